@@ -1,0 +1,178 @@
+"""Every error palaver raises, in one tree.
+
+    PalaverError
+    ├── ValidationError                 a value breaks a rule; says where (path) and which (rule)
+    │   └── PartValidationError         … inside a part; also names the part and the field
+    └── InvalidStateTransition          a tool call can't go from this state to that one
+
+Every error can be shown to a person as it is: the text says what is wrong, where, and by which
+rule. `to_dict` gives the same as data, for logs and for other programs.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+__all__ = [
+    "InvalidStateTransition",
+    "PalaverError",
+    "PartValidationError",
+    "ValidationError",
+]
+
+
+_LONG = 160
+
+
+class PalaverError(Exception):
+    """Something palaver was asked to do can't be done."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data.
+
+        >>> PalaverError("no such thing").to_dict()
+        {'name': 'PalaverError', 'message': 'no such thing'}
+        """
+        return {"name": type(self).__name__, "message": str(self)}
+
+
+class ValidationError(PalaverError, ValueError):
+    """A value from outside breaks a rule.
+
+    `path` is where it is, in the form `$.content[0].text`; `rule` is which rule, such as `BR-09`
+    or `text.nul`; `detail` says it in words.
+
+    >>> str(ValidationError("must not be empty", path="$.output", rule="BR-09"))
+    '$.output: must not be empty [BR-09]'
+    """
+
+    def __init__(self, detail: str, *, path: str = "$", rule: str = "schema") -> None:
+        """Keep the three facts apart, so that callers need not read the text."""
+        super().__init__(detail, path, rule)
+        self.detail = detail
+        self.path = path
+        self.rule = rule
+
+    def __str__(self) -> str:
+        """Where, what, which rule."""
+        return f"{_short(self.path)}: {self.detail} [{self.rule}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        return _rebuild, (type(self), self.args[0], {"path": self.path, "rule": self.rule})
+
+    def under(self, prefix: str) -> ValidationError:
+        """The same error, seen from further out.
+
+        >>> ValidationError("is not text", path="$.text").under("$[3].content[0]").path
+        '$[3].content[0].text'
+        """
+        return ValidationError(self.detail, path=prefix + self.path[1:], rule=self.rule)
+
+    def moved(self, old: str, new: str) -> ValidationError:
+        """The same error, with one path in place of another at its beginning.
+
+        >>> ValidationError("is odd", path="$.content[0].text").moved("$.content[0]", "$.content[7]").path
+        '$.content[7].text'
+        """
+        bare = copy.copy(self)
+        bare.path = "$" + self.path.removeprefix(old)
+        return bare.under(new)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data."""
+        return {
+            **super().to_dict(),
+            "detail": self.detail,
+            "path": self.path,
+            "rule": self.rule,
+        }
+
+
+class PartValidationError(ValidationError):
+    """A part breaks a rule. `part` is the part's type, `field` the field at fault."""
+
+    def __init__(
+        self, detail: str, *, path: str = "$", rule: str = "schema", part: str = "unknown"
+    ) -> None:
+        """Take the part's type beside what every validation error has."""
+        super().__init__(detail, path=path, rule=rule)
+        self.part = part
+
+    @property
+    def field(self) -> str:
+        """The last name in the path: the field at fault."""
+        return self.path.rpartition(".")[2].partition("[")[0]
+
+    def __str__(self) -> str:
+        """Where, what, in which kind of part, which rule."""
+        return f"{_short(self.path)}: {self.detail} ({self.part} part) [{self.rule}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        keywords = {"path": self.path, "rule": self.rule, "part": self.part}
+        return _rebuild, (type(self), self.args[0], keywords)
+
+    def under(self, prefix: str) -> PartValidationError:
+        """The same error, seen from further out."""
+        return PartValidationError(
+            self.detail, path=prefix + self.path[1:], rule=self.rule, part=self.part
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data."""
+        return {**super().to_dict(), "part": self.part, "field": self.field}
+
+
+class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the design's
+    """A tool call can't move from its state to the one asked for.
+
+    >>> error = InvalidStateTransition("completed", "running", ())
+    >>> str(error)
+    'a tool call that is completed cannot become running; it is final'
+    >>> error.to_dict()["details"]["validTransitions"]
+    []
+    """
+
+    def __init__(
+        self, current_status: str, attempted_status: str, valid_transitions: tuple[str, ...]
+    ) -> None:
+        """Say where the call is, where it was to go, and where it may go."""
+        super().__init__(current_status, attempted_status, valid_transitions)
+        self.current_status = current_status
+        self.attempted_status = attempted_status
+        self.valid_transitions = valid_transitions
+
+    def __str__(self) -> str:
+        """Say what was tried and what may be done instead."""
+        ways = " or ".join(self.valid_transitions)
+        after = f"it can only become {ways}" if ways else "it is final"
+        if self.current_status == self.attempted_status:
+            return f"a tool call is {self.current_status} already, with another payload; {after}"
+        return (
+            f"a tool call that is {self.current_status} cannot become "
+            f"{self.attempted_status}; {after}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data, in the design's own form."""
+        return {
+            "name": "InvalidStateTransition",
+            "message": str(self),
+            "details": {
+                "currentStatus": self.current_status,
+                "attemptedStatus": self.attempted_status,
+                "validTransitions": list(self.valid_transitions),
+            },
+        }
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
+
+
+def _rebuild(
+    kind: type[ValidationError], detail: str, keywords: dict[str, str]
+) -> ValidationError:
+    return kind(detail, **keywords)

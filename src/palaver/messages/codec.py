@@ -1,0 +1,327 @@
+"""JSON in and out: the documents' own forms, read through the gate.
+
+There is one quick way (the decoder makes the values and the values check themselves) and, when it
+refuses, one careful way: it reads content lists and unknown parts, and says of anything that is
+wrong where it is and which rule it breaks.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
+
+import msgspec
+
+from palaver.errors import PartValidationError, ValidationError
+from palaver.messages.content import is_content_item, read_content_item
+from palaver.messages.gate import MAX_DEPTH, freeze, replace_refused
+from palaver.messages.ids import NIL_ID, uuid_for
+from palaver.messages.message import ROLES, Message
+from palaver.messages.parts import KnownPart, Part, ToolCallPart, UnknownPart
+from palaver.messages.scan import path_at, too_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "KNOWN_TYPES",
+    "MAX_DOCUMENT",
+    "dump",
+    "load_json",
+    "parse_message",
+    "parse_messages",
+    "parse_part",
+    "to_dict",
+    "translated",
+]
+
+MAX_DOCUMENT: Final = 512 * 1024 * 1024
+"""Bytes in one JSON text; a longer history comes as JSON lines."""
+
+KNOWN_TYPES: Final[dict[str, type[KnownPart]]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(KnownPart)
+}
+_RULES: Final = {
+    "id": "BR-01", "sessionID": "BR-01", "messageID": "BR-01", "type": "BR-03", "raw": "BR-06",
+    "start": "BR-07", "end": "BR-08", "output": "BR-09", "error": "BR-10",
+}  # fmt: skip
+_log = logging.getLogger("palaver.messages")
+_AT = re.compile(r"(.*?)(?: - at `(.*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.+)`")
+_UNEXPECTED = re.compile(r"Object contains unknown field `(.+)`")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Message]:
+    return msgspec.json.Decoder(Message)
+
+
+@cache
+def _list_decoder() -> msgspec.json.Decoder[list[Message]]:
+    return msgspec.json.Decoder(list[Message])
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, UnknownPart):
+        return value.raw
+    msg = f"{type(value).__name__} has no JSON form"
+    raise TypeError(msg)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def dump(value: object) -> bytes:
+    """Write a message, a part, a turn, or a list of them as JSON.
+
+    >>> dump(parse_message('{"role": "user", "content": "hi", "id": "m1", "timestamp": 5}'))
+    b'{"role":"user","content":"hi","id":"m1","timestamp":5}'
+    """
+    return _encoder.encode(value)
+
+
+def to_dict(value: object) -> Any:  # noqa: ANN401 - dict or list, as the value is
+    """The same as `dump`, as plain dicts and lists.
+
+    >>> to_dict(Message("user", "hi", id="m1", timestamp=5))
+    {'role': 'user', 'content': 'hi', 'id': 'm1', 'timestamp': 5}
+    """
+    return msgspec.to_builtins(value, enc_hook=_plain)
+
+
+def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = False) -> Message:
+    """Read a message from JSON, or from a dict that holds JSON.
+
+    An id and a time are given to a message that has none. `replace` puts U+FFFD, null or digits
+    where a character or a number would be refused.
+
+    >>> parse_message('{"role": "user", "content": "hi"}').text
+    'hi'
+    >>> parse_message('{"role": "robot", "content": "hi"}')
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' [role]
+    """
+    if isinstance(data, bytes | str) and not replace:
+        try:
+            return _decoder().decode(_checked_size(data))
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            _raise_own(error)
+    return _read_message(_json_of(data, replace=replace), "$", {})
+
+
+def parse_messages(
+    data: bytes | str | Iterable[Mapping[str, Any]], *, replace: bool = False
+) -> list[Message]:
+    """Read a list of messages, all or none.
+
+    >>> [message.role for message in parse_messages('[{"role": "user", "content": "hi"}]')]
+    ['user']
+    """
+    if isinstance(data, bytes | str) and not replace:
+        try:
+            return _list_decoder().decode(_checked_size(data))
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            _raise_own(error)
+    items = _json_of(data, replace=replace)
+    if isinstance(items, Mapping | str | bytes) or not hasattr(items, "__iter__"):
+        raise ValidationError("must be a list of messages", rule="schema")
+    tools: dict[str, str] = {}
+    return [_read_message(item, f"$[{index}]", tools) for index, item in enumerate(items)]
+
+
+def parse_part(data: bytes | str | Mapping[str, Any], *, replace: bool = False) -> Part:
+    """Read a part. A part of an unknown type is kept whole.
+
+    >>> parse_part({"type": "hologram", "beam": 2}).type
+    'hologram'
+    >>> parse_part({"type": "text", "text": "hi"})
+    Traceback (most recent call last):
+    palaver.errors.PartValidationError: $.id: is missing (text part) [BR-01]
+    """
+    return _read_part(_json_of(data, replace=replace), "$")
+
+
+def load_json(data: bytes | str) -> Any:  # noqa: ANN401 - whatever the text holds
+    """Read JSON with errors that say where: malformed text, NaN, half a character, depth.
+
+    >>> load_json('{"a": [1, NaN]}')
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.a[1]: must be a finite number, not NaN [number.nan]
+    """
+    raw = _checked_size(data)
+    try:
+        return msgspec.json.decode(raw)
+    except RecursionError:
+        detail = f"is nested deeper than {MAX_DEPTH} levels"
+        raise ValidationError(detail, path=too_deep(raw, MAX_DEPTH), rule="depth") from None
+    except UnicodeDecodeError as error:
+        detail = f"is not UTF-8 at byte {error.start}"
+        raise ValidationError(detail, rule="text.utf8") from None
+    except msgspec.MsgspecError as error:
+        _explain_json(raw, error)
+
+
+def _json_of(data: object, *, replace: bool) -> Any:  # noqa: ANN401 - as above
+    if isinstance(data, bytes | str):
+        if not replace:
+            return load_json(data)
+        import json  # noqa: PLC0415 - the lenient reader, loaded only for those who ask
+
+        try:
+            return replace_refused(json.loads(_checked_size(data)))
+        except (ValueError, RecursionError):
+            return replace_refused(load_json(data))
+    return replace_refused(data) if replace else data
+
+
+def _checked_size(data: bytes | str) -> bytes:
+    if len(data) > MAX_DOCUMENT:
+        detail = f"has {len(data):,} bytes; {MAX_DOCUMENT:,} is the most, JSON lines take more"
+        raise ValidationError(detail, rule="size")
+    if isinstance(data, bytes):
+        return data
+    try:
+        return data.encode()
+    except UnicodeEncodeError as error:
+        detail = f"holds half a character (a lone surrogate) at {error.start}"
+        raw = data.encode(errors="replace")
+        place = len(data[: error.start].encode(errors="replace"))
+        raise ValidationError(detail, path=path_at(raw, place), rule="text.surrogate") from None
+
+
+def _explain_json(raw: bytes, error: msgspec.MsgspecError) -> NoReturn:
+    half = _HALF.search(raw)
+    if half:
+        detail = f"holds half a character (a lone surrogate) at byte {half.start()}"
+        path = path_at(raw, half.start())
+        raise ValidationError(detail, path=path, rule="text.surrogate") from None
+    if isinstance(error, msgspec.ValidationError):  # the only one without a type: a number too large
+        raise translated(error, {}) from None
+    found = _BYTE.search(str(error))
+    offset = int(found[1]) if found else len(raw)
+    number = re.match(rb"-?(NaN|-?Infinity)", raw[max(offset - 1, 0) :][:10].lstrip(b" :,["))
+    if number:
+        detail = f"must be a finite number, not {number[0].decode()}"
+        raise ValidationError(detail, path=path_at(raw, offset), rule="number.nan") from None
+    what = str(error).removeprefix("JSON is malformed: ")
+    if "invalid character" in what and raw[offset : offset + 1] < b" ":
+        what = f"a control character must be escaped (byte {offset})"
+    raise ValidationError(f"is not JSON: {what}", path=path_at(raw, offset), rule="json") from None
+
+
+def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
+    if isinstance(value, Message):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValidationError("must be an object", path=path)
+    if "role" in value and value["role"] not in ROLES:
+        detail = f"must be system, user, assistant or tool, not {value['role']!r}"
+        raise ValidationError(detail, path=f"{path}.role", rule="role")
+    if not {"role", "content"} <= value.keys():
+        detail = "Invalid message format: role and content are required"
+        missing = "role" if "role" not in value else "content"
+        raise ValidationError(detail, path=f"{path}.{missing}", rule="message")
+    content = value["content"]
+    try:
+        if not isinstance(content, list | tuple):
+            return msgspec.convert(value, Message)
+        bare = msgspec.convert({**value, "content": ""}, Message)
+    except RecursionError:
+        freeze(value, path)
+        raise
+    except msgspec.ValidationError as error:
+        raise translated(error, value).under(path) from None
+    session = next((str(part["sessionID"]) for part in content
+                    if isinstance(part, Mapping) and part.get("sessionID")), NIL_ID)  # fmt: skip
+    parts = [
+        _read_item(item, bare, uuid_for(session), f"{path}.content[{index}]", tools)
+        for index, item in enumerate(content)
+    ]
+    tools.update((part.call_id, part.tool) for part in parts if isinstance(part, ToolCallPart))
+    try:
+        return msgspec.structs.replace(bare, content=tuple(parts))
+    except ValidationError as error:
+        raise error.under(path) from None
+
+
+def _read_item(
+    item: object, message: Message, session: str, path: str, tools: dict[str, str]
+) -> Part:
+    if not (isinstance(item, Mapping) and is_content_item(item)):
+        return _read_part(item, path)
+    try:
+        return read_content_item(
+            item,
+            session_id=session,
+            message_id=uuid_for(message.id),
+            role=message.role,
+            at=message.timestamp,
+            tools=tools,
+        )
+    except ValidationError as error:
+        raise error.under(path) from None
+    except msgspec.ValidationError as error:
+        raise translated(error, item).under(path) from None
+
+
+def _read_part(value: object, path: str) -> Part:
+    if not isinstance(value, Mapping):
+        refusal = PartValidationError("must be an object", path=path)
+        _log.error("%s", refusal)
+        raise refusal
+    kind = value.get("type")
+    try:
+        if kind not in KNOWN_TYPES:
+            return UnknownPart(value)
+        return msgspec.convert(value, KNOWN_TYPES[kind])
+    except RecursionError:
+        freeze(value, path)
+        raise
+    except ValidationError as error:
+        refusal = PartValidationError(
+            error.detail, path=error.path, rule=error.rule, part=str(kind)
+        ).under(path)
+        _log.error("%s", refusal)
+        raise refusal from None
+    except msgspec.ValidationError as error:
+        raise translated(error, value).under(path) from None
+
+
+def _raise_own(error: Exception) -> None:
+    """Raise what a value said of itself; what the decoder said needs the careful way."""
+    if isinstance(error, msgspec.ValidationError) and isinstance(error.__cause__, ValidationError):
+        raise translated(error, {}) from None
+
+
+def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> ValidationError:
+    """The decoder's error as one of ours: its path, its rule."""
+    match = _AT.fullmatch(str(error))
+    detail, path = (match[1], match[2] or "$") if match else (str(error), "$")
+    cause = error.__cause__
+    rule, part = "schema", value.get("type")
+    if isinstance(cause, ValidationError):
+        detail, path, rule = cause.detail, path + cause.path[1:], cause.rule
+        part = getattr(cause, "part", part)
+    missing, unexpected = _MISSING.fullmatch(detail), _UNEXPECTED.fullmatch(detail)
+    if missing:
+        name = missing[1]
+        detail, path = "is missing", f"{path}.{name}"
+        rule = _RULES.get(name, "schema") if part else "schema"
+    elif unexpected:
+        detail, path = "is not a field of it", f"{path}.{unexpected[1]}"
+    elif detail.startswith("Number out of range"):
+        detail, rule = "must be a finite number", "number.range"
+    if not isinstance(part, str):
+        return ValidationError(detail, path=path, rule=rule)
+    refusal = PartValidationError(detail, path=path, rule=rule, part=part)
+    if cause is None:  # otherwise the part has logged it itself
+        _log.error("%s", refusal)
+    return refusal

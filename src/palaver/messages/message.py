@@ -1,0 +1,295 @@
+"""A message: an immutable value, with a role and either text or parts.
+
+Everything that reaches a history is a `Message`, and whoever holds one can trust it: it was
+checked when it was made, and neither its maker nor its reader can change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from palaver.errors import ValidationError
+from palaver.messages.gate import EMPTY, MAX_INT, MAX_NAME, check_name, check_text, check_time, freeze_mapping, is_plain
+from palaver.messages.ids import new_id, now_ms
+from palaver.messages.naming import json_name
+from palaver.messages.parts import (
+    KnownPart,
+    ModelRef,
+    Part,
+    TextPart,
+    TokenCounts,
+    ToolPart,
+    UnknownPart,
+    check_figures,
+)
+
+__all__ = [
+    "ROLES",
+    "AssistantInfo",
+    "Message",
+    "Role",
+    "Routing",
+    "Speaker",
+    "Summary",
+    "UserInfo",
+    "WorkingPath",
+    "assistant",
+    "system",
+    "user",
+]
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+_PARTS: Final = frozenset((*get_args(KnownPart), UnknownPart))
+_MAX_PARTS: Final = 10_000
+_NOT_IN_NAMES: Final = frozenset("[]\r\n")
+
+
+class Speaker(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """Who speaks, in a conversation of several: an id, a name, and human or AI."""
+
+    role_id: str
+    role_name: str
+    type: Literal["human", "ai"]
+    extra: Mapping[str, Any] = EMPTY
+
+    def __post_init__(self) -> None:
+        """Refuse names that could pose as a marker or as another line."""
+        for name, value in (("roleId", self.role_id), ("roleName", self.role_name)):
+            check_name(value, f"$.{name}")
+            if not _NOT_IN_NAMES.isdisjoint(value):
+                detail = "must not have brackets or line breaks"
+                raise ValidationError(detail, path=f"$.{name}", rule="name")
+        force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
+
+
+class Routing(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """Whom a message is addressed to, as data; nobody means everybody."""
+
+    resolved_addressees: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = EMPTY
+
+    def __post_init__(self) -> None:
+        """Check the names; a list becomes a tuple."""
+        force_setattr(self, "resolved_addressees", tuple(self.resolved_addressees))
+        for index, name in enumerate(self.resolved_addressees):
+            check_name(name, f"$.resolvedAddressees[{index}]")
+        force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
+
+
+class Summary(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a stretch of the conversation came to; made by compaction only (BR-11)."""
+
+    title: str | None = None
+    body: str | None = None
+    diffs: tuple[Mapping[str, Any], ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the diffs."""
+        if self.diffs is not None:
+            diffs = enumerate(self.diffs)
+            frozen = tuple(freeze_mapping(diff, f"$.diffs[{index}]") for index, diff in diffs)
+            force_setattr(self, "diffs", frozen)
+
+
+class WorkingPath(Struct, frozen=True, gc=False):
+    """Where an agent was at work."""
+
+    cwd: str
+    root: str
+
+
+class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag="user",
+               tag_field="role", rename=json_name, forbid_unknown_fields=True):  # fmt: skip
+    """What a user's message may carry beside its text: for which agent, which model, …"""
+
+    agent: str | None = None
+    model: ModelRef | None = None
+    system: str | None = None
+    tools: Mapping[str, bool] | None = None
+    variant: str | None = None
+    summary: Summary | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the tools."""
+        if self.tools is not None:
+            force_setattr(self, "tools", freeze_mapping(self.tools, "$.tools"))
+        if self.system is not None:
+            check_text(self.system, "$.system")
+
+
+class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
+                    tag="assistant", tag_field="role", rename=json_name,
+                    forbid_unknown_fields=True):  # fmt: skip
+    """What an answer may carry: which model gave it, what it used, when it was complete.
+
+    `cost` is the provider's figure (BR-12), or ours with `cost_computed`, or None: never a 0 that
+    means "unknown". `completed` is set when the answer is whole (BR-14).
+    """
+
+    agent: str | None = None
+    model: ModelRef | None = None
+    path: WorkingPath | None = None
+    cost: float | None = None
+    cost_computed: bool = False
+    tokens: TokenCounts | None = None
+    completed: int | None = None
+    finish: str | None = None
+    error: Mapping[str, Any] | None = None
+    summary: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the figures and the time."""
+        problem = check_figures(self.cost, self.tokens)
+        if problem:
+            detail, path, rule = problem
+            raise ValidationError(detail, path=path, rule=rule)
+        if self.cost is None and self.cost_computed:
+            detail = "says the cost was computed, but there is none"
+            raise ValidationError(detail, path="$.costComputed", rule="BR-12")
+        if self.completed is not None:
+            check_time(self.completed, "$.completed", "BR-14")
+        if self.error is not None:
+            force_setattr(self, "error", freeze_mapping(self.error, "$.error"))
+
+
+class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_name,
+              forbid_unknown_fields=True):  # fmt: skip
+    """One message of a conversation.
+
+    >>> message = Message("user", "How high is Mont Blanc?")
+    >>> message.role, message.text
+    ('user', 'How high is Mont Blanc?')
+    >>> Message("robot", "beep")
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' [role]
+    """
+
+    role: Role
+    content: str | tuple[Part, ...]
+    id: str = field(default_factory=new_id)
+    timestamp: int = field(default_factory=now_ms)
+    metadata: Mapping[str, Any] = EMPTY
+    speaker: Speaker | None = None
+    routing: Routing | None = None
+    info: UserInfo | AssistantInfo | None = None
+
+    def __post_init__(self) -> None:
+        """Check all of it; plain text with nothing else is the quick way through."""
+        if self.role not in ROLES:
+            detail = f"must be system, user, assistant or tool, not {self.role!r}"
+            raise ValidationError(detail, path="$.role", rule="role")
+        if isinstance(self.content, str):
+            if not is_plain(self.content):
+                check_text(self.content, "$.content")
+        else:
+            _check_parts(self)
+        name, time = self.id, self.timestamp
+        if not (type(name) is str and 0 < len(name) <= MAX_NAME and name.isprintable()):
+            check_name(name, "$.id", "id")
+        if not (type(time) is int and 0 <= time <= MAX_INT):
+            check_time(time, "$.timestamp")
+        if self.metadata is not EMPTY:
+            force_setattr(self, "metadata", freeze_mapping(self.metadata, "$.metadata"))
+        if self.info is not None and self.info.__struct_config__.tag != self.role:
+            detail = f"is of another role than the message: {self.info.__struct_config__.tag}"
+            raise ValidationError(detail, path="$.info.role", rule="PT-07")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts; none where the content is plain text."""
+        return () if isinstance(self.content, str) else self.content
+
+    @property
+    def text(self) -> str:
+        """The text of the message: all its text parts, one after the other."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def addressees(self) -> tuple[str, ...]:
+        """Whom it is addressed to; empty means everybody."""
+        return self.routing.resolved_addressees if self.routing else ()
+
+
+def _check_parts(message: Message) -> None:
+    parts = message.content
+    if not isinstance(parts, tuple):
+        if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Iterable):
+            detail = f"must be text or a list of parts, not {type(parts).__name__}"
+            raise ValidationError(detail, path="$.content", rule="schema")
+        parts = tuple(parts)
+        force_setattr(message, "content", parts)
+    if len(parts) > _MAX_PARTS:
+        detail = f"has {len(parts):,} parts; {_MAX_PARTS:,} is the most"
+        raise ValidationError(detail, path="$.content", rule="size")
+    kinds = set(map(type, parts))
+    if not kinds <= _PARTS:
+        index = next(i for i, part in enumerate(parts) if type(part) not in _PARTS)
+        detail = f"must be a part, not {type(parts[index]).__name__}"
+        raise ValidationError(detail, path=f"$.content[{index}]", rule="schema")
+    if ToolPart in kinds:
+        _check_tool_parts(message.role, parts)
+    if len(parts) > 1 and len({part.id for part in parts}) < len(parts):
+        _check_unique(parts)
+
+
+def _check_unique(parts: tuple[Part, ...]) -> None:
+    seen: set[str] = set()
+    for index, part in enumerate(parts):
+        if part.id and part.id in seen:
+            detail = f"stands twice in the message: {part.id[:80]!r}"
+            raise ValidationError(detail, path=f"$.content[{index}].id", rule="BR-02")
+        seen.add(part.id)
+
+
+def _check_tool_parts(role: Role, parts: tuple[Part, ...]) -> None:
+    for index, part in enumerate(parts):
+        if isinstance(part, ToolPart):
+            _check_tool_part(role, part, f"$.content[{index}]")
+
+
+def _check_tool_part(role: Role, part: ToolPart, path: str) -> None:
+    if role == "assistant":
+        detail = "what became of a call belongs in a tool message; an answer holds tool-call parts"
+        raise ValidationError(detail, path=path, rule="PT-04")
+    if part.state.status in ("pending", "running"):
+        detail = f"is still {part.state.status}: a message is final, open calls are in the ledger"
+        raise ValidationError(detail, path=f"{path}.state.status", rule="PT-04")
+
+
+def user(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN401 - Message's own fields
+    """A user's message.
+
+    >>> user("hello").role
+    'user'
+    """
+    return _message("user", content, fields)
+
+
+def assistant(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN401 - as above
+    """An assistant's message.
+
+    >>> assistant("hello", info=AssistantInfo(finish="stop")).info.finish
+    'stop'
+    """
+    return _message("assistant", content, fields)
+
+
+def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN401 - as above
+    """A system message.
+
+    >>> system("Be brief.").role
+    'system'
+    """
+    return _message("system", content, fields)
+
+
+def _message(role: Role, content: str | Iterable[Part], fields: dict[str, Any]) -> Message:
+    whole = content if isinstance(content, str) else tuple(content)
+    return Message(role, whole, **fields)

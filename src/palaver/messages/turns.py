@@ -1,0 +1,395 @@
+"""Turns: an answer with its tool calls joined to what became of them, and back to messages.
+
+    messages:  assistant [text, tool-call a, tool-call b]   tool [a: done]   ledger {b: running}
+    turn:      assistant [text, tool a: done, tool b: running]
+
+`fold` goes down, `unfold` goes up, and what a turn has no field for is in its `keep`, so that going
+there and back gives the same messages. A message that is no answer, or does not fit its answer
+exactly, is a turn of its own. No message is ever left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, force_setattr, replace
+
+from palaver.messages.codec import dump, parse_part, to_dict
+from palaver.messages.gate import EMPTY, freeze_mapping
+from palaver.messages.ids import NIL_ID, derived_id, uuid_for
+from palaver.messages.message import (
+    AssistantInfo,
+    Message,
+    Role,
+    Routing,
+    Speaker,
+    Summary,
+    UserInfo,
+    WorkingPath,
+)
+from palaver.messages.naming import json_name
+from palaver.messages.parts import (
+    ModelRef,
+    Part,
+    TextPart,
+    TokenCounts,
+    ToolCallPart,
+    ToolPart,
+)
+from palaver.messages.toolstate import ToolCompleted, ToolError, ToolPending, pending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["FOREIGN", "TurnInfo", "TurnTime", "Unfolded", "WithParts", "fold", "result_id", "unfold"]
+
+FOREIGN: Final = "palaver.foreign"
+"""The metadata key under which a message keeps what was different where it came from."""
+_INFO_FIELDS: Final = {
+    "user": frozenset(UserInfo.__struct_fields__),
+    "assistant": frozenset(AssistantInfo.__struct_fields__) - {"completed"},
+}
+
+
+class TurnTime(Struct, frozen=True, gc=False, omit_defaults=True):
+    """When a turn began and when it was complete."""
+
+    created: int
+    completed: int | None = None
+
+
+class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename=json_name,
+               forbid_unknown_fields=True):  # fmt: skip
+    """Everything of a turn but its parts."""
+
+    id: str
+    role: Role
+    time: TurnTime
+    session_id: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    system: str | None = None
+    tools: Mapping[str, bool] | None = None
+    variant: str | None = None
+    summary: Summary | bool | None = None
+    path: WorkingPath | None = None
+    cost: float | None = None
+    cost_computed: bool = False
+    tokens: TokenCounts | None = None
+    finish: str | None = None
+    error: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] = EMPTY
+    speaker: Speaker | None = None
+    routing: Routing | None = None
+    keep: Mapping[str, Any] = EMPTY
+
+    def __post_init__(self) -> None:
+        """Freeze what is palaver's own; a message checks the rest."""
+        force_setattr(self, "keep", freeze_mapping(self.keep, "$.keep"))
+        force_setattr(self, "metadata", freeze_mapping(self.metadata, "$.metadata"))
+
+
+class WithParts(Struct, frozen=True, gc=False):
+    """A turn: its info and its parts, with each tool call joined to its state."""
+
+    info: TurnInfo
+    parts: tuple[Part, ...]
+
+
+class Unfolded(Struct, frozen=True, gc=False):
+    """What turns come to: the messages, and the calls without a message of their own."""
+
+    messages: tuple[Message, ...]
+    ledger: Mapping[str, ToolPart]
+
+
+def fold(
+    messages: Iterable[Message],
+    ledger: Mapping[str, ToolPart] = EMPTY,
+    *,
+    session_id: str | None = None,
+) -> tuple[WithParts, ...]:
+    """Fold messages into turns; `ledger` has the state of each call that is still open.
+
+    >>> from palaver.messages import user
+    >>> fold([user("hi")])[0].parts[0].text
+    'hi'
+    """
+    return tuple(_Folder(tuple(messages), ledger, session_id).turns())
+
+
+def unfold(turns: Iterable[WithParts]) -> Unfolded:
+    """Unfold turns into messages, and the open calls into a ledger.
+
+    >>> from palaver.messages import user
+    >>> message = user("hi")
+    >>> unfold(fold([message])).messages == (message,)
+    True
+    """
+    messages: list[Message] = []
+    ledger: dict[str, ToolPart] = {}
+    for turn in turns:
+        own, open_calls = _unfold(turn)
+        messages += own
+        ledger.update(open_calls)
+    return Unfolded(tuple(messages), ledger)
+
+
+class _Folder:
+    """One walk over the messages, with the ledger at hand."""
+
+    def __init__(
+        self, messages: Sequence[Message], ledger: Mapping[str, ToolPart], session_id: str | None
+    ) -> None:
+        self.messages = messages
+        self.ledger = ledger
+        self.session_id = session_id
+        self.last_ask = {  # a call id used twice: the ledger speaks of the latest
+            part.call_id: index
+            for index, message in enumerate(messages)
+            for part in message.parts
+            if isinstance(part, ToolCallPart)
+        }
+
+    def turns(self) -> Iterator[WithParts]:
+        index = 0
+        while index < len(self.messages):
+            message = self.messages[index]
+            results = self._results(index) if message.role == "assistant" else []
+            yield self._turn(index, message, results)
+            index += 1 + len(results)
+
+    def _results(self, index: int) -> list[Message]:
+        """The tool messages right after an answer that fit its calls, one for one."""
+        message = self.messages[index]
+        waiting = _calls(message)
+        taken = {part.id for part in message.parts}
+        found: list[Message] = []
+        for later in self.messages[index + 1 :] if waiting else ():
+            part = later.parts[0] if len(later.parts) == 1 else None
+            if later.role != "tool" or not isinstance(part, ToolPart):
+                break
+            if part.call_id not in waiting or part.id in taken:
+                break
+            waiting.discard(part.call_id)
+            taken.add(part.id)
+            found.append(later)
+        return found
+
+    def _turn(self, index: int, message: Message, results: list[Message]) -> WithParts:
+        keep: dict[str, Any] = {}
+        session = self.session_id or _session(message)
+        if isinstance(message.content, str):
+            keep["content"] = "text"
+            parts: tuple[Part, ...] = (_text_of(message, session),)
+        else:
+            parts = self._join(index, message, results, keep)
+        if message.info is not None and not set(to_dict(message.info)) - {"role"}:
+            keep["info"] = "empty"
+        foreign = [own for own in (message, *results) if FOREIGN in own.metadata]
+        if foreign:
+            keep["foreign"] = {own.id: own.metadata[FOREIGN] for own in foreign}
+        return WithParts(_info(message, session, keep), parts)
+
+    def _join(
+        self, index: int, message: Message, results: list[Message], keep: dict[str, Any]
+    ) -> tuple[Part, ...]:
+        by_call = {_tool(result).call_id: _tool(result) for result in results}
+        calls = _calls(message)
+        taken = {part.id for part in (*message.parts, *by_call.values())}
+        joined: list[Part] = []
+        for part in message.parts:
+            if not isinstance(part, ToolCallPart) or part.call_id not in calls:
+                joined.append(part)
+                continue
+            state, source = by_call.get(part.call_id), "message"
+            if state is None:
+                state, source = self._open(index, part, taken)
+            joined.append(state)
+            _keep_call(part, state, source, keep)
+        for result in results:
+            _keep_result(result, keep)
+        arrived = [part.id for part in by_call.values()]
+        if arrived != [part.id for part in joined if part.id in set(arrived)]:
+            keep["order"] = arrived
+        return tuple(joined)
+
+    def _open(self, index: int, call: ToolCallPart, taken: set[str]) -> tuple[ToolPart, str]:
+        """The state of a call that has no message: the ledger's, else pending as far as we know."""
+        known = self.ledger.get(call.call_id)
+        if known is not None and self.last_ask[call.call_id] == index and known.id not in taken:
+            taken.add(known.id)
+            return known, "ledger"
+        part = ToolPart(
+            id=derived_id(call.id, "state"),
+            session_id=call.session_id,
+            message_id=call.message_id,
+            call_id=call.call_id,
+            tool=call.tool,
+            state=pending(call.input, call.raw),
+        )
+        return part, "none"
+
+
+def _calls(message: Message) -> set[str]:
+    """The ids of a message's calls; none where one stands twice, for then nobody can tell."""
+    calls = [part.call_id for part in message.parts if isinstance(part, ToolCallPart)]
+    return set(calls) if len(set(calls)) == len(calls) else set()
+
+
+def _tool(message: Message) -> ToolPart:
+    part = message.parts[0]
+    assert isinstance(part, ToolPart)  # noqa: S101 - _results let nothing else through
+    return part
+
+
+def _session(message: Message) -> str:
+    for part in message.parts:
+        if isinstance(part, Struct):
+            return part.session_id
+    return str(message.metadata.get(FOREIGN, EMPTY).get("sessionID", NIL_ID))
+
+
+def _text_of(message: Message, session: str) -> TextPart:
+    return TextPart(
+        id=derived_id(message.id, "text"),
+        session_id=uuid_for(session),
+        message_id=uuid_for(message.id),
+        text=str(message.content),
+    )
+
+
+def _info(message: Message, session: str, keep: dict[str, Any]) -> TurnInfo:
+    extension = asdict(message.info) if message.info else {}
+    completed = extension.pop("completed", None)
+    return TurnInfo(
+        id=message.id,
+        role=message.role,
+        time=TurnTime(message.timestamp, completed),
+        session_id=session if session != NIL_ID else None,
+        metadata=_without_foreign(message.metadata),
+        speaker=message.speaker,
+        routing=message.routing,
+        keep=keep,
+        **extension,
+    )
+
+
+def _without_foreign(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: value for key, value in metadata.items() if key != FOREIGN}
+
+
+def _usual_call(state: ToolPart) -> ToolCallPart:
+    """The call that a turn from elsewhere must have had."""
+    raw = state.state.raw if isinstance(state.state, ToolPending) else dump(state.state.input)
+    return ToolCallPart(
+        id=derived_id(state.id, "call"),
+        session_id=state.session_id,
+        message_id=state.message_id,
+        call_id=state.call_id,
+        tool=state.tool,
+        input=state.state.input,
+        raw=raw if isinstance(raw, str) else raw.decode(),
+    )
+
+
+def _usual_result(state: ToolPart) -> Message:
+    """The tool message that a turn from elsewhere must have had."""
+    time = state.state.time.end if isinstance(state.state, ToolCompleted | ToolError) else 0
+    return Message("tool", (state,), id=derived_id(state.id, "result"), timestamp=time)
+
+
+def _keep_call(call: ToolCallPart, state: ToolPart, source: str, keep: dict[str, Any]) -> None:
+    if call != _usual_call(state):
+        keep.setdefault("calls", {})[state.id] = to_dict(call)
+    if source != _usual_source(state):
+        keep.setdefault("sources", {})[state.id] = source
+
+
+def _usual_source(state: ToolPart) -> str:
+    return "message" if isinstance(state.state, ToolCompleted | ToolError) else "ledger"
+
+
+def _keep_result(message: Message, keep: dict[str, Any]) -> None:
+    state = _tool(message)
+    bare = replace(message, metadata=_without_foreign(message.metadata))
+    if bare != _usual_result(state):
+        envelope = to_dict(replace(bare, content=""))
+        del envelope["content"], envelope["role"]
+        keep.setdefault("results", {})[state.id] = envelope
+
+
+def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
+    info, keep = turn.info, turn.info.keep
+    if info.role != "assistant":
+        return [_message(turn, turn.parts)], {}
+    content: list[Part] = []
+    results: dict[str, Message] = {}
+    ledger: dict[str, ToolPart] = {}
+    for part in turn.parts:
+        if not isinstance(part, ToolPart):
+            content.append(part)
+            continue
+        known = keep.get("calls", EMPTY).get(part.id)
+        content.append(_usual_call(part) if known is None else parse_part(known))
+        source = keep.get("sources", EMPTY).get(part.id, _usual_source(part))
+        if source == "message":
+            results[part.id] = _result(part, keep)
+        elif source == "ledger":
+            ledger[part.call_id] = part
+    order = keep.get("order", results)
+    return [_message(turn, tuple(content)), *(results[name] for name in order)], ledger
+
+
+def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
+    envelope = keep.get("results", EMPTY).get(state.id)
+    message = _usual_result(state)
+    if envelope is not None:
+        bare = msgspec.convert({"role": "tool", "content": "", **envelope}, Message)
+        message = replace(bare, content=(state,))
+    return _with_foreign(message, keep)
+
+
+def result_id(state: ToolPart, keep: Mapping[str, Any]) -> str:
+    """The id of the tool message that a finished call of a turn unfolds into."""
+    envelope = keep.get("results", EMPTY).get(state.id)
+    return str(envelope["id"]) if envelope else _usual_result(state).id
+
+
+def _with_foreign(message: Message, keep: Mapping[str, Any]) -> Message:
+    foreign = keep.get("foreign", EMPTY).get(message.id)
+    if foreign is None:
+        return message
+    return replace(message, metadata={**message.metadata, FOREIGN: foreign})
+
+
+def _message(turn: WithParts, parts: tuple[Part, ...]) -> Message:
+    info = turn.info
+    content: str | tuple[Part, ...] = parts
+    if info.keep.get("content") == "text" and all(isinstance(part, TextPart) for part in parts):
+        content = "".join(part.text for part in parts if isinstance(part, TextPart))
+    message = Message(
+        info.role,
+        content,
+        id=info.id,
+        timestamp=info.time.created,
+        metadata=info.metadata,
+        speaker=info.speaker,
+        routing=info.routing,
+        info=_extension(info),
+    )
+    return _with_foreign(message, info.keep)
+
+
+def _extension(info: TurnInfo) -> UserInfo | AssistantInfo | None:
+    names = _INFO_FIELDS.get(info.role, frozenset())
+    fields = {name: getattr(info, name) for name in names}
+    said = any(value is not None for name, value in fields.items() if name != "cost_computed")
+    if info.role == "user" and (said or "info" in info.keep):
+        return UserInfo(**fields)
+    if info.role == "assistant" and (said or info.time.completed is not None or "info" in info.keep):
+        return AssistantInfo(**fields, completed=info.time.completed)
+    return None
