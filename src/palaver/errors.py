@@ -3,7 +3,11 @@
     PalaverError
     ├── ValidationError                 a value breaks a rule; says where (path) and which (rule)
     │   └── PartValidationError         … inside a part; also names the part and the field
-    └── InvalidStateTransition          a tool call can't go from this state to that one
+    ├── InvalidStateTransition          a tool call can't go from this state to that one
+    ├── UnsupportedOperation            an operation that no history knows
+    ├── UnknownMessage                  no message has this id, or this place
+    ├── NothingToUndo                   undo or redo, with nothing to go back or on to
+    └── Conflict                        two sides changed the same thing; says what each did
 
 Every error can be shown to a person as it is: the text says what is wrong, where, and by which
 rule. `to_dict` gives the same as data, for logs and for other programs.
@@ -12,17 +16,24 @@ rule. `to_dict` gives the same as data, for logs and for other programs.
 from __future__ import annotations
 
 import copy
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 __all__ = [
+    "Clash",
+    "Conflict",
     "InvalidStateTransition",
+    "NothingToUndo",
     "PalaverError",
     "PartValidationError",
+    "UnknownMessage",
+    "UnsupportedOperation",
     "ValidationError",
 ]
 
 
 _LONG = 160
+_STEP = re.compile(r"""\.(\w+)|\[\d+\]|\['(?:[^'\\]|\\.)*'\]|\["(?:[^"\\]|\\.)*"\]""")
 
 
 class PalaverError(Exception):
@@ -73,8 +84,8 @@ class ValidationError(PalaverError, ValueError):
     def moved(self, old: str, new: str) -> ValidationError:
         """The same error, with one path in place of another at its beginning.
 
-        >>> ValidationError("is odd", path="$.content[0].text").moved("$.content[0]", "$.content[7]").path
-        '$.content[7].text'
+        >>> ValidationError("is odd", path="$.parts[0].text").moved("$.parts[0]", "$.parts[7]").path
+        '$.parts[7].text'
         """
         bare = copy.copy(self)
         bare.path = "$" + self.path.removeprefix(old)
@@ -102,8 +113,9 @@ class PartValidationError(ValidationError):
 
     @property
     def field(self) -> str:
-        """The last name in the path: the field at fault."""
-        return self.path.rpartition(".")[2].partition("[")[0]
+        """The last name in the path, the field at fault; empty where it is the part as a whole."""
+        names = [name for name in _STEP.findall(self.path) if name]
+        return names[-1] if names else ""
 
     def __str__(self) -> str:
         """Where, what, in which kind of part, which rule."""
@@ -168,11 +180,66 @@ class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the desi
         }
 
 
+class UnsupportedOperation(PalaverError, ValueError):  # noqa: N818 - what it is, not that it is one
+    """An operation that no history knows.
+
+    >>> str(UnsupportedOperation("EXPLODE"))
+    'Unsupported operation type: EXPLODE'
+    """
+
+    def __init__(self, operation: object, *, path: str = "$.operation") -> None:
+        """Keep the name, and where it stood."""
+        super().__init__(operation)
+        self.operation = operation
+        self.path = path
+
+    def __str__(self) -> str:
+        """Say the name."""
+        return f"Unsupported operation type: {self.operation}"
+
+
+class UnknownMessage(PalaverError, LookupError):  # noqa: N818 - as above
+    """No message has this id, or stands in this place."""
+
+
+class NothingToUndo(PalaverError):  # noqa: N818 - as above
+    """There is nothing to undo, or nothing to redo."""
+
+
+class Clash(NamedTuple):
+    """One thing that two sides changed: its name, and what became of it on each side."""
+
+    what: str
+    ours: str
+    theirs: str
+
+
+class Conflict(PalaverError):  # noqa: N818 - as above
+    """Two sides changed the same thing, so neither can be followed without losing the other.
+
+    >>> print(Conflict((Clash("message m1", "replaced by m2", "removed"),)))
+    message m1: replaced by m2 here, removed there
+    """
+
+    def __init__(self, clashes: tuple[Clash, ...]) -> None:
+        """Keep every clash."""
+        super().__init__(clashes)
+        self.clashes = clashes
+
+    def __str__(self) -> str:
+        """Say what each side did."""
+        return "; ".join(
+            f"{clash.what}: {clash.ours} here, {clash.theirs} there" for clash in self.clashes
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data, with both sides."""
+        return {**super().to_dict(), "clashes": [clash._asdict() for clash in self.clashes]}
+
+
 def _short(path: str) -> str:
     return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
 
 
-def _rebuild(
-    kind: type[ValidationError], detail: str, keywords: dict[str, str]
-) -> ValidationError:
+def _rebuild(kind: type[ValidationError], detail: str, keywords: dict[str, str]) -> ValidationError:
     return kind(detail, **keywords)

@@ -13,14 +13,15 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from palaver.errors import PartValidationError, ValidationError
+from palaver.messages.fields import check_fields
 from palaver.messages.gate import MAX_NAME, check_name, freeze_mapping
-from palaver.messages.ids import is_uuid
+from palaver.messages.ids import demand_uuid, is_uuid
 from palaver.messages.naming import json_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PartBase", "check_ids"]
+__all__ = ["PartBase", "check_all", "check_ids", "checked", "freeze_field", "refuse"]
 
 _log = logging.getLogger("palaver.messages")
 
@@ -39,49 +40,60 @@ class PartBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
         return str(self.__struct_config__.tag)
 
     def __post_init__(self) -> None:
-        """Check BR-01 and BR-04."""
-        check_ids(self)
+        """Check BR-01, BR-04 and the fields."""
+        check_all(self)
 
-    def _explain_ids(self) -> NoReturn:
-        names = (("id", self.id), ("sessionID", self.session_id), ("messageID", self.message_id))
-        for name, value in names:
-            self._checked(lambda v, p: check_name(v, p, "BR-01"), value, f"$.{name}")
-        for name, value in names[1:]:
-            if not is_uuid(value):
-                self._refuse(f"must be a UUID, not {value[:80]!r}", f"$.{name}", "BR-04")
-        raise AssertionError  # pragma: no cover - called only when one of them is wrong
 
-    def _refuse(self, detail: str, path: str, rule: str) -> NoReturn:
-        error = PartValidationError(detail, path=path, rule=rule, part=self.type)
-        _log.error("%s", error)
-        raise error
+def refuse(part: PartBase, detail: str, path: str, rule: str) -> NoReturn:
+    """Log and raise what is wrong with a part."""
+    error = PartValidationError(detail, path=path, rule=rule, part=part.type)
+    _log.error("%s", error)
+    raise error
 
-    def _checked(self, check: Callable[[Any, str], None], value: object, path: str) -> None:
-        try:
-            check(value, path)
-        except ValidationError as error:
-            self._refuse(error.detail, error.path, error.rule)
 
-    def _freeze(self, name: str, value: object) -> None:
-        try:
-            frozen = freeze_mapping(value, f"$.{name}")
-        except ValidationError as error:
-            self._refuse(error.detail, error.path, error.rule)
-        if frozen is not value:
-            force_setattr(self, name, frozen)
+def checked(part: PartBase, check: Callable[[Any, str], None], value: object, path: str) -> None:
+    """Check a value that a part holds; what is wrong with it is wrong with the part."""
+    try:
+        check(value, path)
+    except ValidationError as error:
+        refuse(part, error.detail, error.path, error.rule)
+
+
+def check_all(part: PartBase) -> None:
+    """Check the ids, and every other field by its annotation."""
+    check_ids(part)
+    try:
+        check_fields(part)
+    except ValidationError as error:
+        refuse(part, error.detail, error.path, error.rule)
+
+
+def freeze_field(part: PartBase, name: str, value: object) -> None:
+    """Put a frozen copy of an object in its place."""
+    try:
+        frozen = freeze_mapping(value, f"$.{name}")
+    except ValidationError as error:
+        refuse(part, error.detail, error.path, error.rule)
+    if frozen is not value:
+        force_setattr(part, name, frozen)
 
 
 def check_ids(part: PartBase) -> None:
     """Check BR-01 and BR-04: in the common case a look-up for each id."""
     part_id = part.id
     try:
-        if (
-            0 < len(part_id) <= MAX_NAME
-            and part_id.isprintable()
-            and is_uuid(part.session_id)
-            and is_uuid(part.message_id)
-        ):
+        demand_uuid(part.session_id)
+        demand_uuid(part.message_id)
+        if 0 < len(part_id) <= MAX_NAME and part_id.isprintable():
             return
-    except (TypeError, AttributeError):
+    except (AttributeError, TypeError, ValueError):
         pass
-    part._explain_ids()  # noqa: SLF001 - its own module
+    _explain_ids(part)
+
+
+def _explain_ids(part: PartBase) -> NoReturn:
+    names = (("id", part.id), ("sessionID", part.session_id), ("messageID", part.message_id))
+    for name, value in names:
+        checked(part, lambda item, path: check_name(item, path, "BR-01"), value, f"$.{name}")
+    name, value = names[2] if is_uuid(part.session_id) else names[1]
+    refuse(part, f"must be a UUID, not {value[:80]!r}", f"$.{name}", "BR-04")

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
+from typing import Any, Final, NoReturn, get_args
 
 import msgspec
 
 from palaver.errors import PartValidationError, ValidationError
 from palaver.messages.content import is_content_item, read_content_item
-from palaver.messages.gate import MAX_DEPTH, freeze, replace_refused
+from palaver.messages.gate import (
+    MAX_DEPTH,
+    MAX_NAME,
+    freeze,
+    is_list,
+    is_object,
+    is_plain,
+    kind_of,
+    quoted,
+)
 from palaver.messages.ids import NIL_ID, uuid_for
 from palaver.messages.message import ROLES, Message
 from palaver.messages.parts import KnownPart, Part, ToolCallPart, UnknownPart
+from palaver.messages.replacement import replace_refused
 from palaver.messages.scan import path_at, too_deep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "KNOWN_TYPES",
@@ -44,19 +51,21 @@ MAX_DOCUMENT: Final = 512 * 1024 * 1024
 KNOWN_TYPES: Final[dict[str, type[KnownPart]]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(KnownPart)
 }
-_RULES: Final = {
-    "id": "BR-01", "sessionID": "BR-01", "messageID": "BR-01", "type": "BR-03", "raw": "BR-06",
-    "start": "BR-07", "end": "BR-08", "output": "BR-09", "error": "BR-10",
+_PART_RULES: Final = {"id": "BR-01", "sessionID": "BR-01", "messageID": "BR-01"}
+_STATE_RULES: Final = {
+    "raw": "BR-06", "start": "BR-07", "time": "BR-08", "end": "BR-08", "output": "BR-09",
+    "error": "BR-10",
 }  # fmt: skip
 _log = logging.getLogger("palaver.messages")
-_AT = re.compile(r"(.*?)(?: - at `(.*)`)?", re.DOTALL)
+_AT = re.compile(r" - at `(?:key` in `)?([^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _UNEXPECTED = re.compile(r"Object contains unknown field `(.+)`")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _HALF = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
+_LONG: Final = 200
 
 
 @cache
@@ -94,7 +103,7 @@ def to_dict(value: object) -> Any:  # noqa: ANN401 - dict or list, as the value 
     >>> to_dict(Message("user", "hi", id="m1", timestamp=5))
     {'role': 'user', 'content': 'hi', 'id': 'm1', 'timestamp': 5}
     """
-    return msgspec.to_builtins(value, enc_hook=_plain)
+    return msgspec.json.decode(_encoder.encode(value))
 
 
 def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = False) -> Message:
@@ -107,7 +116,7 @@ def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = Fals
     'hi'
     >>> parse_message('{"role": "robot", "content": "hi"}')
     Traceback (most recent call last):
-    palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' [role]
+    palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' ...
     """
     if isinstance(data, bytes | str) and not replace:
         try:
@@ -130,8 +139,8 @@ def parse_messages(
             return _list_decoder().decode(_checked_size(data))
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             _raise_own(error)
-    items = _json_of(data, replace=replace)
-    if isinstance(items, Mapping | str | bytes) or not hasattr(items, "__iter__"):
+    items = _json_of(list(data) if isinstance(data, Iterator) else data, replace=replace)
+    if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
         raise ValidationError("must be a list of messages", rule="schema")
     tools: dict[str, str] = {}
     return [_read_message(item, f"$[{index}]", tools) for index, item in enumerate(items)]
@@ -162,9 +171,8 @@ def load_json(data: bytes | str) -> Any:  # noqa: ANN401 - whatever the text hol
     except RecursionError:
         detail = f"is nested deeper than {MAX_DEPTH} levels"
         raise ValidationError(detail, path=too_deep(raw, MAX_DEPTH), rule="depth") from None
-    except UnicodeDecodeError as error:
-        detail = f"is not UTF-8 at byte {error.start}"
-        raise ValidationError(detail, rule="text.utf8") from None
+    except UnicodeDecodeError:
+        _explain_bytes(raw)
     except msgspec.MsgspecError as error:
         _explain_json(raw, error)
 
@@ -175,17 +183,22 @@ def _json_of(data: object, *, replace: bool) -> Any:  # noqa: ANN401 - as above
             return load_json(data)
         import json  # noqa: PLC0415 - the lenient reader, loaded only for those who ask
 
+        _check_size(data)
         try:
-            return replace_refused(json.loads(_checked_size(data)))
+            return replace_refused(json.loads(data))
         except (ValueError, RecursionError):
             return replace_refused(load_json(data))
     return replace_refused(data) if replace else data
 
 
-def _checked_size(data: bytes | str) -> bytes:
+def _check_size(data: bytes | str) -> None:
     if len(data) > MAX_DOCUMENT:
         detail = f"has {len(data):,} bytes; {MAX_DOCUMENT:,} is the most, JSON lines take more"
         raise ValidationError(detail, rule="size")
+
+
+def _checked_size(data: bytes | str) -> bytes:
+    _check_size(data)
     if isinstance(data, bytes):
         return data
     try:
@@ -197,16 +210,25 @@ def _checked_size(data: bytes | str) -> bytes:
         raise ValidationError(detail, path=path_at(raw, place), rule="text.surrogate") from None
 
 
+def _explain_bytes(raw: bytes) -> NoReturn:
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        detail, path = f"is not UTF-8 at byte {error.start}", path_at(raw, error.start)
+        raise ValidationError(detail, path=path, rule="text.utf8") from None
+    raise AssertionError  # pragma: no cover - the decoder has found it wrong
+
+
 def _explain_json(raw: bytes, error: msgspec.MsgspecError) -> NoReturn:
-    half = _HALF.search(raw)
-    if half:
-        detail = f"holds half a character (a lone surrogate) at byte {half.start()}"
-        path = path_at(raw, half.start())
-        raise ValidationError(detail, path=path, rule="text.surrogate") from None
-    if isinstance(error, msgspec.ValidationError):  # the only one without a type: a number too large
+    if isinstance(error, msgspec.ValidationError):  # without a type only one: a number too large
         raise translated(error, {}) from None
     found = _BYTE.search(str(error))
     offset = int(found[1]) if found else len(raw)
+    half = _HALF.search(raw, 0, offset)
+    if half:
+        detail = f"holds half a character (a lone surrogate) at byte {half.start(1)}"
+        path = path_at(raw, half.start(1))
+        raise ValidationError(detail, path=path, rule="text.surrogate") from None
     number = re.match(rb"-?(NaN|-?Infinity)", raw[max(offset - 1, 0) :][:10].lstrip(b" :,["))
     if number:
         detail = f"must be a finite number, not {number[0].decode()}"
@@ -220,10 +242,10 @@ def _explain_json(raw: bytes, error: msgspec.MsgspecError) -> NoReturn:
 def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
     if isinstance(value, Message):
         return value
-    if not isinstance(value, Mapping):
-        raise ValidationError("must be an object", path=path)
+    if not is_object(value):
+        raise ValidationError(f"must be an object, not {kind_of(value)}", path=path)
     if "role" in value and value["role"] not in ROLES:
-        detail = f"must be system, user, assistant or tool, not {value['role']!r}"
+        detail = f"must be system, user, assistant or tool, not {quoted(value['role'])}"
         raise ValidationError(detail, path=f"{path}.role", rule="role")
     if not {"role", "content"} <= value.keys():
         detail = "Invalid message format: role and content are required"
@@ -231,7 +253,7 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
         raise ValidationError(detail, path=f"{path}.{missing}", rule="message")
     content = value["content"]
     try:
-        if not isinstance(content, list | tuple):
+        if not is_list(content):
             return msgspec.convert(value, Message)
         bare = msgspec.convert({**value, "content": ""}, Message)
     except RecursionError:
@@ -239,8 +261,7 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
         raise
     except msgspec.ValidationError as error:
         raise translated(error, value).under(path) from None
-    session = next((str(part["sessionID"]) for part in content
-                    if isinstance(part, Mapping) and part.get("sessionID")), NIL_ID)  # fmt: skip
+    session = next(filter(None, map(_session_of, content)), NIL_ID)
     parts = [
         _read_item(item, bare, uuid_for(session), f"{path}.content[{index}]", tools)
         for index, item in enumerate(content)
@@ -252,10 +273,16 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
         raise error.under(path) from None
 
 
+def _session_of(part: object) -> str:
+    found = part.get("sessionID") if is_object(part) else None
+    # anything odd is for the part to refuse
+    return found if isinstance(found, str) and len(found) <= MAX_NAME and is_plain(found) else ""
+
+
 def _read_item(
     item: object, message: Message, session: str, path: str, tools: dict[str, str]
 ) -> Part:
-    if not (isinstance(item, Mapping) and is_content_item(item)):
+    if not (is_object(item) and is_content_item(item)):
         return _read_part(item, path)
     try:
         return read_content_item(
@@ -266,6 +293,9 @@ def _read_item(
             at=message.timestamp,
             tools=tools,
         )
+    except RecursionError:
+        freeze(item, path)
+        raise
     except ValidationError as error:
         raise error.under(path) from None
     except msgspec.ValidationError as error:
@@ -273,21 +303,21 @@ def _read_item(
 
 
 def _read_part(value: object, path: str) -> Part:
-    if not isinstance(value, Mapping):
-        refusal = PartValidationError("must be an object", path=path)
+    if not is_object(value):
+        refusal = PartValidationError(f"must be an object, not {kind_of(value)}", path=path)
         _log.error("%s", refusal)
         raise refusal
     kind = value.get("type")
     try:
-        if kind not in KNOWN_TYPES:
-            return UnknownPart(value)
-        return msgspec.convert(value, KNOWN_TYPES[kind])
+        known = KNOWN_TYPES.get(kind) if isinstance(kind, str) else None
+        return UnknownPart(value) if known is None else msgspec.convert(value, known)
     except RecursionError:
         freeze(value, path)
         raise
     except ValidationError as error:
+        name = kind[:_LONG] if isinstance(kind, str) else "unknown"
         refusal = PartValidationError(
-            error.detail, path=error.path, rule=error.rule, part=str(kind)
+            error.detail, path=error.path, rule=error.rule, part=name
         ).under(path)
         _log.error("%s", refusal)
         raise refusal from None
@@ -296,15 +326,18 @@ def _read_part(value: object, path: str) -> Part:
 
 
 def _raise_own(error: Exception) -> None:
-    """Raise what a value said of itself; what the decoder said needs the careful way."""
-    if isinstance(error, msgspec.ValidationError) and isinstance(error.__cause__, ValidationError):
+    """Raise what a part said of itself; anything else needs the careful way."""
+    if isinstance(error.__cause__, PartValidationError):
+        assert isinstance(error, msgspec.ValidationError)  # noqa: S101 - the decoder's own
         raise translated(error, {}) from None
 
 
 def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> ValidationError:
     """The decoder's error as one of ours: its path, its rule."""
-    match = _AT.fullmatch(str(error))
-    detail, path = (match[1], match[2] or "$") if match else (str(error), "$")
+    text = str(error)
+    detail, path = text[:_LONG], "$"
+    for match in _AT.finditer(text):  # the last one: a value that is quoted may hold another
+        detail, path = text[: match.start()][:_LONG], match[1]
     cause = error.__cause__
     rule, part = "schema", value.get("type")
     if isinstance(cause, ValidationError):
@@ -313,8 +346,9 @@ def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> Vali
     missing, unexpected = _MISSING.fullmatch(detail), _UNEXPECTED.fullmatch(detail)
     if missing:
         name = missing[1]
+        if isinstance(part, str):
+            rule = _rule_of(part, value, path, name)
         detail, path = "is missing", f"{path}.{name}"
-        rule = _RULES.get(name, "schema") if part else "schema"
     elif unexpected:
         detail, path = "is not a field of it", f"{path}.{unexpected[1]}"
     elif detail.startswith("Number out of range"):
@@ -322,6 +356,15 @@ def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> Vali
     if not isinstance(part, str):
         return ValidationError(detail, path=path, rule=rule)
     refusal = PartValidationError(detail, path=path, rule=rule, part=part)
-    if cause is None:  # otherwise the part has logged it itself
+    if not isinstance(cause, PartValidationError):  # otherwise the part has logged it itself
         _log.error("%s", refusal)
     return refusal
+
+
+def _rule_of(part: str, value: Mapping[str, Any], path: str, name: str) -> str:
+    """Which rule says that the field must be there."""
+    if part == "tool" and path in {"$.state", "$.state.time"}:
+        running = value["state"].get("status") == "running"
+        return "BR-07" if name == "time" and running else _STATE_RULES.get(name, "schema")
+    # at the end of a list is an attachment, which is a part too
+    return _PART_RULES.get(name, "schema") if path == "$" or path.endswith("]") else "schema"

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
-from palaver.errors import ValidationError
 from palaver.messages.factories import file_part, text_part, tool_call_part, tool_part
 from palaver.messages.files import FilePart
 from palaver.messages.parts import TextPart, ToolCallPart, ToolPart, UnknownPart
-from palaver.messages.toolstate import ToolError, complete, pending, start
+from palaver.messages.toolstate import (
+    NO_OUTPUT,
+    ToolCompleted,
+    ToolError,
+    complete,
+    pending,
+    start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,11 +115,14 @@ def read_content_item(
     if role == "assistant":
         return UnknownPart(item)  # a result has no place in an answer: kept, not understood
     result = value.tool_result
-    plain = isinstance(result.content, str)
-    output = result.content if plain else "".join(piece.text for piece in result.content)  # type: ignore[union-attr]  # not a str
+    kept: dict[str, Any] = {}
+    if isinstance(result.content, str):
+        output = result.content
+    else:
+        output = "".join(piece.text for piece in result.content)
+        kept["metadata"] = {"content": msgspec.to_builtins(result.content)}
     tool = tools.get(result.tool_use_id, _UNKNOWN_TOOL)
-    done = complete(start(pending({}, ""), at=at), str(output), tool=tool, at=at)
-    kept = {} if plain else {"metadata": {"content": msgspec.to_builtins(result.content)}}
+    done = complete(start(pending({}, ""), at=at), output, tool=tool, at=at)
     return tool_part(session_id, message_id, result.tool_use_id, tool, done, **kept)
 
 
@@ -158,7 +167,10 @@ def _output(part: ToolPart) -> Any:  # noqa: ANN401 - text, or the list it came 
         return part.metadata["content"]
     if isinstance(part.state, ToolError):
         return part.state.error
-    return part.state.metadata.get("rawOutput", part.state.output)  # type: ignore[union-attr]  # final
+    if not isinstance(part.state, ToolCompleted):  # pragma: no cover - a message has no open calls
+        return ""
+    raw = part.state.metadata.get("rawOutput")
+    return "" if raw == "" and part.state.output == NO_OUTPUT else part.state.output
 
 
 def _mime(url: str) -> str:

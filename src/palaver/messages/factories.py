@@ -58,15 +58,18 @@ def text_part(session_id: str, message_id: str, text: str, **fields: Any) -> Tex
     >>> text_part(new_id(), new_id(), "hello").text
     'hello'
     """
-    return TextPart(
-        id=new_id(), session_id=session_id, message_id=message_id, text=text, **fields
-    )
+    return TextPart(id=new_id(), session_id=session_id, message_id=message_id, text=text, **fields)
 
 
 def reasoning_part(
-    session_id: str, message_id: str, text: str, *, start: int | None = None, end: int | None = None,
+    session_id: str,
+    message_id: str,
+    text: str,
+    *,
+    start: int | None = None,
+    end: int | None = None,
     **fields: Any,  # noqa: ANN401
-) -> ReasoningPart:  # fmt: skip
+) -> ReasoningPart:
     """Make a reasoning part, begun now unless `start` says when.
 
     >>> from palaver.messages import new_id
@@ -103,15 +106,26 @@ def tool_call_part(
         call_id=part_id if call_id is None else call_id,
         tool=tool,
         input=input,
-        raw=msgspec.json.encode(input).decode() if raw is None else raw,
+        raw=_spelled(input) if raw is None else raw,
         **fields,
     )
 
 
+def _spelled(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ""  # no JSON: the part will refuse it, and say why
+
+
 def tool_part(
-    session_id: str, message_id: str, call_id: str, tool: str, state: ToolState,
+    session_id: str,
+    message_id: str,
+    call_id: str,
+    tool: str,
+    state: ToolState,
     **fields: Any,  # noqa: ANN401
-) -> ToolPart:  # fmt: skip
+) -> ToolPart:
     """Make a tool part.
 
     >>> from palaver.messages import new_id, pending
@@ -144,13 +158,18 @@ def step_start_part(
 
 
 def step_finish_part(
-    session_id: str, message_id: str, reason: str, cost: float | None, tokens: TokenCounts,
+    session_id: str,
+    message_id: str,
+    reason: str,
+    cost: float | None,
+    tokens: TokenCounts,
     **fields: Any,  # noqa: ANN401
-) -> StepFinishPart:  # fmt: skip
+) -> StepFinishPart:
     """Make a step-finish part; a cost of None means that nobody knows it.
 
     >>> from palaver.messages import CacheCounts, TokenCounts, new_id
-    >>> step_finish_part(new_id(), new_id(), "stop", None, TokenCounts(9, 3, 0, CacheCounts())).reason
+    >>> tokens = TokenCounts(9, 3, 0, CacheCounts())
+    >>> step_finish_part(new_id(), new_id(), "stop", None, tokens).reason
     'stop'
     """
     return StepFinishPart(
@@ -176,7 +195,13 @@ def file_part(session_id: str, message_id: str, mime: str, url: str, **fields: A
     )
 
 
-def compaction_part(session_id: str, message_id: str, *, auto: bool, **fields: Any) -> CompactionPart:  # noqa: ANN401
+def compaction_part(
+    session_id: str,
+    message_id: str,
+    *,
+    auto: bool,
+    **fields: Any,  # noqa: ANN401
+) -> CompactionPart:
     """Make a compaction part.
 
     >>> from palaver.messages import new_id
@@ -189,8 +214,13 @@ def compaction_part(session_id: str, message_id: str, *, auto: bool, **fields: A
 
 
 def retry_part(
-    session_id: str, message_id: str, attempt: int, error: Mapping[str, Any], *, at: int | None = None
-) -> RetryPart:  # fmt: skip
+    session_id: str,
+    message_id: str,
+    attempt: int,
+    error: Mapping[str, Any],
+    *,
+    at: int | None = None,
+) -> RetryPart:
     """Make a retry part.
 
     >>> from palaver.messages import new_id
@@ -208,9 +238,13 @@ def retry_part(
 
 
 def subtask_part(
-    session_id: str, message_id: str, prompt: str, description: str, agent: str,
+    session_id: str,
+    message_id: str,
+    prompt: str,
+    description: str,
+    agent: str,
     **fields: Any,  # noqa: ANN401
-) -> SubtaskPart:  # fmt: skip
+) -> SubtaskPart:
     """Make a subtask part.
 
     >>> from palaver.messages import new_id
@@ -246,7 +280,11 @@ def patch_part(session_id: str, message_id: str, hash: str, files: Iterable[str]
     ('a.py',)
     """
     return PatchPart(
-        id=new_id(), session_id=session_id, message_id=message_id, hash=hash, files=tuple(files)
+        id=new_id(),
+        session_id=session_id,
+        message_id=message_id,
+        hash=hash,
+        files=tuple(files),
     )
 
 

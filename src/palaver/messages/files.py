@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from palaver.messages.base import PartBase
-from palaver.messages.gate import check_text
+from palaver.messages.fields import check_fields
 from palaver.messages.naming import json_name
 
 __all__ = [
@@ -32,12 +32,20 @@ class SourceText(Struct, frozen=True, gc=False):
     start: int
     end: int
 
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
+
 
 class Position(Struct, frozen=True, gc=False):
     """A place in a text file, counted from 0."""
 
     line: int
     character: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
 
 
 class LineRange(Struct, frozen=True, gc=False):
@@ -46,12 +54,20 @@ class LineRange(Struct, frozen=True, gc=False):
     start: Position
     end: Position
 
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
+
 
 class FileSource(Struct, frozen=True, gc=False, tag="file"):
     """A file of the project."""
 
     path: str
     text: SourceText
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
 
 
 class SymbolSource(Struct, frozen=True, gc=False, tag="symbol"):
@@ -63,6 +79,10 @@ class SymbolSource(Struct, frozen=True, gc=False, tag="symbol"):
     kind: int
     text: SourceText
 
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
+
 
 class ResourceSource(Struct, frozen=True, gc=False, tag="resource", rename=json_name):
     """A resource of a server, by its own uri."""
@@ -70,6 +90,10 @@ class ResourceSource(Struct, frozen=True, gc=False, tag="resource", rename=json_
     client_name: str
     uri: str
     text: SourceText
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
 
 
 FilePartSource: TypeAlias = FileSource | SymbolSource | ResourceSource
@@ -82,13 +106,3 @@ class FilePart(PartBase, frozen=True, kw_only=True, tag="file"):
     url: str
     filename: str | None = None
     source: FilePartSource | None = None
-
-    def __post_init__(self) -> None:
-        """Check the base and the texts."""
-        super().__post_init__()
-        self._checked(check_text, self.mime, "$.mime")
-        self._checked(check_text, self.url, "$.url")
-        if self.filename is not None:
-            self._checked(check_text, self.filename, "$.filename")
-        if self.source is not None:
-            self._checked(check_text, self.source.text.value, "$.source.text.value")

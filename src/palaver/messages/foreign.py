@@ -7,7 +7,9 @@ nobody has changed the place since.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from palaver.messages.gate import is_list, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +35,7 @@ def _differences(
             yield {"path": here, "now": ours[key]}
         elif key not in ours:
             yield {"path": here, "was": theirs[key]}
-        elif isinstance(ours[key], dict) and isinstance(theirs[key], dict):
+        elif _is_dict(ours[key]) and _is_dict(theirs[key]):
             yield from _differences(ours[key], theirs[key], here)
         elif not _same(ours[key], theirs[key]):
             yield {"path": here, "now": ours[key], "was": theirs[key]}
@@ -50,12 +52,12 @@ def restored(ours: dict[str, Any], changes: Sequence[Mapping[str, Any]]) -> dict
     >>> restored({"id": "u1", "a": 9}, [{"path": ["id"], "now": "u1", "was": "ses_1"}])
     {'id': 'ses_1', 'a': 9}
     """
-    for change in changes:
+    for change in filter(_is_note, changes):
         *parents, key = change["path"]
         place: Any = ours
         for parent in parents:
-            place = place.get(parent) if isinstance(place, dict) else None
-        if not isinstance(place, dict):
+            place = place.get(parent) if _is_dict(place) else None
+        if not _is_dict(place):
             continue
         if "now" in change and not (key in place and place[key] == change["now"]):
             continue
@@ -64,5 +66,16 @@ def restored(ours: dict[str, Any], changes: Sequence[Mapping[str, Any]]) -> dict
         if "was" in change:
             place[key] = change["was"]
         else:
-            del place[key]
+            place.pop(key, None)
     return ours
+
+
+def _is_note(change: object) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether it is a change as `difference` notes it: what is read back may be anything."""
+    path = change.get("path") if is_object(change) else None
+    return is_list(path) and bool(path) and all(isinstance(step, str) for step in path)
+
+
+def _is_dict(value: object) -> TypeGuard[dict[str, Any]]:
+    """Tell whether it is a dict."""
+    return isinstance(value, dict)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeGuard, TypeVar, final
 
 from palaver.errors import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "EMPTY",
@@ -25,14 +25,19 @@ __all__ = [
     "MAX_TEXT",
     "FrozenDict",
     "FrozenList",
+    "check_leaf",
     "check_name",
     "check_text",
     "check_time",
     "freeze",
     "freeze_mapping",
+    "is_list",
+    "is_object",
     "is_plain",
+    "kind_of",
+    "number_or_kind",
     "path_step",
-    "replace_refused",
+    "quoted",
 ]
 
 MAX_TEXT: Final = 64 * 1024 * 1024
@@ -44,6 +49,9 @@ MAX_INT: Final = 2**53
 MAX_NAME: Final = 1024
 """Characters in an id or a name."""
 
+_READABLE: Final = 64
+"""Characters of a name, and bits of a number, that an error spells out."""
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -53,6 +61,7 @@ def _frozen(self: object, *_args: object, **_keywords: object) -> NoReturn:
     raise TypeError(msg)
 
 
+@final
 class FrozenDict(dict[_K, _V]):
     """A dict that can't be changed: equal to a plain one, and JSON like a plain one.
 
@@ -67,6 +76,18 @@ class FrozenDict(dict[_K, _V]):
     __setitem__ = __delitem__ = __ior__ = _frozen  # type: ignore[assignment]  # refusing is the point
     clear = pop = popitem = setdefault = update = _frozen  # type: ignore[assignment]  # likewise
 
+    def __new__(cls, *args: Any, **keywords: Any) -> Self:  # noqa: ANN401 - as dict's own
+        """Let the values in through the gate, so that whoever sees a FrozenDict can trust it."""
+        made: Self = freeze(dict(*args, **keywords))
+        return made
+
+    def __init__(self, *_args: object, **_keywords: object) -> None:
+        """All is done: calling it again must change nothing."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a plain dict has none: it can change
+        """Equal values have the same hash."""
+        return hash(frozenset(self.items()))
+
     def __copy__(self) -> FrozenDict[_K, _V]:
         """Nothing to copy: it can't change."""
         return self
@@ -80,12 +101,25 @@ class FrozenDict(dict[_K, _V]):
         return FrozenDict, (dict(self),)
 
 
+@final
 class FrozenList(list[_V]):
     """A list that can't be changed: equal to a plain one, and JSON like a plain one."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _frozen  # type: ignore[assignment]  # as above
     append = clear = extend = insert = pop = remove = reverse = sort = _frozen  # type: ignore[assignment]  # as above
+
+    def __new__(cls, items: Iterable[_V] = (), /) -> Self:
+        """Let the values in through the gate."""
+        made: Self = freeze(list(items))
+        return made
+
+    def __init__(self, *_args: object) -> None:
+        """All is done: calling it again must change nothing."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # as above
+        """Equal values have the same hash."""
+        return hash(tuple(self))
 
     def __copy__(self) -> FrozenList[_V]:
         """Nothing to copy: it can't change."""
@@ -100,7 +134,25 @@ class FrozenList(list[_V]):
         return FrozenList, (list(self),)
 
 
-EMPTY: Final[FrozenDict[str, Any]] = FrozenDict()
+_new_dict = dict.__new__
+_fill_dict = dict.update
+
+
+def _object(checked: dict[str, Any]) -> FrozenDict[str, Any]:
+    """A FrozenDict of what has been checked and frozen already."""
+    made: FrozenDict[str, Any] = _new_dict(FrozenDict)
+    _fill_dict(made, checked)
+    return made
+
+
+def _list(checked: list[object]) -> FrozenList[object]:
+    """A FrozenList of what has been checked and frozen already."""
+    made: FrozenList[object] = list.__new__(FrozenList)
+    list.extend(made, checked)
+    return made
+
+
+EMPTY: Final[FrozenDict[str, Any]] = _object({})
 """No metadata."""
 
 
@@ -113,15 +165,15 @@ def is_plain(text: object) -> bool:
 
 
 def check_text(text: object, path: str = "$") -> None:
-    """Refuse what is not text that every store can keep.
+    r"""Refuse what is not text that every store can keep.
 
     >>> check_text("naïve 文 🙂")
-    >>> check_text("a\\0b", "$.text")
+    >>> check_text("a\0b", "$.text")
     Traceback (most recent call last):
     palaver.errors.ValidationError: $.text: holds a NUL character at 1 [text.nul]
     """
     if not isinstance(text, str):
-        raise ValidationError(f"must be text, not {_kind(text)}", path=path, rule="schema")
+        raise ValidationError(f"must be text, not {kind_of(text)}", path=path, rule="schema")
     if len(text) > MAX_TEXT:
         detail = f"has {len(text):,} characters; {MAX_TEXT:,} is the most"
         raise ValidationError(detail, path=path, rule="size")
@@ -141,7 +193,7 @@ def check_name(name: object, path: str = "$", rule: str = "schema") -> None:
     if isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable():
         return
     if not isinstance(name, str):
-        raise ValidationError(f"must be text, not {_kind(name)}", path=path, rule=rule)
+        raise ValidationError(f"must be text, not {kind_of(name)}", path=path, rule=rule)
     if len(name) > MAX_NAME:
         raise ValidationError(f"is longer than {MAX_NAME} characters", path=path, rule="size")
     detail = "must not have unprintable characters" if name else "must not be empty"
@@ -151,10 +203,10 @@ def check_name(name: object, path: str = "$", rule: str = "schema") -> None:
 def check_time(value: object, path: str = "$", rule: str = "schema") -> None:
     """Refuse what is not a time in whole milliseconds."""
     if type(value) is not int:
-        detail = f"must be a time in whole milliseconds, not {_kind(value)}"
+        detail = f"must be a time in whole milliseconds, not {kind_of(value)}"
         raise ValidationError(detail, path=path, rule=rule)
     if not 0 <= value <= MAX_INT:
-        detail = f"must be a time from 0 to 2^53 milliseconds, not {value}"
+        detail = f"must be a time from 0 to 2^53 milliseconds, not {number_or_kind(value)}"
         raise ValidationError(detail, path=path, rule="number.range")
 
 
@@ -180,14 +232,14 @@ def freeze_mapping(value: object, path: str = "$") -> Mapping[str, Any]:
     if type(value) is FrozenDict:
         return value
     if type(value) is dict and _is_flat(value):
-        return FrozenDict(value) if value else EMPTY
-    if not isinstance(value, Mapping):
-        raise ValidationError(f"must be an object, not {_kind(value)}", path=path)
+        return _object(value) if value else EMPTY
+    if not is_object(value):
+        raise ValidationError(f"must be an object, not {kind_of(value)}", path=path)
     frozen: Mapping[str, Any] = freeze(value, path) if value else EMPTY
     return frozen
 
 
-def _is_flat(value: dict[object, object]) -> bool:
+def _is_flat(value: dict[Any, Any]) -> bool:
     # the common case in one loop: text keys, and values that hold no others
     for key, item in value.items():
         kind = type(item)
@@ -195,7 +247,7 @@ def _is_flat(value: dict[object, object]) -> bool:
             if not is_plain(item):
                 return False
         elif kind is int:
-            if not -MAX_INT <= item <= MAX_INT:  # type: ignore[operator]  # it is an int
+            if not -MAX_INT <= item <= MAX_INT:
                 return False
         elif item is not None and kind is not bool:
             return False
@@ -214,20 +266,18 @@ def _freeze(value: object, levels: int, trail: list[str | int]) -> object:
         return value
     if not levels:
         raise ValidationError(f"is nested deeper than {MAX_DEPTH} levels", rule="depth")
-    if isinstance(value, Mapping):
-        return FrozenDict(_items(value, levels - 1, trail))
-    if isinstance(value, list | tuple):
-        return FrozenList(_elements(value, levels - 1, trail))
-    raise ValidationError(f"must be JSON, not {_kind(value)}")
+    if is_object(value):
+        return _object(_items(value, levels - 1, trail))
+    if is_list(value):
+        return _list(_elements(value, levels - 1, trail))
+    raise ValidationError(f"must be JSON, not {kind_of(value)}")
 
 
-def _items(
-    value: Mapping[object, object], levels: int, trail: list[str | int]
-) -> dict[str, object]:
+def _items(value: Mapping[Any, Any], levels: int, trail: list[str | int]) -> dict[str, Any]:
     out: dict[str, object] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            raise ValidationError(f"must have text as its keys, not {_kind(key)}")
+            raise ValidationError(f"must have text as its keys, not {kind_of(key)}")
         try:
             check_text(key)
             out[key] = _freeze(item, levels, trail)
@@ -238,7 +288,7 @@ def _items(
 
 
 def _elements(
-    value: list[object] | tuple[object, ...], levels: int, trail: list[str | int]
+    value: list[Any] | tuple[Any, ...], levels: int, trail: list[str | int]
 ) -> list[object]:
     out: list[object] = []
     for index, item in enumerate(value):
@@ -252,7 +302,7 @@ def _elements(
 
 def _check_int(value: int) -> None:
     if not -MAX_INT <= value <= MAX_INT:
-        detail = f"must be within ±2^53, not a number of {value.bit_length()} bits"
+        detail = f"must be within ±2^53, not {number_or_kind(value)}"
         raise ValidationError(detail, rule="number.range")
 
 
@@ -268,53 +318,60 @@ _LEAVES: Final[dict[type, Callable[[Any], None]]] = {
 }
 
 
+def check_leaf(value: object, path: str = "$") -> None:
+    """Refuse a text or a number that a store could not keep; anything else is not looked at."""
+    leaf = _LEAVES.get(type(value))
+    if leaf is None:
+        return
+    try:
+        leaf(value)
+    except ValidationError as error:
+        raise ValidationError(error.detail, path=path, rule=error.rule) from None
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether it is a JSON object, or a dict that stands for one."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Tell whether it is a JSON list, or what stands for one."""
+    return isinstance(value, list | tuple)
+
+
 def path_step(key: str | int) -> str:
     """How one step into a value is written in a path: `.name`, `[3]` or `['odd name']`."""
     if isinstance(key, int):
         return f"[{key}]"
-    return f".{key}" if key.isidentifier() else f"[{key[:80]!r}]"
+    plain = len(key) <= _READABLE and key.isidentifier()
+    return f".{key}" if plain else f"[{key[:_READABLE]!r}]"
 
 
-def _kind(value: object) -> str:
-    names = {bool: "a boolean", dict: "an object", list: "a list", type(None): "null"}
-    return names.get(type(value), f"a {type(value).__name__}")
+_KINDS: Final[dict[type, str]] = {
+    bool: "a boolean",
+    dict: "an object",
+    float: "a number",
+    int: "a whole number",
+    list: "a list",
+    str: "text",
+    type(None): "null",
+}
 
 
-def replace_refused(value: object) -> object:
-    """Put something harmless where the gate would refuse a character or a number.
-
-    NUL and half characters become U+FFFD, NaN and the infinities null, whole numbers beyond
-    ±2^53 their digits as text. Depth and size stay refused: nothing small could stand for them.
-
-    >>> replace_refused({"a": "x\\0", "b": float("inf"), "c": 2**60})
-    {'a': 'x\ufffd', 'b': None, 'c': '1152921504606846976'}
-    """
-    return _replace(value, MAX_DEPTH + 1)
+def kind_of(value: object) -> str:
+    """What a value is, in JSON's words where it has any."""
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
 
 
-def _digits(value: int) -> str:
-    try:
-        return str(value)
-    except ValueError:  # thousands of digits: Python refuses to spell them out in decimal
-        return hex(value)
+def quoted(value: object) -> str:
+    """A value for an error's text, cut where it gets too long to read."""
+    return repr(value[:_READABLE]) if isinstance(value, str) else kind_of(value)
 
 
-def _replace(value: object, levels: int) -> object:
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode(
-            "utf-16", "replace"
-        )
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if -MAX_INT <= value <= MAX_INT else _digits(value)
-    if not levels:
-        raise ValidationError(f"is nested deeper than {MAX_DEPTH} levels", rule="depth")
-    if isinstance(value, Mapping):
-        return {
-            _replace(key, 0) if isinstance(key, str) else key: _replace(item, levels - 1)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_replace(item, levels - 1) for item in value]
-    return value
+def number_or_kind(value: object) -> str:
+    """A number as it is, if it is not too long to read; of anything else, what it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return kind_of(value)
+    if isinstance(value, int) and value.bit_length() > _READABLE:
+        return f"a number of {value.bit_length()} bits"
+    return str(value)

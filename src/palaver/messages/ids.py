@@ -13,7 +13,7 @@ from typing import Final
 
 import uuid_utils
 
-__all__ = ["NIL_ID", "derived_id", "is_uuid", "new_id", "now_ms", "uuid_for"]
+__all__ = ["NIL_ID", "demand_uuid", "derived_id", "is_uuid", "new_id", "now_ms", "uuid_for"]
 
 NIL_ID: Final = "00000000-0000-0000-0000-000000000000"
 """The session of a message that belongs to none yet."""
@@ -37,15 +37,27 @@ def now_ms() -> int:
 
 
 @lru_cache(maxsize=16_384)
+def demand_uuid(text: str) -> None:
+    """Raise ValueError for a text that is no UUID.
+
+    Cached: a conversation has one session id, and a message's parts share its id. What is raised
+    is not cached, so a text that is long and wrong is not kept.
+    """
+    if _UUID.fullmatch(text) is None:
+        raise ValueError
+
+
 def is_uuid(text: str) -> bool:
     """Tell whether a text is a UUID, of any version.
-
-    Cached: a conversation has one session id, and a message's parts share its id.
 
     >>> is_uuid("ses_01J9"), is_uuid("0190163d-8694-739b-aea5-966c26f8ad91")
     (False, True)
     """
-    return _UUID.fullmatch(text) is not None
+    try:
+        demand_uuid(text)
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=16_384)

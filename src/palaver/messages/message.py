@@ -13,7 +13,21 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from palaver.errors import ValidationError
-from palaver.messages.gate import EMPTY, MAX_INT, MAX_NAME, check_name, check_text, check_time, freeze_mapping, is_plain
+from palaver.messages.fields import check_fields
+from palaver.messages.gate import (
+    EMPTY,
+    MAX_INT,
+    MAX_NAME,
+    check_name,
+    check_text,
+    check_time,
+    freeze_mapping,
+    is_list,
+    is_plain,
+    kind_of,
+    path_step,
+    quoted,
+)
 from palaver.messages.ids import new_id, now_ms
 from palaver.messages.naming import json_name
 from palaver.messages.parts import (
@@ -38,6 +52,7 @@ __all__ = [
     "UserInfo",
     "WorkingPath",
     "assistant",
+    "check_unique",
     "system",
     "user",
 ]
@@ -47,6 +62,7 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _PARTS: Final = frozenset((*get_args(KnownPart), UnknownPart))
 _MAX_PARTS: Final = 10_000
 _NOT_IN_NAMES: Final = frozenset("[]\r\n")
+_SPEAKERS: Final = ("human", "ai")
 
 
 class Speaker(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -64,6 +80,9 @@ class Speaker(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel")
             if not _NOT_IN_NAMES.isdisjoint(value):
                 detail = "must not have brackets or line breaks"
                 raise ValidationError(detail, path=f"$.{name}", rule="name")
+        if self.type not in _SPEAKERS:
+            detail = f"must be human or ai, not {quoted(self.type)}"
+            raise ValidationError(detail, path="$.type", rule="schema")
         force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
 
 
@@ -75,6 +94,9 @@ class Routing(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel")
 
     def __post_init__(self) -> None:
         """Check the names; a list becomes a tuple."""
+        if not is_list(self.resolved_addressees):
+            detail = f"must be a list of names, not {kind_of(self.resolved_addressees)}"
+            raise ValidationError(detail, path="$.resolvedAddressees", rule="schema")
         force_setattr(self, "resolved_addressees", tuple(self.resolved_addressees))
         for index, name in enumerate(self.resolved_addressees):
             check_name(name, f"$.resolvedAddressees[{index}]")
@@ -89,8 +111,12 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True):
     diffs: tuple[Mapping[str, Any], ...] | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the diffs."""
+        """Check the texts and freeze the diffs."""
+        check_fields(self)
         if self.diffs is not None:
+            if not is_list(self.diffs):
+                detail = f"must be a list of diffs, not {kind_of(self.diffs)}"
+                raise ValidationError(detail, path="$.diffs", rule="schema")
             diffs = enumerate(self.diffs)
             frozen = tuple(freeze_mapping(diff, f"$.diffs[{index}]") for index, diff in diffs)
             force_setattr(self, "diffs", frozen)
@@ -102,10 +128,14 @@ class WorkingPath(Struct, frozen=True, gc=False):
     cwd: str
     root: str
 
+    def __post_init__(self) -> None:
+        """Check the texts."""
+        check_fields(self)
+
 
 class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag="user",
                tag_field="role", rename=json_name, forbid_unknown_fields=True):  # fmt: skip
-    """What a user's message may carry beside its text: for which agent, which model, …"""
+    """What a user's message may carry beside its text: for which agent, which model and more."""
 
     agent: str | None = None
     model: ModelRef | None = None
@@ -115,11 +145,14 @@ class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the tools."""
+        """Check the fields and freeze the tools."""
+        check_fields(self)
         if self.tools is not None:
             force_setattr(self, "tools", freeze_mapping(self.tools, "$.tools"))
-        if self.system is not None:
-            check_text(self.system, "$.system")
+            for name, enabled in self.tools.items():
+                if not isinstance(enabled, bool):
+                    detail = f"must be true or false, not {kind_of(enabled)}"
+                    raise ValidationError(detail, path=f"$.tools{path_step(name)}", rule="schema")
 
 
 class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
@@ -143,7 +176,8 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     summary: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the figures and the time."""
+        """Check the fields, the figures and the time."""
+        check_fields(self)
         problem = check_figures(self.cost, self.tokens)
         if problem:
             detail, path, rule = problem
@@ -166,7 +200,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
     ('user', 'How high is Mont Blanc?')
     >>> Message("robot", "beep")
     Traceback (most recent call last):
-    palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' [role]
+    palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' ...
     """
 
     role: Role
@@ -181,7 +215,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
     def __post_init__(self) -> None:
         """Check all of it; plain text with nothing else is the quick way through."""
         if self.role not in ROLES:
-            detail = f"must be system, user, assistant or tool, not {self.role!r}"
+            detail = f"must be system, user, assistant or tool, not {quoted(self.role)}"
             raise ValidationError(detail, path="$.role", rule="role")
         if isinstance(self.content, str):
             if not is_plain(self.content):
@@ -195,9 +229,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
             check_time(time, "$.timestamp")
         if self.metadata is not EMPTY:
             force_setattr(self, "metadata", freeze_mapping(self.metadata, "$.metadata"))
-        if self.info is not None and self.info.__struct_config__.tag != self.role:
-            detail = f"is of another role than the message: {self.info.__struct_config__.tag}"
-            raise ValidationError(detail, path="$.info.role", rule="PT-07")
+        if not (self.info is None and self.speaker is None and self.routing is None):
+            _check_extras(self)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -217,13 +250,33 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
         return self.routing.resolved_addressees if self.routing else ()
 
 
+def _check_extras(message: Message) -> None:
+    info = message.info
+    for name, value, kinds in (
+        ("speaker", message.speaker, (Speaker,)),
+        ("routing", message.routing, (Routing,)),
+        ("info", info, (UserInfo, AssistantInfo)),
+    ):
+        if value is not None and not isinstance(value, kinds):
+            detail = f"must be a {kinds[-1].__name__}, not {kind_of(value)}"
+            raise ValidationError(detail, path=f"$.{name}", rule="schema")
+    if info is not None and info.__struct_config__.tag != message.role:
+        detail = f"is of another role than the message: {info.__struct_config__.tag}"
+        raise ValidationError(detail, path="$.info.role", rule="PT-07")
+
+
+def _parts_of(content: object) -> tuple[Any, ...]:
+    if isinstance(content, tuple):
+        return content
+    if isinstance(content, bytes | Mapping) or not isinstance(content, Iterable):
+        detail = f"must be text or a list of parts, not {kind_of(content)}"
+        raise ValidationError(detail, path="$.content", rule="schema")
+    return tuple(content)
+
+
 def _check_parts(message: Message) -> None:
-    parts = message.content
-    if not isinstance(parts, tuple):
-        if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Iterable):
-            detail = f"must be text or a list of parts, not {type(parts).__name__}"
-            raise ValidationError(detail, path="$.content", rule="schema")
-        parts = tuple(parts)
+    parts: tuple[Part, ...] = _parts_of(message.content)
+    if parts is not message.content:
         force_setattr(message, "content", parts)
     if len(parts) > _MAX_PARTS:
         detail = f"has {len(parts):,} parts; {_MAX_PARTS:,} is the most"
@@ -236,15 +289,16 @@ def _check_parts(message: Message) -> None:
     if ToolPart in kinds:
         _check_tool_parts(message.role, parts)
     if len(parts) > 1 and len({part.id for part in parts}) < len(parts):
-        _check_unique(parts)
+        check_unique(parts, "$.content")
 
 
-def _check_unique(parts: tuple[Part, ...]) -> None:
+def check_unique(parts: tuple[Part, ...], path: str) -> None:
+    """Refuse a part id that stands twice (BR-02); a part of an unknown type may have none."""
     seen: set[str] = set()
     for index, part in enumerate(parts):
         if part.id and part.id in seen:
             detail = f"stands twice in the message: {part.id[:80]!r}"
-            raise ValidationError(detail, path=f"$.content[{index}].id", rule="BR-02")
+            raise ValidationError(detail, path=f"{path}[{index}].id", rule="BR-02")
         seen.add(part.id)
 
 
@@ -291,5 +345,5 @@ def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: AN
 
 
 def _message(role: Role, content: str | Iterable[Part], fields: dict[str, Any]) -> Message:
-    whole = content if isinstance(content, str) else tuple(content)
-    return Message(role, whole, **fields)
+    # a list or any other iterable is fine: the message makes a tuple of it
+    return Message(role, content, **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

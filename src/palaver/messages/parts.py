@@ -14,9 +14,29 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from palaver.errors import PartValidationError
-from palaver.messages.base import PartBase, check_ids
+from palaver.messages.base import (
+    PartBase,
+    check_all,
+    check_ids,
+    checked,
+    freeze_field,
+    refuse,
+)
+from palaver.messages.fields import check_fields
 from palaver.messages.files import FilePart, SourceText
-from palaver.messages.gate import EMPTY, MAX_INT, MAX_NAME, check_name, check_text, check_time, freeze_mapping, is_plain
+from palaver.messages.gate import (
+    EMPTY,
+    MAX_INT,
+    MAX_NAME,
+    check_name,
+    check_text,
+    check_time,
+    freeze_mapping,
+    is_list,
+    is_plain,
+    kind_of,
+    number_or_kind,
+)
 from palaver.messages.naming import json_name
 from palaver.messages.toolstate import ToolState
 
@@ -88,6 +108,11 @@ class ModelRef(Struct, frozen=True, gc=False, rename=json_name, omit_defaults=Tr
     model_id: str
     variant: str | None = None
 
+    def __post_init__(self) -> None:
+        """Check the names; plain ones are the quick way through."""
+        if not (is_plain(self.provider_id) and is_plain(self.model_id) and self.variant is None):
+            check_fields(self)
+
 
 class Created(Struct, frozen=True, gc=False):
     """When something was made."""
@@ -108,11 +133,13 @@ class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
         """Check the base and the text."""
         check_ids(self)
         if not is_plain(self.text):
-            self._checked(check_text, self.text, "$.text")
+            checked(self, check_text, self.text, "$.text")
         if self.metadata is not EMPTY:
-            self._freeze("metadata", self.metadata)
+            freeze_field(self, "metadata", self.metadata)
         if self.time is not None:
             _check_span(self, self.time)
+        if self.synthetic is not None or self.ignored is not None:
+            check_all(self)
 
 
 class ReasoningPart(PartBase, frozen=True, kw_only=True, tag="reasoning"):
@@ -126,12 +153,12 @@ class ReasoningPart(PartBase, frozen=True, kw_only=True, tag="reasoning"):
         """Check the base, the text, and that a start is there."""
         check_ids(self)
         if not is_plain(self.text):
-            self._checked(check_text, self.text, "$.text")
+            checked(self, check_text, self.text, "$.text")
         if self.metadata is not EMPTY:
-            self._freeze("metadata", self.metadata)
-        if self.time.start is None:
-            self._refuse("is missing", "$.time.start", "PT-01")
+            freeze_field(self, "metadata", self.metadata)
         _check_span(self, self.time)
+        if self.time.start is None:
+            refuse(self, "is missing", "$.time.start", "PT-01")
 
 
 class ToolCallPart(PartBase, frozen=True, kw_only=True, tag="tool-call"):
@@ -148,10 +175,10 @@ class ToolCallPart(PartBase, frozen=True, kw_only=True, tag="tool-call"):
         check_ids(self)
         _check_call(self)
         if not is_plain(self.raw):
-            self._checked(check_text, self.raw, "$.raw")
-        self._freeze("input", self.input)
+            checked(self, check_text, self.raw, "$.raw")
+        freeze_field(self, "input", self.input)
         if self.metadata is not EMPTY:
-            self._freeze("metadata", self.metadata)
+            freeze_field(self, "metadata", self.metadata)
 
 
 class ToolPart(PartBase, frozen=True, kw_only=True, tag="tool"):
@@ -167,9 +194,9 @@ class ToolPart(PartBase, frozen=True, kw_only=True, tag="tool"):
         check_ids(self)
         _check_call(self)
         if type(self.state) not in _STATES:
-            self._refuse("must be a tool state", "$.state", "schema")
+            refuse(self, "must be a tool state", "$.state", "schema")
         if self.metadata is not EMPTY:
-            self._freeze("metadata", self.metadata)
+            freeze_field(self, "metadata", self.metadata)
 
 
 class StepStartPart(PartBase, frozen=True, kw_only=True, tag="step-start"):
@@ -188,13 +215,13 @@ class StepFinishPart(PartBase, frozen=True, kw_only=True, tag="step-finish"):
     snapshot: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the base, the reason and the figures."""
+        """Check the base, the reason and the figures; a plain reason is the quick way through."""
         check_ids(self)
-        if not is_plain(self.reason):
-            self._checked(check_text, self.reason, "$.reason")
+        if self.snapshot is not None or not is_plain(self.reason):
+            check_all(self)
         problem = check_figures(self.cost, self.tokens)
         if problem:
-            self._refuse(*problem)
+            refuse(self, *problem)
 
 
 class CompactionPart(PartBase, frozen=True, kw_only=True, tag="compaction"):
@@ -214,9 +241,9 @@ class RetryPart(PartBase, frozen=True, kw_only=True, tag="retry"):
 
     def __post_init__(self) -> None:
         """Check the base and the error."""
-        check_ids(self)
-        self._freeze("error", self.error)
-        self._checked(check_time, self.time.created, "$.time.created")
+        check_all(self)
+        freeze_field(self, "error", self.error)
+        checked(self, check_time, self.time.created, "$.time.created")
 
 
 class SubtaskPart(PartBase, frozen=True, kw_only=True, tag="subtask"):
@@ -228,24 +255,12 @@ class SubtaskPart(PartBase, frozen=True, kw_only=True, tag="subtask"):
     model: ModelRef | None = None
     command: str | None = None
 
-    def __post_init__(self) -> None:
-        """Check the base and the texts."""
-        check_ids(self)
-        self._checked(check_text, self.prompt, "$.prompt")
-        self._checked(check_text, self.description, "$.description")
-        self._checked(check_text, self.agent, "$.agent")
-
 
 class AgentPart(PartBase, frozen=True, kw_only=True, tag="agent"):
     """An agent that the text calls by name."""
 
     name: str
     source: SourceText | None = None
-
-    def __post_init__(self) -> None:
-        """Check the base and the name."""
-        check_ids(self)
-        self._checked(check_text, self.name, "$.name")
 
 
 class PatchPart(PartBase, frozen=True, kw_only=True, tag="patch"):
@@ -256,23 +271,17 @@ class PatchPart(PartBase, frozen=True, kw_only=True, tag="patch"):
 
     def __post_init__(self) -> None:
         """Check the base; a list of files becomes a tuple."""
-        check_ids(self)
-        self._checked(check_text, self.hash, "$.hash")
-        if isinstance(self.files, list):
-            force_setattr(self, "files", tuple(self.files))
+        check_all(self)
+        if not isinstance(self.files, tuple):
+            force_setattr(self, "files", _file_names(self))
         for index, name in enumerate(self.files):
-            self._checked(check_text, name, f"$.files[{index}]")
+            checked(self, check_text, name, f"$.files[{index}]")
 
 
 class SnapshotPart(PartBase, frozen=True, kw_only=True, tag="snapshot"):
     """A snapshot of the working folder, by its name in whatever keeps it."""
 
     snapshot: str
-
-    def __post_init__(self) -> None:
-        """Check the base and the name."""
-        check_ids(self)
-        self._checked(check_text, self.snapshot, "$.snapshot")
 
 
 class UnknownPart:
@@ -338,31 +347,43 @@ else:
     Part: Final = KnownPart
 
 
-_COUNTS: Final = ("input", "output", "reasoning", "cache.read", "cache.write")
+_COUNTS: Final = ("input", "output", "reasoning", "cache.read", "cache.write", "total")
+_NUMBERS: Final = frozenset((float, int))
 
 
 def check_figures(cost: float | None, tokens: TokenCounts | None) -> tuple[str, str, str] | None:
     """What is wrong with a cost and token counts, as detail, path and rule."""
-    if cost is not None and not 0 <= cost < float("inf"):
-        return f"must be a price, not {cost}", "$.cost", "BR-12"
+    if cost is not None and not (type(cost) in _NUMBERS and 0 <= cost <= MAX_INT):
+        return f"must be a price, not {number_or_kind(cost)}", "$.cost", "BR-12"
     if tokens is None:
         return None
-    cache = tokens.cache
+    if type(tokens) is not TokenCounts or type(tokens.cache) is not CacheCounts:
+        return "must be TokenCounts, with CacheCounts inside", "$.tokens", "BR-13"
+    cache, total = tokens.cache, tokens.total
     counts = (tokens.input, tokens.output, tokens.reasoning, cache.read, cache.write)
-    for name, count in zip(_COUNTS, counts, strict=True):
+    for name, count in zip(_COUNTS, counts if total is None else (*counts, total), strict=False):
         if type(count) is not int or not 0 <= count <= MAX_INT:
-            return f"must be a count of tokens, not {count!r}", f"$.tokens.{name}", "BR-13"
+            detail = f"must be a count of tokens, not {number_or_kind(count)}"
+            return detail, f"$.tokens.{name}", "BR-13"
     return None
 
 
 def _check_call(part: ToolCallPart | ToolPart) -> None:
     for name, value in (("callID", part.call_id), ("tool", part.tool)):
         if not (type(value) is str and 0 < len(value) <= MAX_NAME and value.isprintable()):
-            part._checked(check_name, value, f"$.{name}")  # noqa: SLF001 - its own module
+            checked(part, check_name, value, f"$.{name}")
 
 
-def _check_span(part: TextPart | ReasoningPart, time: TextTime) -> None:
+def _file_names(part: PatchPart) -> tuple[str, ...]:
+    if not is_list(part.files):
+        refuse(part, f"must be a list of names, not {kind_of(part.files)}", "$.files", "schema")
+    return tuple(part.files)
+
+
+def _check_span(part: TextPart | ReasoningPart, time: object) -> None:
+    if not isinstance(time, TextTime):
+        refuse(part, f"must be a TextTime, not {kind_of(time)}", "$.time", "schema")
     if time.start is not None:
-        part._checked(check_time, time.start, "$.time.start")  # noqa: SLF001 - its own module
+        checked(part, check_time, time.start, "$.time.start")
     if time.end is not None:
-        part._checked(check_time, time.end, "$.time.end")  # noqa: SLF001 - its own module
+        checked(part, check_time, time.end, "$.time.end")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from palaver.messages.gate import path_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["line_of", "offset_of", "path_at", "too_deep"]
+__all__ = ["line_of", "offset_of", "offsets_of", "path_at", "too_deep"]
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _Path = tuple[str | int, ...]
@@ -84,14 +84,36 @@ def offset_of(data: bytes, path: str) -> int:
     >>> offset_of(b'{"a": [1, 2]}', "$.a[1].nothing")
     10
     """
-    best, best_length = 0, -1
+    return offsets_of(data, (path,))[path]
+
+
+def offsets_of(data: bytes, paths: Iterable[str]) -> dict[str, int]:
+    """The offsets of the values at many paths, in one walk.
+
+    >>> offsets_of(b'{"a": [1, 2]}', ["$.a", "$.a[1].nothing"])
+    {'$.a': 6, '$.a[1].nothing': 10}
+    """
+    around = {path: _around(path) for path in paths}
+    wanted = {prefix for prefixes in around.values() for prefix in prefixes}
+    deepest = max((len(prefixes) for prefixes in around.values()), default=0)
+    found: dict[str, int] = {}
     for start, steps in _values(data):
-        here = "$" + "".join(map(path_step, steps))
-        if path == here:
-            return start
-        if len(here) > best_length and path.startswith((here + ".", here + "[")):
-            best, best_length = start, len(here)
-    return best
+        if len(steps) < deepest:
+            here = "$" + "".join(map(path_step, steps))
+            if here in wanted:
+                found.setdefault(here, start)
+                if len(found) == len(wanted):
+                    break
+    return {
+        path: next((found[prefix] for prefix in prefixes if prefix in found), 0)
+        for path, prefixes in around.items()
+    }
+
+
+def _around(path: str) -> list[str]:
+    """The path and every path that leads to it, the longest first."""
+    ends = [index for index, char in enumerate(path) if char in ".["]
+    return [path, *(path[:end] for end in reversed(ends))]
 
 
 def line_of(data: bytes, offset: int) -> int:

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 from msgspec.structs import force_setattr, replace
 
 from palaver.errors import InvalidStateTransition, PartValidationError, ValidationError
 from palaver.messages.files import FilePart
-from palaver.messages.gate import EMPTY, MAX_INT, check_text, check_time, freeze_mapping, is_plain
+from palaver.messages.gate import (
+    EMPTY,
+    MAX_INT,
+    check_text,
+    check_time,
+    freeze_mapping,
+    is_list,
+    is_object,
+    is_plain,
+    kind_of,
+)
 from palaver.messages.ids import now_ms
 from palaver.messages.naming import json_name
 
@@ -85,7 +95,7 @@ class _State(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, ta
     @property
     def status(self) -> Status:
         """The state's name."""
-        return self.__struct_config__.tag  # type: ignore[return-value]  # one of the four tags
+        return cast("Status", self.__struct_config__.tag)
 
 
 class ToolPending(_State, frozen=True, kw_only=True, tag="pending"):
@@ -134,8 +144,8 @@ class ToolCompleted(_State, frozen=True, kw_only=True, tag="completed"):
         if not self.output:
             _refuse("must not be empty; complete() stores an empty one right", "$.output", "BR-09")
         _check_time(self, "BR-08", CompletedTime)
-        if isinstance(self.attachments, list):
-            force_setattr(self, "attachments", tuple(self.attachments))
+        if self.attachments is not UNSET:
+            force_setattr(self, "attachments", _files(self.attachments))
 
 
 class ToolError(_State, frozen=True, kw_only=True, tag="error"):
@@ -212,8 +222,8 @@ def complete(
     """
     end = now_ms() if at is None else at
     kept = {"rawOutput": output} if not output else EMPTY
+    files = tuple(attachments)
     if isinstance(state, ToolRunning):
-        files = tuple(attachments)
         return ToolCompleted(
             input=state.input,
             output=output or NO_OUTPUT,
@@ -224,11 +234,13 @@ def complete(
         )
     if isinstance(state, ToolCompleted):
         again = (output or NO_OUTPUT, title or state.title, {**state.metadata, **metadata, **kept})
-        same_files = (tuple(attachments) or UNSET) == state.attachments
+        same_files = (files or UNSET) == state.attachments
         if same_files and again == (state.output, state.title, state.metadata):
             return state
     if isinstance(state, ToolError) and state.metadata.get("timedOut"):
-        return _keep_late(state, {"output": output}, "completed", end)
+        rest = {"title": title, "metadata": metadata, "attachments": to_builtins(files)}
+        late = {"output": output, **{name: value for name, value in rest.items() if value}}
+        return _keep_late(state, late, "completed", end)
     return _invalid(state, "completed")
 
 
@@ -299,13 +311,23 @@ def _is_late(before: ToolState, after: ToolState) -> bool:
     )
 
 
-def _keep_late(state: ToolError, result: dict[str, str], status: str, at: int) -> ToolError:
+def _keep_late(state: ToolError, result: dict[str, Any], status: str, at: int) -> ToolError:
     known = state.metadata.get("lateResult")
     if known is not None:
-        if {key: known.get(key) for key in result} == result:
+        if is_object(known) and {**known, **result} == known:
             return state
         return _invalid(state, status)
     return replace(state, metadata={**state.metadata, "lateResult": {**result, "at": at}})
+
+
+def _files(attachments: object) -> tuple[FilePart, ...]:
+    if not is_list(attachments):
+        _refuse(f"must be a list, not {kind_of(attachments)}", "$.attachments", "schema")
+    for index, item in enumerate(attachments):
+        if not isinstance(item, FilePart):
+            detail = f"must be a file part, not {kind_of(item)}"
+            _refuse(detail, f"$.attachments[{index}]", "schema")
+    return tuple(attachments)
 
 
 def _invalid(state: ToolState, attempted: str) -> NoReturn:

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, force_setattr, replace
 
-from palaver.messages.codec import dump, parse_part, to_dict
-from palaver.messages.gate import EMPTY, freeze_mapping
-from palaver.messages.ids import NIL_ID, derived_id, uuid_for
+from palaver.errors import ValidationError
+from palaver.messages.codec import dump, parse_message, parse_part, to_dict
+from palaver.messages.fields import check_fields
+from palaver.messages.gate import EMPTY, check_name, check_time, freeze_mapping, is_list, is_object
+from palaver.messages.ids import NIL_ID, derived_id, is_uuid, uuid_for
 from palaver.messages.message import (
     AssistantInfo,
     Message,
@@ -29,6 +30,7 @@ from palaver.messages.message import (
     Summary,
     UserInfo,
     WorkingPath,
+    check_unique,
 )
 from palaver.messages.naming import json_name
 from palaver.messages.parts import (
@@ -38,13 +40,25 @@ from palaver.messages.parts import (
     TokenCounts,
     ToolCallPart,
     ToolPart,
+    UnknownPart,
+    check_figures,
 )
 from palaver.messages.toolstate import ToolCompleted, ToolError, ToolPending, pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["FOREIGN", "TurnInfo", "TurnTime", "Unfolded", "WithParts", "fold", "result_id", "unfold"]
+__all__ = [
+    "FOREIGN",
+    "TurnInfo",
+    "TurnTime",
+    "Unfolded",
+    "WithParts",
+    "fold",
+    "result_id",
+    "session_of",
+    "unfold",
+]
 
 FOREIGN: Final = "palaver.foreign"
 """The metadata key under which a message keeps what was different where it came from."""
@@ -87,9 +101,20 @@ class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
     keep: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Freeze what is palaver's own; a message checks the rest."""
-        force_setattr(self, "keep", freeze_mapping(self.keep, "$.keep"))
-        force_setattr(self, "metadata", freeze_mapping(self.metadata, "$.metadata"))
+        """Check what a message will check, so that a turn that exists can be unfolded."""
+        check_name(self.id, "$.id", "id")
+        check_fields(self)
+        check_time(self.time.created, "$.time.created")
+        if self.time.completed is not None:
+            check_time(self.time.completed, "$.time.completed", "BR-14")
+        problem = check_figures(self.cost, self.tokens)
+        if problem:
+            detail, path, rule = problem
+            raise ValidationError(detail, path=path, rule=rule)
+        for name in ("keep", "metadata", "tools", "error"):
+            value = getattr(self, name)
+            if value is not None:
+                force_setattr(self, name, freeze_mapping(value, f"$.{name}"))
 
 
 class WithParts(Struct, frozen=True, gc=False):
@@ -97,6 +122,11 @@ class WithParts(Struct, frozen=True, gc=False):
 
     info: TurnInfo
     parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        """Check BR-02; a list becomes a tuple."""
+        force_setattr(self, "parts", tuple(self.parts))
+        check_unique(self.parts, "$.parts")
 
 
 class Unfolded(Struct, frozen=True, gc=False):
@@ -168,7 +198,8 @@ class _Folder:
         waiting = _calls(message)
         taken = {part.id for part in message.parts}
         found: list[Message] = []
-        for later in self.messages[index + 1 :] if waiting else ():
+        while waiting and index + 1 + len(found) < len(self.messages):
+            later = self.messages[index + 1 + len(found)]
             part = later.parts[0] if len(later.parts) == 1 else None
             if later.role != "tool" or not isinstance(part, ToolPart):
                 break
@@ -181,7 +212,7 @@ class _Folder:
 
     def _turn(self, index: int, message: Message, results: list[Message]) -> WithParts:
         keep: dict[str, Any] = {}
-        session = self.session_id or _session(message)
+        session = uuid_for(self.session_id or _session(message))
         if isinstance(message.content, str):
             keep["content"] = "text"
             parts: tuple[Part, ...] = (_text_of(message, session),)
@@ -189,9 +220,11 @@ class _Folder:
             parts = self._join(index, message, results, keep)
         if message.info is not None and not set(to_dict(message.info)) - {"role"}:
             keep["info"] = "empty"
-        foreign = [own for own in (message, *results) if FOREIGN in own.metadata]
+        foreign = {own.id: noted for own in (message, *results) if (noted := _foreign(own))}
         if foreign:
-            keep["foreign"] = {own.id: own.metadata[FOREIGN] for own in foreign}
+            keep["foreign"] = foreign
+        if session != session_of(parts) and "sessionID" not in foreign.get(message.id, EMPTY):
+            keep["session"] = "given"
         return WithParts(_info(message, session, keep), parts)
 
     def _join(
@@ -212,9 +245,9 @@ class _Folder:
             _keep_call(part, state, source, keep)
         for result in results:
             _keep_result(result, keep)
-        arrived = [part.id for part in by_call.values()]
-        if arrived != [part.id for part in joined if part.id in set(arrived)]:
-            keep["order"] = arrived
+        arrived = {part.id: None for part in by_call.values()}
+        if list(arrived) != [part.id for part in joined if part.id in arrived]:
+            keep["order"] = list(arrived)
         return tuple(joined)
 
     def _open(self, index: int, call: ToolCallPart, taken: set[str]) -> tuple[ToolPart, str]:
@@ -247,16 +280,30 @@ def _tool(message: Message) -> ToolPart:
 
 
 def _session(message: Message) -> str:
-    for part in message.parts:
-        if isinstance(part, Struct):
-            return part.session_id
-    return str(message.metadata.get(FOREIGN, EMPTY).get("sessionID", NIL_ID))
+    noted = _foreign(message).get("sessionID")
+    return noted if isinstance(noted, str) and is_uuid(noted) else session_of(message.parts)
+
+
+def session_of(parts: Iterable[Part]) -> str:
+    """The session that the first part says it belongs to."""
+    return next((part.session_id for part in parts if not isinstance(part, UnknownPart)), NIL_ID)
+
+
+def _foreign(message: Message) -> Mapping[str, Any]:
+    """What was different where the message came from."""
+    return _kept(message.metadata, FOREIGN)
+
+
+def _kept(keep: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What is kept under a name: a turn from outside may hold anything there."""
+    found = keep.get(name)
+    return found if is_object(found) else EMPTY
 
 
 def _text_of(message: Message, session: str) -> TextPart:
     return TextPart(
         id=derived_id(message.id, "text"),
-        session_id=uuid_for(session),
+        session_id=session,
         message_id=uuid_for(message.id),
         text=str(message.content),
     )
@@ -270,7 +317,7 @@ def _info(message: Message, session: str, keep: dict[str, Any]) -> TurnInfo:
         role=message.role,
         time=TurnTime(message.timestamp, completed),
         session_id=session if session != NIL_ID else None,
-        metadata=_without_foreign(message.metadata),
+        metadata=_without_foreign(message),
         speaker=message.speaker,
         routing=message.routing,
         keep=keep,
@@ -278,13 +325,15 @@ def _info(message: Message, session: str, keep: dict[str, Any]) -> TurnInfo:
     )
 
 
-def _without_foreign(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: value for key, value in metadata.items() if key != FOREIGN}
+def _without_foreign(message: Message) -> Mapping[str, Any]:
+    if not _foreign(message):
+        return message.metadata
+    return {key: value for key, value in message.metadata.items() if key != FOREIGN}
 
 
 def _usual_call(state: ToolPart) -> ToolCallPart:
     """The call that a turn from elsewhere must have had."""
-    raw = state.state.raw if isinstance(state.state, ToolPending) else dump(state.state.input)
+    written = isinstance(state.state, ToolPending)
     return ToolCallPart(
         id=derived_id(state.id, "call"),
         session_id=state.session_id,
@@ -292,7 +341,7 @@ def _usual_call(state: ToolPart) -> ToolCallPart:
         call_id=state.call_id,
         tool=state.tool,
         input=state.state.input,
-        raw=raw if isinstance(raw, str) else raw.decode(),
+        raw=state.state.raw if written else dump(state.state.input).decode(),
     )
 
 
@@ -315,7 +364,7 @@ def _usual_source(state: ToolPart) -> str:
 
 def _keep_result(message: Message, keep: dict[str, Any]) -> None:
     state = _tool(message)
-    bare = replace(message, metadata=_without_foreign(message.metadata))
+    bare = replace(message, metadata=_without_foreign(message))
     if bare != _usual_result(state):
         envelope = to_dict(replace(bare, content=""))
         del envelope["content"], envelope["role"]
@@ -333,35 +382,37 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
         if not isinstance(part, ToolPart):
             content.append(part)
             continue
-        known = keep.get("calls", EMPTY).get(part.id)
+        known = _kept(keep, "calls").get(part.id)
         content.append(_usual_call(part) if known is None else parse_part(known))
-        source = keep.get("sources", EMPTY).get(part.id, _usual_source(part))
+        source = _kept(keep, "sources").get(part.id, _usual_source(part))
         if source == "message":
             results[part.id] = _result(part, keep)
         elif source == "ledger":
             ledger[part.call_id] = part
-    order = keep.get("order", results)
+    first = keep.get("order", ())
+    order = [name for name in first if name in results] if is_list(first) else []
+    order += [name for name in results if name not in order]
     return [_message(turn, tuple(content)), *(results[name] for name in order)], ledger
 
 
 def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
-    envelope = keep.get("results", EMPTY).get(state.id)
+    envelope = _kept(_kept(keep, "results"), state.id)
     message = _usual_result(state)
-    if envelope is not None:
-        bare = msgspec.convert({"role": "tool", "content": "", **envelope}, Message)
+    if envelope:
+        bare = parse_message({"role": "tool", "content": "", **envelope})
         message = replace(bare, content=(state,))
     return _with_foreign(message, keep)
 
 
 def result_id(state: ToolPart, keep: Mapping[str, Any]) -> str:
     """The id of the tool message that a finished call of a turn unfolds into."""
-    envelope = keep.get("results", EMPTY).get(state.id)
-    return str(envelope["id"]) if envelope else _usual_result(state).id
+    envelope = _kept(_kept(keep, "results"), state.id)
+    return str(envelope.get("id")) if envelope else _usual_result(state).id
 
 
 def _with_foreign(message: Message, keep: Mapping[str, Any]) -> Message:
-    foreign = keep.get("foreign", EMPTY).get(message.id)
-    if foreign is None:
+    foreign = _kept(_kept(keep, "foreign"), message.id)
+    if not foreign:
         return message
     return replace(message, metadata={**message.metadata, FOREIGN: foreign})
 
@@ -390,6 +441,8 @@ def _extension(info: TurnInfo) -> UserInfo | AssistantInfo | None:
     said = any(value is not None for name, value in fields.items() if name != "cost_computed")
     if info.role == "user" and (said or "info" in info.keep):
         return UserInfo(**fields)
-    if info.role == "assistant" and (said or info.time.completed is not None or "info" in info.keep):
+    if info.role == "assistant" and (
+        said or info.time.completed is not None or "info" in info.keep
+    ):
         return AssistantInfo(**fields, completed=info.time.completed)
     return None

@@ -1,0 +1,25 @@
+"""The command `palaver`.
+
+`app` names the commands, `manners` is how they all behave, and each command is a file of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+_NEEDED = ("click", "rich")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command with these arguments, or those of the process; answer its exit status."""
+    try:
+        from palaver.cli.app import app  # noqa: PLC0415 - without the extra it can't be loaded
+        from palaver.cli.manners import run  # noqa: PLC0415 - the same
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.stderr.write("palaver: the command needs its extra: pip install 'palaver[cli]'\n")
+        return 2
+    return run(app, sys.argv[1:] if arguments is None else arguments)

@@ -1,0 +1,92 @@
+"""What differs between two views of one log, by message identity: the place in the log.
+
+Views select, they never shuffle, so what two views share stands in the same order in both; a
+difference is what one has and the other has not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+
+from palaver.messages.codec import to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from palaver.history.view import View
+    from palaver.messages import Message
+
+__all__ = ["Diff", "Entry", "common_prefix", "compare", "missing"]
+
+
+class Entry(NamedTuple):
+    """A message and its index in the view that has it."""
+
+    index: int
+    message: Message
+
+
+class Diff(Struct, frozen=True):
+    """What was removed (by its index before) and what was added (by its index after)."""
+
+    removed: tuple[Entry, ...]
+    added: tuple[Entry, ...]
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any difference."""
+        return bool(self.removed or self.added)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The difference as JSON-ready data."""
+        return {
+            side: [{"index": entry.index, "message": to_dict(entry.message)} for entry in entries]
+            for side, entries in (("removed", self.removed), ("added", self.added))
+        }
+
+
+def compare(before: View, after: View) -> Diff:
+    """What changed from one view to another."""
+    return Diff(tuple(_entries(before, after)), tuple(_entries(after, before)))
+
+
+def _entries(view: View, other: View) -> Iterator[Entry]:
+    for index, start, stop in missing(view, other):
+        for offset, message in enumerate(view.log.between(start, stop)):
+            yield Entry(index + offset, message)
+
+
+def missing(view: View, other: View) -> Iterator[tuple[int, int, int]]:
+    """The stretches of a view that another has not, each after its index in the view."""
+    there = sorted(other.ranges())
+    starts = [start for start, _ in there]
+    index = 0
+    for start, stop in view.ranges():
+        position = start
+        while position < stop:
+            place = bisect_right(starts, position) - 1
+            if place >= 0 and position < there[place][1]:
+                position = min(there[place][1], stop)
+                continue
+            end = min(starts[place + 1], stop) if place + 1 < len(starts) else stop
+            yield index + position - start, position, end
+            position = end
+        index += stop - start
+
+
+def common_prefix(one: View, other: View) -> int:
+    """How many messages two views begin with alike."""
+    mine, theirs = list(one.ranges()), list(other.ranges())
+    length = here = there = 0
+    while here < len(mine) and there < len(theirs):
+        (start, stop), (begin, end) = mine[here], theirs[there]
+        if start != begin:
+            break
+        step = min(stop - start, end - begin)
+        length += step
+        mine[here], theirs[there] = (start + step, stop), (begin + step, end)
+        here += start + step == stop
+        there += begin + step == end
+    return length

@@ -1,0 +1,89 @@
+"""What a conversation is at one moment, as a value: the selection, the line of batches, the marks.
+
+A frame holds still while messages are appended; only the end of its tail moves, and that is a plain
+number kept beside it. Every other change makes a new frame, which shares its ropes with the old
+one. Keeping all frames is how any version can be read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from palaver.history.rope import Rope
+from palaver.messages.gate import EMPTY
+
+__all__ = ["Batch", "Frame", "Redo"]
+
+
+class Batch(Struct, frozen=True, gc=False):
+    """A batch that has ended: its selection as it was at the end, and why it ended.
+
+    Batches hang on one another from the newest to the oldest. `jump` leads further back, such that
+    any batch is found in a few steps, however many there are.
+    """
+
+    index: int
+    before: Batch | None
+    jump: Batch | None
+    root: Rope
+    start: int
+    stop: int
+    opened: int
+    ended: int
+    reason: str
+    place: int | None = None
+
+    @property
+    def description(self) -> str:
+        """What ended it."""
+        where = {"INSERT": " at position", "REPLACE": " at index"}.get(self.reason, "")
+        return f"Before {self.reason}{where}" + (f" {self.place}" if where else "")
+
+
+class Redo(Struct, frozen=True, gc=False):
+    """A version that `redo` would bring back, and the ones after it."""
+
+    version: int
+    after: Redo | None = None
+
+
+class Frame(Struct, frozen=True, gc=False, kw_only=True):
+    """A moment: `root`, then the log from `start` up to a stop that moves as messages come.
+
+    `logged` is the log's length when the frame was made; `back` the version that undo returns to,
+    `redo` what redo would bring back.
+    """
+
+    root: Rope = None
+    start: int = 0
+    line: Batch | None = None
+    opened: int = 0
+    marks: Mapping[str, Rope] = EMPTY
+    team_task: str | None = None
+    logged: int = 0
+    back: int | None = None
+    redo: Redo | None = None
+
+    @property
+    def batch_index(self) -> int:
+        """The number of the batch that is open."""
+        return 0 if self.line is None else self.line.index + 1
+
+    def batch(self, index: int) -> Batch | None:
+        """The ended batch of a number, if it is on the line."""
+        batch = self.line
+        while batch is not None and batch.index > index:
+            far = batch.jump
+            batch = far if far is not None and far.index >= index else batch.before
+        return batch if batch is not None and batch.index == index else None
+
+
+def jump_of(before: Batch | None) -> Batch | None:
+    """Where the jump of the batch after this one leads: the way of skew binary numbers."""
+    if before is None or before.jump is None or before.jump.jump is None:
+        return before
+    if before.index - before.jump.index == before.jump.index - before.jump.jump.index:
+        return before.jump.jump
+    return before

@@ -1,0 +1,507 @@
+"""A history: a log, the view of it that is current, and every change that can be made.
+
+This is the front door. Reading goes to the view; a change takes the lock, checks everything first,
+adds to the log what is new, and makes the next version. A version is a frame (see `frame`) and the
+place where its tail ends; all of them are kept, so undo, redo, rollback and restore only ever look
+at another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from palaver.errors import NothingToUndo, ValidationError
+from palaver.history import marks as marking
+from palaver.history.diff import Diff, compare
+from palaver.history.erasing import Receipt, erase_everywhere
+from palaver.history.frame import Batch, Frame, Redo, jump_of
+from palaver.history.log import Log
+from palaver.history.merging import Sides, join
+from palaver.history.operations import (
+    Append,
+    Clear,
+    Filter,
+    Insert,
+    Operation,
+    Range,
+    Replace,
+    Rollback,
+    Truncate,
+    parse_operation,
+)
+from palaver.history.plan import Edit, Plan, carried_out, planned, whole
+from palaver.history.pricing import Price, price_of
+from palaver.history.reading import Reader
+from palaver.history.results import Result, State
+from palaver.history.rope import Rope, split_last
+from palaver.history.view import View, batch_frame, whole_log
+from palaver.messages import Message, Role, new_id, parse_message
+from palaver.messages.gate import check_name, check_text
+from palaver.messages.ids import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+__all__ = ["History"]
+
+_T = TypeVar("_T")
+_NEVER: Final[tuple[int, Mapping[int, int]]] = (0, {})
+
+
+class History(Reader):
+    """The messages of a conversation, every edit they went through, and the way back.
+
+    >>> from palaver.messages import assistant, user
+    >>> history = History([user("one"), assistant("two"), user("three")])
+    >>> history.truncate(keep_last=1).stats.total_messages
+    1
+    >>> history.rollback(0)
+    <Result: 3 messages, batch 0>
+    >>> [message.text for message in history]
+    ['one', 'two', 'three']
+    """
+
+    __slots__ = (
+        "_clock", "_firsts", "_frame", "_frames", "_lock", "_log", "_merged", "_stop", "_stops",
+        "id", "origin",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]] = (),
+        *,
+        id: str | None = None,  # noqa: A002 - the word for it
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        """Begin with some messages, or with none; `clock` gives times in milliseconds."""
+        log = Log()
+        log.extend(Append(tuple(messages)).messages)  # type: ignore[arg-type]  # Append reads mappings
+        self._set_up(log, Frame(logged=len(log)), len(log), new_id() if id is None else id, clock)
+        self.origin: tuple[str, int] | None = None
+
+    def _set_up(
+        self, log: Log, frame: Frame, stop: int, name: str, clock: Callable[[], int]
+    ) -> None:
+        check_name(name, "$.id")
+        self.id = name
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._log = log
+        self._frame = frame
+        self._stop = stop
+        self._stops = array("Q", [stop])  # where the tail ended, at each version
+        self._frames = [frame]
+        self._firsts = array("Q", [0])  # the first version of each frame
+        self._merged: dict[str, tuple[int, Mapping[int, int]]] = {}
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> int:
+        """The number of the last change; 0 before the first."""
+        return len(self._stops) - 1
+
+    @property
+    def view(self) -> View:
+        """The conversation as it is now: a sequence that does not change when the history does."""
+        with self._lock:
+            return View(self._log, self._frame, self._stop, len(self._stops) - 1)
+
+    @property
+    def log(self) -> View:
+        """Everything that was ever added, as a view."""
+        with self._lock:
+            return whole_log(self._frame, self._log, len(self._stops) - 1)
+
+    def at(self, version: int) -> View:
+        """The conversation as it was at a version.
+
+        >>> from palaver.messages import user
+        >>> history = History()
+        >>> _ = history.append(user("a")), history.append(user("b"))
+        >>> len(history.at(1)), len(history.at(2))
+        (1, 2)
+        """
+        with self._lock:
+            return View(self._log, self._frame_at(version), self._stops[version], version)
+
+    def _frame_at(self, version: int) -> Frame:
+        if type(version) is not int or not 0 <= version < len(self._stops):
+            detail = f"must be a version from 0 to {len(self._stops) - 1}, not {version!r}"
+            raise ValidationError(detail, path="$.version", rule="HI-13")
+        return self._frames[bisect_right(self._firsts, version) - 1]
+
+    def __repr__(self) -> str:
+        """Say how many and which version."""
+        return f"<History {self.id}: {len(self)} messages at version {self.version}>"
+
+    # ── the seven operations ────────────────────────────────────────────────────────────────────
+
+    def execute(self, operation: Operation | Mapping[str, Any] | bytes | str) -> Result:
+        """Carry out an operation, given as a value or as JSON.
+
+        >>> History().execute({"operation": "CLEAR"}).affected_batch_index
+        1
+        """
+        if isinstance(operation, Mapping | bytes | str):
+            operation = parse_operation(operation)
+        if isinstance(operation, Append):
+            return self.extend(operation.messages)
+        if isinstance(operation, Rollback):
+            return self.rollback(operation.target_batch_index)
+        return self._edit(operation)
+
+    def append(self, message: Message | Mapping[str, Any]) -> Message:
+        """Add a message at the end and return it.
+
+        >>> from palaver.messages import user
+        >>> History().append(user("hello")).text
+        'hello'
+        """
+        if type(message) is not Message:
+            message = parse_message(message)  # type: ignore[arg-type]  # not a Message, so a mapping
+        with self._lock:
+            position = self._log.own.add(message)
+            if position != self._stop:
+                self._begin_tail(position)
+            self._stop = position + 1
+            self._stops.append(position + 1)
+        return message
+
+    def extend(self, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
+        """Add messages at the end, in one change."""
+        new = Append(tuple(messages)).messages  # type: ignore[arg-type]  # Append reads mappings
+        with self._lock:
+            if new:
+                first = self._log.extend(new)
+                if first != self._stop:
+                    self._begin_tail(first)
+                self._stop = first + len(new)
+                self._stops.append(self._stop)
+            return self._result()
+
+    def _begin_tail(self, position: int) -> None:
+        """The tail does not reach the end of the log: put it away and begin another there."""
+        version = len(self._stops)
+        root = whole(self._frame, self._stop, self._log)
+        self._frame = replace(
+            self._frame, root=root, start=position, logged=position, back=version - 1, redo=None
+        )
+        self._frames.append(self._frame)
+        self._firsts.append(version)
+
+    def insert(self, position: int, messages: Iterable[Message]) -> Result:
+        """Put messages in before the one at a position; at the length, after the last."""
+        return self._edit(Insert(position, tuple(messages)))
+
+    def replace(self, index: int, message: Message) -> Result:
+        """Put a message in the place of another."""
+        return self._edit(Replace(index, message))
+
+    def truncate(
+        self,
+        *,
+        keep_first: int | None = None,
+        keep_last: int | None = None,
+        remove_first: int | None = None,
+        remove_last: int | None = None,
+        range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
+        role: Role | None = None,
+        others: Literal["drop", "keep"] = "drop",
+    ) -> Result:
+        """Keep a stretch; see `Truncate` for how the options combine."""
+        return self._edit(
+            Truncate(
+                keep_first=keep_first,
+                keep_last=keep_last,
+                remove_first=remove_first,
+                remove_last=remove_last,
+                range=None if range is None else Range(*range),
+                role=role,
+                others=others,
+            )
+        )
+
+    def clear(self, *, keep_system_message: bool = True) -> Result:
+        """Take everything out, system messages excepted unless told otherwise."""
+        return self._edit(Clear(keep_system_message))
+
+    def filter(
+        self,
+        *,
+        roles: Iterable[Role] | None = None,
+        content_contains: Iterable[str] | None = None,
+        content_excludes: Iterable[str] | None = None,
+    ) -> Result:
+        """Keep the messages that match; see `Filter`."""
+        return self._edit(
+            Filter(
+                roles=_tuple(roles),
+                content_contains=_tuple(content_contains),
+                content_excludes=_tuple(content_excludes),
+            )
+        )
+
+    def rollback(self, batch_index: int) -> Result:
+        """Go back to a batch as it ended; what came after leaves the line, and `redo` returns."""
+        target = Rollback(batch_index).target_batch_index
+        with self._lock:
+            if target != self._frame.batch_index:
+                batch = self._batch(target)
+                frame = batch_frame(self._frame, batch)
+                self._commit(frame, batch.stop, Redo(self.version))
+            return self._result()
+
+    def _batch(self, index: int) -> Batch:
+        batch = self._frame.batch(index)
+        if batch is None:
+            detail = f"must be a batch from 0 to {self._frame.batch_index}, not {index}"
+            raise ValidationError(detail, path="$.targetBatchIndex", rule="HI-10")
+        return batch
+
+    def _edit(self, operation: Edit) -> Result:
+        with self._lock:
+            return self._carry_out(planned(self.view, operation))
+
+    def _carry_out(self, plan: Plan) -> Result:
+        opened = len(self._log)
+        rope = whole(self._frame, self._stop, self._log)
+        origin = self.view.position(plan.place) if plan.removed and plan.place is not None else None
+        first = self._log.extend(plan.messages)
+        if origin is not None:
+            self._log.own.replaced[first] = origin
+        changed = carried_out(plan, rope, first, self._log)
+        return self._open_batch(self._frame, changed, opened, plan.reason, plan.place)
+
+    def _open_batch(
+        self, frame: Frame, rope: Rope, opened: int, reason: str, place: int | None = None
+    ) -> Result:
+        """End the open batch and begin the next with a selection."""
+        now = self._frame
+        ended = Batch(
+            now.batch_index, now.line, jump_of(now.line), now.root, now.start, self._stop,
+            now.opened, self._clock(), reason, place,
+        )  # fmt: skip
+        start = stop = len(self._log)
+        rest, last = split_last(rope)
+        if last is not None and last.stop == stop:
+            rope, start = rest, last.start  # it can grow: let it be the tail
+        self._commit(replace(frame, root=rope, start=start, line=ended, opened=opened), stop)
+        return self._result()
+
+    def _commit(self, frame: Frame, stop: int, redo: Redo | None = None) -> None:
+        """Make a frame current, as the next version, with the way back to the one before."""
+        self._set(replace(frame, logged=len(self._log), back=self.version, redo=redo), stop)
+
+    def _set(self, frame: Frame, stop: int) -> None:
+        self._frame, self._stop = frame, stop
+        self._frames.append(frame)
+        self._firsts.append(len(self._stops))
+        self._stops.append(stop)
+
+    def _result(self) -> Result:
+        return Result(State(self.view), self._frame.batch_index)
+
+    # ── the way back ────────────────────────────────────────────────────────────────────────────
+
+    def _back(self, version: int) -> int | None:
+        place = bisect_right(self._firsts, version) - 1
+        return version - 1 if version > self._firsts[place] else self._frames[place].back
+
+    def _redo(self, version: int) -> Redo | None:
+        place = bisect_right(self._firsts, version) - 1
+        return None if version > self._firsts[place] else self._frames[place].redo
+
+    def undo(self) -> Result:
+        """Reverse the last call. The undoing is itself a new version.
+
+        >>> from palaver.messages import user
+        >>> history = History([user("a")])
+        >>> _ = history.clear(keep_system_message=False)
+        >>> history.undo().stats.total_messages
+        1
+        """
+        with self._lock:
+            version = self.version
+            back = self._back(version)
+            if back is None:
+                msg = "there is nothing to undo"
+                raise NothingToUndo(msg)
+            frame = replace(
+                self._frame_at(back),
+                logged=len(self._log),
+                back=self._back(back),
+                redo=Redo(version, self._redo(version)),
+            )
+            self._set(frame, self._stops[back])
+            return self._result()
+
+    def redo(self) -> Result:
+        """Bring back what the last undo, rollback or restore left, until the next change."""
+        with self._lock:
+            redo = self._redo(self.version)
+            if redo is None:
+                msg = "there is nothing to redo"
+                raise NothingToUndo(msg)
+            frame = replace(
+                self._frame_at(redo.version),
+                logged=len(self._log),
+                back=self._back(redo.version),
+                redo=redo.after,
+            )
+            self._set(frame, self._stops[redo.version])
+            return self._result()
+
+    def restore(self, version: int) -> Result:
+        """Return to a version: its messages, its batches, its marks, its team task."""
+        with self._lock:
+            self._commit(self._frame_at(version), self._stops[version], Redo(self.version))
+            return self._result()
+
+    # ── forks ───────────────────────────────────────────────────────────────────────────────────
+
+    def fork(self, *, at: int | None = None, id: str | None = None) -> History:  # noqa: A002 - the word for it
+        """A history that goes its own way from here, or from a version; nothing is copied.
+
+        >>> from palaver.messages import user
+        >>> history = History([user("a")])
+        >>> other = history.fork()
+        >>> _ = other.append(user("b"))
+        >>> len(history), len(other)
+        (1, 2)
+        """
+        with self._lock:
+            version = self.version if at is None else at
+            frame, stop = self._frame_at(version), self._stops[version]
+            log = self._log.fork(max(frame.logged, stop))
+            fork: History = object.__new__(type(self))
+            fork._set_up(
+                log,
+                replace(frame, logged=len(log), back=None, redo=None),
+                stop,
+                new_id() if id is None else id,
+                self._clock,
+            )
+            fork.origin = (self.id, version)
+            return fork
+
+    def diff(self, before: int | None = None, after: int | None = None) -> Diff:
+        """What changed from one version to another; from the one before the last, to now."""
+        with self._lock:
+            end = self.version if after is None else after
+            begin = max(end - 1, 0) if before is None else before
+            return compare(self.at(begin), self.at(end))
+
+    def merge(self, other: History) -> Result:
+        """Bring in what a fork did since it began, or since it was last brought in.
+
+        A fork can bring in its parent's changes in the same way.
+
+        A `Conflict` names every message that both sides touched, and nothing changes.
+        """
+        while True:
+            merged, theirs = self._merged.get(other.id, _NEVER), other.view
+            base = other.at(merged[0]) if merged[0] or other.origin else self.at(0)
+            with self._lock:
+                if self._merged.get(other.id, _NEVER) == merged:
+                    return self._join(other, base, theirs, merged[1])
+
+    def _join(
+        self, other: History, base: View, theirs: View, known: Mapping[int, int]
+    ) -> Result:
+        shared = self._shared_with(other)
+        joined = join(Sides(base, self.view, theirs, shared, known))
+        opened = first = len(self._log)
+        if joined.changes_anything():
+            self._log.extend(joined.messages)
+            rope = joined.rope(whole(self._frame, self._stop, self._log), first, self._log)
+            marks = joined.marks(self._frame.marks, first, self._log)
+            frame = replace(self._frame, marks=marks, team_task=joined.team_task)
+            self._open_batch(frame, rope, opened, "MERGE")
+        self._merged[other.id] = (theirs.version, joined.names(first))
+        return self._result()
+
+    def _shared_with(self, other: History) -> int:
+        """Up to where both logs are the same."""
+        if other.origin and other.origin[0] == self.id:
+            return other._log.own.start
+        if self.origin and self.origin[0] == other.id:
+            return self._log.own.start
+        detail = "is neither a fork of this history nor what it was forked from"
+        raise ValidationError(detail, path="$.other", rule="HI-13")
+
+    # ── marks and the team task ─────────────────────────────────────────────────────────────────
+
+    def mark(self, which: int | str | Message, name: str) -> None:
+        """Put a mark on a message, given by its index, its id, or itself."""
+        self._remark(which, name, marking.put)
+
+    def unmark(self, which: int | str | Message, name: str) -> None:
+        """Take a mark off a message."""
+        self._remark(which, name, marking.take)
+
+    def _remark(
+        self, which: int | str | Message, name: str, change: Callable[[Rope, int, Log], Rope]
+    ) -> None:
+        check_name(name, "$.mark")
+        with self._lock:
+            position = self.view.find(which)
+            before = self._frame.marks.get(name)
+            after = change(before, position, self._log)
+            if after is before:
+                return
+            marks = {**self._frame.marks, name: after}
+            if after is None:
+                del marks[name]
+            self._commit(replace(self._frame, marks=marks), self._stop)
+
+    def set_team_task(self, task: str | None) -> None:
+        """Say what the team is at work on, or None for nothing."""
+        if task is not None:
+            check_text(task, "$.teamTask")
+        with self._lock:
+            if task != self._frame.team_task:
+                self._commit(replace(self._frame, team_task=task), self._stop)
+
+    # ── before and beyond ───────────────────────────────────────────────────────────────────────
+
+    def price(
+        self,
+        operation: Operation | Mapping[str, Any] | bytes | str,
+        *,
+        tokens: Callable[[Message], int],
+    ) -> Price:
+        """What an operation would take away, break and cost, without doing it.
+
+        >>> from palaver.messages import user
+        >>> history = History([user("one"), user("two")])
+        >>> history.price({"operation": "TRUNCATE", "keepLast": 1}, tokens=lambda m: 1).tokens_freed
+        1
+        """
+        if isinstance(operation, Mapping | bytes | str):
+            operation = parse_operation(operation)
+        with self._lock:
+            return price_of(operation, self.view, self._frame, self._stop, tokens)
+
+    def erase(self, which: int | str | Message) -> Receipt:
+        """Destroy a message's content in every version and fork; a tombstone stays in its place."""
+        with self._lock:
+            name = self._log[self.view.find(which)].id
+            version = self.version
+            frame = replace(self._frame, back=self._back(version), redo=None)
+            receipt = erase_everywhere(self._log, name, at=self._clock(), versions=version + 1)
+            self._set(replace(frame, logged=len(self._log)), self._stop)
+            return receipt
+
+
+def _tuple(values: Iterable[_T] | None) -> tuple[_T, ...] | None:
+    if values is None or isinstance(values, str):
+        return values  # type: ignore[return-value]  # a str is refused by the operation itself
+    return tuple(values)

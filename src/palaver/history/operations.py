@@ -1,0 +1,323 @@
+"""The seven operations, as typed values and as JSON.
+
+    {"operation": "INSERT", "position": 3, "messages": [{"role": "user", "content": "hi"}]}
+
+An operation checks itself; whether it fits a history is checked when it is applied to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from palaver.errors import UnsupportedOperation, ValidationError
+from palaver.messages import ROLES, Message, Role, parse_message, parse_messages
+from palaver.messages.codec import load_json, to_dict, translated
+
+__all__ = [
+    "Append",
+    "Clear",
+    "Filter",
+    "Insert",
+    "Operation",
+    "Range",
+    "Replace",
+    "Rollback",
+    "Truncate",
+    "parse_operation",
+    "parse_operations",
+]
+
+
+class _Operation(Struct, frozen=True, tag_field="operation", tag=str.upper, rename="camel",
+                 omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
+    """What all operations have: a name, and a JSON form."""
+
+    @property
+    def operation(self) -> str:
+        """The name, in capitals as in JSON."""
+        return str(self.__struct_config__.tag)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The operation as JSON-ready data.
+
+        >>> Rollback(2).to_dict()
+        {'operation': 'ROLLBACK', 'targetBatchIndex': 2}
+        """
+        data: dict[str, Any] = to_dict(self)
+        return data
+
+
+class Append(_Operation, frozen=True):
+    """Add messages at the end. Opens no batch."""
+
+    messages: tuple[Message, ...]
+
+    def __post_init__(self) -> None:
+        """Check the messages."""
+        force_setattr(self, "messages", _messages(self.messages))
+
+
+class Insert(_Operation, frozen=True):
+    """Put messages in before the message at `position`; at the length, after the last."""
+
+    position: int
+    messages: tuple[Message, ...]
+
+    def __post_init__(self) -> None:
+        """Check the position and the messages."""
+        _check_count(self.position, "position")
+        force_setattr(self, "messages", _messages(self.messages))
+
+
+class Replace(_Operation, frozen=True):
+    """Put a message in the place of the one at `index`; it may have another role."""
+
+    index: int
+    message: Message
+
+    def __post_init__(self) -> None:
+        """Check the index and the message."""
+        _check_count(self.index, "index")
+        if not isinstance(self.message, Message):
+            force_setattr(self, "message", _under("$.message", parse_message, self.message))
+
+
+class Range(Struct, frozen=True, forbid_unknown_fields=True):
+    """From start to before end."""
+
+    start: int
+    end: int
+
+
+class Truncate(_Operation, frozen=True, kw_only=True):
+    """Keep a stretch. The options combine in the order in which they stand here.
+
+    `role` selects that role first and drops the others, unless `others` is "keep": then the rest
+    stays and only the role's own messages are cut.
+    """
+
+    keep_first: int | None = None
+    keep_last: int | None = None
+    remove_first: int | None = None
+    remove_last: int | None = None
+    range: Range | None = None
+    role: Role | None = None
+    others: Literal["drop", "keep"] = "drop"
+
+    COUNTS: ClassVar = ("keep_first", "keep_last", "remove_first", "remove_last")
+
+    def __post_init__(self) -> None:
+        """Check that it says something, and nothing negative."""
+        given = [name for name in self.COUNTS if getattr(self, name) is not None]
+        for name in given:
+            _check_count(getattr(self, name), _camel(name))
+        if isinstance(self.range, Mapping):
+            force_setattr(self, "range", _convert(self.range, Range, "$.range"))
+        if self.range is not None:
+            _check_count(self.range.start, "range.start")
+            _check_count(self.range.end, "range.end")
+            if self.range.start > self.range.end:
+                detail = f"must not be beyond range.end: {self.range.start} > {self.range.end}"
+                raise ValidationError(detail, path="$.range.start", rule="HI-05")
+        if not given and self.range is None:
+            detail = "needs one of keepFirst, keepLast, removeFirst, removeLast, range"
+            raise ValidationError(detail, path="$", rule="HI-05")
+        _check_role(self.role, "$.role")
+        if self.others not in ("drop", "keep"):
+            raise ValidationError('must be "drop" or "keep"', path="$.others", rule="HI-05")
+        if self.others == "keep" and self.role is None:
+            raise ValidationError("goes with a role", path="$.others", rule="HI-05")
+
+    def window(self, length: int) -> tuple[int, int]:
+        """Which stretch of so many is kept.
+
+        >>> Truncate(keep_first=8, keep_last=3).window(10)
+        (5, 8)
+        """
+        start, stop = 0, length
+        if self.keep_first is not None:
+            stop = min(stop, self.keep_first)
+        if self.keep_last is not None:
+            start = max(start, stop - self.keep_last)
+        if self.remove_first is not None:
+            start = min(stop, start + self.remove_first)
+        if self.remove_last is not None:
+            stop = max(start, stop - self.remove_last)
+        if self.range is not None:
+            start, stop = min(stop, start + self.range.start), min(stop, start + self.range.end)
+        return start, stop
+
+
+class Clear(_Operation, frozen=True):
+    """Take everything out; system messages stay unless `keep_system_message` is false."""
+
+    keep_system_message: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the flag."""
+        if type(self.keep_system_message) is not bool:
+            detail = "must be true or false"
+            raise ValidationError(detail, path="$.keepSystemMessage", rule="HI-06")
+
+
+class Filter(_Operation, frozen=True, kw_only=True):
+    """Keep the messages that match every field; within a field any entry will do."""
+
+    roles: tuple[Role, ...] | None = None
+    content_contains: tuple[str, ...] | None = None
+    content_excludes: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check that roles are roles and that no text is empty."""
+        for name in ("roles", "content_contains", "content_excludes"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            path = f"$.{_camel(name)}"
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise ValidationError("must be a list", path=path, rule="HI-07")
+            force_setattr(self, name, tuple(value))
+            if name != "content_excludes" and not getattr(self, name):
+                detail = "must not be an empty list: nothing would be left"
+                raise ValidationError(detail, path=path, rule="HI-07")
+        for index, role in enumerate(self.roles or ()):
+            _check_role(role, f"$.roles[{index}]", needed=True)
+        for name in ("content_contains", "content_excludes"):
+            for index, text in enumerate(getattr(self, name) or ()):
+                if not isinstance(text, str) or not text:
+                    detail = "must not be empty" if text == "" else "must be text"
+                    path = f"$.{_camel(name)}[{index}]"
+                    raise ValidationError(detail, path=path, rule="HI-07")
+
+    def keeps(self, message: Message) -> bool:
+        """Tell whether a message stays.
+
+        >>> from palaver.messages import user
+        >>> Filter(content_contains=["tea"]).keeps(user("more tea?"))
+        True
+        """
+        if self.roles is not None and message.role not in self.roles:
+            return False
+        if self.content_contains is None and not self.content_excludes:
+            return True
+        text = message.text
+        if self.content_contains and not any(word in text for word in self.content_contains):
+            return False
+        return not any(word in text for word in self.content_excludes or ())
+
+
+class Rollback(_Operation, frozen=True):
+    """Go back to a batch. Opens no batch."""
+
+    target_batch_index: int
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        _check_count(self.target_batch_index, "targetBatchIndex")
+
+
+Operation: TypeAlias = Append | Insert | Replace | Truncate | Clear | Filter | Rollback
+_KINDS = {str(kind.__struct_config__.tag): kind for kind in get_args(Operation)}
+
+
+def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
+    """Read an operation from JSON, or from a dict that holds JSON.
+
+    >>> parse_operation('{"operation": "TRUNCATE", "keepLast": 5}')
+    Truncate(keep_first=None, keep_last=5, remove_first=None, remove_last=None, range=None, role=None, others='drop')
+    >>> parse_operation({"operation": "EXPLODE"})
+    Traceback (most recent call last):
+    palaver.errors.UnsupportedOperation: Unsupported operation type: EXPLODE
+    """
+    value = load_json(data) if isinstance(data, bytes | str) else data
+    if not isinstance(value, Mapping):
+        raise ValidationError("must be an operation, an object", rule="HI-01")
+    name = value.get("operation")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        if "operation" not in value:
+            raise ValidationError("is missing", path="$.operation", rule="HI-01")
+        raise UnsupportedOperation(name)
+    fields = dict(value)
+    try:
+        if "messages" in fields and kind in (Append, Insert):
+            fields["messages"] = _messages(fields["messages"])
+        if "message" in fields and kind is Replace:
+            fields["message"] = _under("$.message", parse_message, fields["message"])
+        return _convert(fields, kind, "$")
+    except ValidationError as error:
+        if isinstance(error.__cause__, ValidationError):
+            raise error from None
+        raise
+
+
+def parse_operations(data: bytes | str | Iterable[Mapping[str, Any]]) -> list[Operation]:
+    """Read a list of operations, all or none; an error's path begins with its place.
+
+    >>> [operation.operation for operation in parse_operations('[{"operation": "CLEAR"}]')]
+    ['CLEAR']
+    """
+    values = load_json(data) if isinstance(data, bytes | str) else data
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        raise ValidationError("must be a list of operations", rule="HI-01")
+    found: list[Operation] = []
+    for index, value in enumerate(values):
+        try:
+            found.append(parse_operation(value))
+        except ValidationError as error:
+            raise error.under(f"$[{index}]") from None
+        except UnsupportedOperation as error:
+            raise UnsupportedOperation(error.operation, path=f"$[{index}].operation") from None
+    return found
+
+
+def _convert(value: Mapping[str, Any], kind: type[Any], path: str) -> Any:  # noqa: ANN401 - kind's
+    try:
+        # messages are values already: as attributes they pass through unread
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        found = translated(error, {}).under(path)
+        rule = "HI-01" if found.rule == "schema" else found.rule
+        raise ValidationError(found.detail, path=found.path, rule=rule) from None
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    if isinstance(value, Message | Mapping | str | bytes) or not isinstance(value, Iterable):
+        raise ValidationError("must be a list of messages", path="$.messages", rule="HI-01")
+    messages = tuple(value)
+    if {*map(type, messages)} <= {Message}:
+        return messages
+    return tuple(_under("$.messages", parse_messages, messages))
+
+
+def _under(path: str, parse: Any, value: object) -> Any:  # noqa: ANN401 - a parser and what it gives
+    try:
+        return parse(value)
+    except ValidationError as error:
+        raise error.under(path) from None
+    except (TypeError, AttributeError):
+        raise ValidationError("must be a message", path=path, rule="HI-01") from None
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _check_count(value: object, name: str) -> None:
+    if type(value) is not int:
+        detail = f"must be a whole number, not {value!r}"
+        raise ValidationError(detail, path=f"$.{name}", rule="HI-01")
+    if value < 0:
+        raise ValidationError(f"must not be negative: {value}", path=f"$.{name}", rule="HI-01")
+
+
+def _check_role(role: object, path: str, *, needed: bool = False) -> None:
+    if (role is not None or needed) and role not in ROLES:
+        detail = f"must be system, user, assistant or tool, not {role!r}"
+        raise ValidationError(detail, path=path, rule="role")

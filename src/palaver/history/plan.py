@@ -1,0 +1,125 @@
+"""What an operation would do to a view, worked out before anything is done.
+
+A plan says which stretches stay and what is put in where. Carrying it out gives a new rope; pricing
+it gives a bill. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from palaver.errors import ValidationError
+from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
+from palaver.history.rope import Leaf, build, concat, splice, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from palaver.history.frame import Frame
+    from palaver.history.log import Log
+    from palaver.history.rope import Rope
+    from palaver.history.view import View
+    from palaver.messages import Message
+
+__all__ = ["Edit", "Plan", "carried_out", "planned", "whole"]
+
+Edit = Insert | Replace | Truncate | Clear | Filter
+
+
+class Plan(Struct, frozen=True):
+    """One of three ways: put messages in, keep a window of indexes, or keep stretches of the log."""
+
+    reason: str
+    place: int | None = None
+    removed: int = 0
+    messages: tuple[Message, ...] = ()
+    window: tuple[int, int] | None = None
+    pieces: tuple[tuple[int, int], ...] | None = None
+
+
+def planned(view: View, operation: Edit) -> Plan:
+    """Plan an operation, or say why it does not fit."""
+    length = len(view)
+    if isinstance(operation, Insert):
+        if operation.position > length:
+            _beyond("position", operation.position, length, "HI-03")
+        return Plan("INSERT", operation.position, messages=operation.messages)
+    if isinstance(operation, Replace):
+        if operation.index >= length:
+            _beyond("index", operation.index, length - 1, "HI-04")
+        return Plan("REPLACE", operation.index, removed=1, messages=(operation.message,))
+    if isinstance(operation, Truncate):
+        if operation.role is None:
+            return Plan("TRUNCATE", window=operation.window(length))
+        return Plan("TRUNCATE", pieces=tuple(_role_truncated(view, operation)))
+    if isinstance(operation, Clear):
+        if not operation.keep_system_message:
+            return Plan("CLEAR", pieces=())
+        return Plan("CLEAR", pieces=tuple(_runs(view.role_positions("system"))))
+    return Plan("FILTER", pieces=tuple(_filtered(view, operation)))
+
+
+def _beyond(name: str, value: int, last: int, rule: str) -> None:
+    detail = f"must be 0 to {last} here, not {value}" if last >= 0 else "there are no messages"
+    raise ValidationError(detail, path=f"$.{name}", rule=rule)
+
+
+def _role_truncated(view: View, operation: Truncate) -> Iterator[tuple[int, int]]:
+    assert operation.role is not None  # noqa: S101 - the caller looked
+    positions = view.role_positions(operation.role)
+    start, stop = operation.window(len(positions))
+    if operation.others == "drop":
+        return _runs(positions[start:stop])
+    gone = frozenset(positions[:start] + positions[stop:])
+    return _runs(p for begin, end in view.ranges() for p in range(begin, end) if p not in gone)
+
+
+def _filtered(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
+    if operation.content_contains is None and not operation.content_excludes:
+        if operation.roles is None:
+            return view.ranges()
+        if len(operation.roles) == 1:
+            return _runs(view.role_positions(operation.roles[0]))
+    log = view.log
+    return _runs(
+        position
+        for begin, end in view.ranges()
+        for position, message in enumerate(log.between(begin, end), begin)
+        if operation.keeps(message)
+    )
+
+
+def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Positions as stretches, in their order."""
+    start = stop = -1
+    for position in positions:
+        if position != stop:
+            if start != stop:
+                yield start, stop
+            start = position
+        stop = position + 1
+    if start != stop:
+        yield start, stop
+
+
+def whole(frame: Frame, stop: int, log: Log) -> Rope:
+    """A frame's selection as one rope, tail included."""
+    if frame.start >= stop:
+        return frame.root
+    counts = log.before(stop) - log.before(frame.start)
+    return concat(frame.root, Leaf(frame.start, stop, counts))
+
+
+def carried_out(plan: Plan, rope: Rope, first: int, log: Log) -> Rope:
+    """The rope after a plan; its messages stand in the log from `first` on."""
+    if plan.window is not None:
+        kept = split(rope, plan.window[1], log)[0]
+        return split(kept, plan.window[0], log)[1]
+    if plan.pieces is not None:
+        return build(plan.pieces, log)
+    assert plan.place is not None  # noqa: S101 - the third way
+    new = build([(first, first + len(plan.messages))], log)
+    return splice(rope, plan.place, plan.removed, new, log)
+

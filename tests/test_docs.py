@@ -1,0 +1,66 @@
+"""The examples in the docs run: Python blocks, and the commands with the output they show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.markdown import blocks, commands, matches
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page's blocks run in order, in one namespace and one empty folder."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": f"example of {page.name}"}
+    for block in blocks(page.read_text("utf-8")):
+        if block.language == "python":
+            at_its_line = "\n" * (block.line - 1) + block.code
+            exec(compile(at_its_line, page, "exec"), namespace)  # noqa: S102 - our own docs
+        elif block.language == "console":
+            run_console(block.code)
+
+
+def run_console(code: str) -> None:
+    """Run a block's commands and compare what they print with what the page shows."""
+    here = str(Path(sys.executable).parent)
+    path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
+    plain = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PATH": path}
+    for command, shown in commands(code):
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            env={**os.environ, **plain},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if shown:
+            assert matches(shown, done.stdout), f"$ {command}\n{done.stdout}"
+        else:
+            assert done.returncode == 0, f"$ {command}\n{done.stdout}"
+
+
+def test_a_block_marked_so_is_not_run() -> None:
+    text = "<!-- not run: needs a key -->\n```python\nraise\n```\n\n```python\npass\n```\n"
+    assert ["pass\n"] == [block.code for block in blocks(text)]
+
+
+def test_blocks_know_their_line() -> None:
+    assert [3] == [block.line for block in blocks("# Title\n```python\npass\n```\n")]
+
+
+def test_a_console_block_that_prints_something_else_fails() -> None:
+    with pytest.raises(AssertionError, match="palaver --version"):
+        run_console("$ palaver --version\nsomething else\n")

@@ -1,0 +1,1 @@
+"""What `make check` runs beside the linters: docs and packages that must be right."""
