@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"measuring {topic.removeprefix('bench.')} …", file=sys.stderr, flush=True)
         rows += importlib.import_module(topic).rows(Run(quick=chosen.quick))
     print(table(rows))
-    print("\nratio: times slower than a floor, times faster than a peer; the best round of each")
+    print("\nratio: times slower than a floor, times faster than a peer")
     save(rows, chosen.output)
     return 0
 

@@ -48,7 +48,7 @@ class _Sample(NamedTuple):
 
 
 def _sample(name: str) -> _Sample:
-    command = [sys.executable, "-c", _CODE, name]
+    command = [sys.executable, "-I", "-c", _CODE, name]  # -I: whatever PYTHON… says
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own Python
     return _Sample(*json.loads(done.stdout))
 

@@ -9,7 +9,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from palaver.errors import InvalidStateTransition, PalaverError
+from palaver.errors import Conflict, InvalidStateTransition, PalaverError
+from palaver.history import History, Truncate
 from palaver.messages import (
     Message,
     ToolCompleted,
@@ -32,7 +33,7 @@ from palaver.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Shown = tuple[str, object]
 
@@ -107,12 +108,70 @@ def an_export() -> Iterator[Shown]:
     yield "write_export(export) == theirs", write_export(export) == theirs
 
 
+def a_history() -> Iterator[Shown]:
+    """A history is a log and a view of it: an edit copies nothing, and every state is kept."""
+    history = History([user("one"), assistant("two"), user("three"), assistant("four")])
+    history.truncate(keep_last=2)
+    yield "history.truncate(keep_last=2); texts(history)", _texts(history)
+    yield "history.batch_snapshot(0).description", _description(history)
+    history.rollback(0)
+    yield "history.rollback(0); texts(history)", _texts(history)
+    history.redo()
+    yield "history.redo(); texts(history)", _texts(history)
+    yield "texts(history.at(0))", _texts(history.at(0))
+
+
+def a_price() -> Iterator[Shown]:
+    """What an edit would take away is known before it happens."""
+    history = History([user("a long question " * 20), assistant("an answer"), user("and now?")])
+    price = history.price(Truncate(keep_last=1), tokens=lambda message: len(message.text) // 4)
+    yield "price.tokens_freed, price.cache_tokens", (price.tokens_freed, price.cache_tokens)
+    yield "len(history)  # nothing happened yet", len(history)
+
+
+def a_fork() -> Iterator[Shown]:
+    """A fork goes its own way for free, and comes home; who touched the same thing is told."""
+    history = History([user("one"), assistant("two")])
+    fork = history.fork()
+    fork.append(user("tried out there"))
+    history.append(user("said here"))
+    history.merge(fork)
+    yield "history.merge(fork); texts(history)", _texts(history)
+    history.replace(0, user("ONE"))
+    fork.replace(0, user("uno"))
+    try:
+        history.merge(fork)
+    except Conflict as error:
+        yield "both replaced the first message", str(error).split(":")[0].split()[0] + " conflict"
+
+
+def a_question() -> Iterator[Shown]:
+    """Where each role speaks is known: nothing is searched, however long the talk."""
+    history = History(user(f"question {n}") if n % 3 else assistant(f"answer {n}")
+                      for n in range(100_000))  # fmt: skip
+    yield 'texts(history.recent(2, role="assistant"))', _texts(history.recent(2, role="assistant"))
+    yield 'history.count(role="user")', history.count(role="user")
+
+
+def _texts(messages: Iterable[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def _description(history: History) -> str | None:
+    snapshot = history.batch_snapshot(0)
+    return snapshot.description if snapshot else None
+
+
 STOPS: tuple[Callable[[], Iterator[Shown]], ...] = (
     a_message,
     a_refused_message,
     a_tool_call,
     an_answer,
     an_export,
+    a_history,
+    a_price,
+    a_fork,
+    a_question,
 )
 
 
@@ -125,7 +184,7 @@ def main() -> None:
         for code, answer in stop():
             show(f"   {code}", "cyan")
             show(f"   → {answer}", "red" if isinstance(answer, PalaverError) else "green")
-    show("\nNext: README.md, and `palaver validate FILE` for files of your own.", "")
+    show("\nNext: README.md, and `palaver --help` for files of your own.", "")
 
 
 def _printer() -> Callable[[str, str], None]:

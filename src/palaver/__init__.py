@@ -10,14 +10,17 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from palaver import errors, messages
+    from palaver import errors, history, messages
+    from palaver.history import History
     from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
 
 __all__ = [
+    "History",
     "Message",
     "__version__",
     "assistant",
     "errors",
+    "history",
     "messages",
     "parse_message",
     "parse_messages",
@@ -26,8 +29,9 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "messages")
+_MODULES = ("errors", "history", "messages")
 _HOMES = {
+    "History": "palaver.history",
     "Message": "palaver.messages",
     "assistant": "palaver.messages",
     "parse_message": "palaver.messages",

@@ -7,7 +7,14 @@
     ├── UnsupportedOperation            an operation that no history knows
     ├── UnknownMessage                  no message has this id, or this place
     ├── NothingToUndo                   undo or redo, with nothing to go back or on to
-    └── Conflict                        two sides changed the same thing; says what each did
+    ├── Conflict                        two sides changed the same thing; says what each did
+    └── StoreError                      something about the place where histories are kept
+        ├── UnknownConversation         no conversation has this id
+        ├── AlreadyExists               a conversation has this id already
+        ├── LeaseTaken                  another worker is at this step
+        ├── LeaseLost                   a worker that comes back late is refused
+        ├── StoreDamaged                the file is not what it should be
+        └── Stale                       a change for a version that is no longer the last
 
 Every error can be shown to a person as it is: the text says what is wrong, where, and by which
 rule. `to_dict` gives the same as data, for logs and for other programs.
@@ -17,15 +24,23 @@ from __future__ import annotations
 
 import copy
 import re
+from functools import partial
 from typing import Any, NamedTuple
 
 __all__ = [
+    "AlreadyExists",
     "Clash",
     "Conflict",
     "InvalidStateTransition",
+    "LeaseLost",
+    "LeaseTaken",
     "NothingToUndo",
     "PalaverError",
     "PartValidationError",
+    "Stale",
+    "StoreDamaged",
+    "StoreError",
+    "UnknownConversation",
     "UnknownMessage",
     "UnsupportedOperation",
     "ValidationError",
@@ -197,6 +212,14 @@ class UnsupportedOperation(PalaverError, ValueError):  # noqa: N818 - what it is
         """Say the name."""
         return f"Unsupported operation type: {self.operation}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        return partial(type(self), path=self.path), (self.operation,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data, with its place."""
+        return {**super().to_dict(), "path": self.path}
+
 
 class UnknownMessage(PalaverError, LookupError):  # noqa: N818 - as above
     """No message has this id, or stands in this place."""
@@ -235,6 +258,34 @@ class Conflict(PalaverError):  # noqa: N818 - as above
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data, with both sides."""
         return {**super().to_dict(), "clashes": [clash._asdict() for clash in self.clashes]}
+
+
+class StoreError(PalaverError):
+    """Something about the place where histories are kept."""
+
+
+class UnknownConversation(StoreError, LookupError):  # noqa: N818 - as above
+    """No conversation has this id."""
+
+
+class AlreadyExists(StoreError):  # noqa: N818 - as above
+    """A conversation has this id already."""
+
+
+class LeaseTaken(StoreError):  # noqa: N818 - as above
+    """Another worker is at this step; it says until when."""
+
+
+class LeaseLost(StoreError):  # noqa: N818 - as above
+    """The lease went to another worker meanwhile, so what this one brings is refused."""
+
+
+class StoreDamaged(StoreError):  # noqa: N818 - as above
+    """The file is not what it should be."""
+
+
+class Stale(StoreError):  # noqa: N818 - as above
+    """A change was made for a version that is no longer the last; the history rebases it."""
 
 
 def _short(path: str) -> str:

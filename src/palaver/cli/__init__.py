@@ -17,9 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from palaver.cli.app import app  # noqa: PLC0415 - without the extra it can't be loaded
         from palaver.cli.manners import run  # noqa: PLC0415 - the same
+
+        return run(app, sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
         sys.stderr.write("palaver: the command needs its extra: pip install 'palaver[cli]'\n")
         return 2
-    return run(app, sys.argv[1:] if arguments is None else arguments)

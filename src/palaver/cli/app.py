@@ -16,6 +16,8 @@ from palaver.cli.manners import Commands
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS: Final = {
+    "apply": "palaver.cli.apply",
+    "query": "palaver.cli.query",
     "validate": "palaver.cli.validate",
 }
 """Each command's name, and the module that has it under the same name."""

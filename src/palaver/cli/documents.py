@@ -78,11 +78,12 @@ class Checker:
 
     def _each_line(self) -> Iterator[bytes]:
         while line := self._stream.readline(MAX_DOCUMENT + 1):
+            rest = line
+            while len(rest) > MAX_DOCUMENT and not rest.endswith(b"\n"):
+                rest = self._stream.readline(MAX_DOCUMENT + 1)  # too long to be let in: skipped
             if self._progress:
                 self._progress(len(line))
             yield line
-            while len(line) > MAX_DOCUMENT and not line.endswith(b"\n"):  # refused; skip the rest
-                line = self._stream.readline(MAX_DOCUMENT + 1)
 
     def _lines(self, lines: Iterable[bytes]) -> Iterator[Problem]:
         for number, line in enumerate(lines, 1):

@@ -31,6 +31,7 @@ __all__ = [
     "file_argument",
     "json_option",
     "name_of",
+    "on_terminal",
     "open_input",
     "printable",
     "run",
@@ -157,6 +158,11 @@ def styled(text: str, **style: Any) -> str:  # noqa: ANN401 - click's own styles
     """Make it safe to print, and give it colour and weight where standard output wants them."""
     safe = printable(text)
     return click.style(safe, **style) if _wants_colour(sys.stdout) else safe
+
+
+def on_terminal() -> bool:
+    """Tell whether a person is watching standard error."""
+    return sys.stderr.isatty()
 
 
 def _wants_colour(stream: IO[str]) -> bool:

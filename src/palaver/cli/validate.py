@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from palaver.cli.manners import (
     file_argument,
     json_option,
     name_of,
+    on_terminal,
     open_input,
     say,
     styled,
@@ -85,7 +85,7 @@ def _as_json(checker: Checker, _name: str) -> int:
 @contextmanager
 def _progress(size: int | None) -> Generator[Callable[[int], object] | None]:
     """A bar on standard error, for a person who waits for a large file."""
-    if size is None or size < _WORTH_A_BAR or not sys.stderr.isatty():
+    if size is None or size < _WORTH_A_BAR or not on_terminal():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415 - it takes its time to load

@@ -25,7 +25,7 @@ __all__ = ["Diff", "Entry", "common_prefix", "compare", "missing"]
 class Entry(NamedTuple):
     """A message and its index in the view that has it."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleMethodOverride] - the word for it
     message: Message
 
 

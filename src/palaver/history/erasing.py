@@ -56,7 +56,7 @@ def erase_everywhere(log: Log, message_id: str, *, at: int, versions: int) -> Re
     names = [message_id]
     places = 0
     for name in names:  # grows as summaries of summaries are found
-        for segment in log.family:
+        for segment in log.family.segments:
             places += _bury(segment, name, at)
         names += [found for found in _summaries_of(log, name) if found not in names]
     return Receipt(message_id, at, (message_id,), tuple(names[1:]), places, versions)
@@ -74,7 +74,7 @@ def _bury(segment: Segment, message_id: str, at: int) -> int:
 
 
 def _summaries_of(log: Log, message_id: str) -> Iterator[str]:
-    for segment in log.family:
+    for segment in log.family.segments:
         for message in segment.messages:
             sources = message.metadata.get(SUMMARY_OF)
             if isinstance(sources, list) and message_id in sources:

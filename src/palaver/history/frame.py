@@ -14,7 +14,7 @@ from msgspec import Struct
 from palaver.history.rope import Rope
 from palaver.messages.gate import EMPTY
 
-__all__ = ["Batch", "Frame", "Redo"]
+__all__ = ["Batch", "Frame", "Redo", "jump_of"]
 
 
 class Batch(Struct, frozen=True, gc=False):
@@ -34,6 +34,7 @@ class Batch(Struct, frozen=True, gc=False):
     ended: int
     reason: str
     place: int | None = None
+    merged: Mapping[str, int] = EMPTY
 
     @property
     def description(self) -> str:
@@ -42,8 +43,11 @@ class Batch(Struct, frozen=True, gc=False):
         return f"Before {self.reason}{where}" + (f" {self.place}" if where else "")
 
 
-class Redo(Struct, frozen=True, gc=False):
-    """A version that `redo` would bring back, and the ones after it."""
+class Redo(Struct, frozen=True):
+    """A version that `redo` would bring back, and the ones after it.
+
+    The collector looks after these: a chain of them is let go of without deep recursion.
+    """
 
     version: int
     after: Redo | None = None
@@ -53,7 +57,8 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
     """A moment: `root`, then the log from `start` up to a stop that moves as messages come.
 
     `logged` is the log's length when the frame was made; `back` the version that undo returns to,
-    `redo` what redo would bring back.
+    `redo` what redo would bring back. `merged` says, for each fork or parent, up to which of its
+    versions everything has been brought in.
     """
 
     root: Rope = None
@@ -62,6 +67,7 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
     opened: int = 0
     marks: Mapping[str, Rope] = EMPTY
     team_task: str | None = None
+    merged: Mapping[str, int] = EMPTY
     logged: int = 0
     back: int | None = None
     redo: Redo | None = None

@@ -9,10 +9,7 @@ at another one.
 from __future__ import annotations
 
 import threading
-from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -33,26 +30,25 @@ from palaver.history.operations import (
     Replace,
     Rollback,
     Truncate,
-    parse_operation,
+    as_operation,
+    read_messages,
 )
-from palaver.history.plan import Edit, Plan, carried_out, planned, whole
+from palaver.history.plan import Edit, Plan, carried_out, planned
 from palaver.history.pricing import Price, price_of
 from palaver.history.reading import Reader
 from palaver.history.results import Result, State
 from palaver.history.rope import Rope, split_last
-from palaver.history.view import View, batch_frame, whole_log
+from palaver.history.versions import Versions
+from palaver.history.view import View, batch_frame, whole, whole_log
 from palaver.messages import Message, Role, new_id, parse_message
 from palaver.messages.gate import check_name, check_text
 from palaver.messages.ids import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
 
 __all__ = ["History"]
-
-_T = TypeVar("_T")
-_NEVER: Final[tuple[int, Mapping[int, int]]] = (0, {})
 
 
 class History(Reader):
@@ -69,8 +65,8 @@ class History(Reader):
     """
 
     __slots__ = (
-        "_clock", "_firsts", "_frame", "_frames", "_lock", "_log", "_merged", "_stop", "_stops",
-        "id", "origin",
+        "_clock", "_frame", "_lock", "_log", "_names", "_stop", "_stops", "_versions", "id",
+        "origin",
     )  # fmt: skip
 
     def __init__(
@@ -82,7 +78,7 @@ class History(Reader):
     ) -> None:
         """Begin with some messages, or with none; `clock` gives times in milliseconds."""
         log = Log()
-        log.extend(Append(tuple(messages)).messages)  # type: ignore[arg-type]  # Append reads mappings
+        log.extend(read_messages(messages))
         self._set_up(log, Frame(logged=len(log)), len(log), new_id() if id is None else id, clock)
         self.origin: tuple[str, int] | None = None
 
@@ -96,10 +92,9 @@ class History(Reader):
         self._log = log
         self._frame = frame
         self._stop = stop
-        self._stops = array("Q", [stop])  # where the tail ended, at each version
-        self._frames = [frame]
-        self._firsts = array("Q", [0])  # the first version of each frame
-        self._merged: dict[str, tuple[int, Mapping[int, int]]] = {}
+        self._versions = Versions(frame, stop)
+        self._stops = self._versions.stops  # at hand, for append
+        self._names: dict[str, dict[int, int]] = {}  # of messages from elsewhere: there and here
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -130,13 +125,7 @@ class History(Reader):
         (1, 2)
         """
         with self._lock:
-            return View(self._log, self._frame_at(version), self._stops[version], version)
-
-    def _frame_at(self, version: int) -> Frame:
-        if type(version) is not int or not 0 <= version < len(self._stops):
-            detail = f"must be a version from 0 to {len(self._stops) - 1}, not {version!r}"
-            raise ValidationError(detail, path="$.version", rule="HI-13")
-        return self._frames[bisect_right(self._firsts, version) - 1]
+            return View(self._log, self._versions.frame(version), self._stops[version], version)
 
     def __repr__(self) -> str:
         """Say how many and which version."""
@@ -150,8 +139,7 @@ class History(Reader):
         >>> History().execute({"operation": "CLEAR"}).affected_batch_index
         1
         """
-        if isinstance(operation, Mapping | bytes | str):
-            operation = parse_operation(operation)
+        operation = as_operation(operation)
         if isinstance(operation, Append):
             return self.extend(operation.messages)
         if isinstance(operation, Rollback):
@@ -166,18 +154,22 @@ class History(Reader):
         'hello'
         """
         if type(message) is not Message:
-            message = parse_message(message)  # type: ignore[arg-type]  # not a Message, so a mapping
-        with self._lock:
+            message = parse_message(message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a mapping
+        lock = self._lock
+        lock.acquire()  # the hot path: this way costs half of what `with` does
+        try:
             position = self._log.own.add(message)
             if position != self._stop:
                 self._begin_tail(position)
             self._stop = position + 1
             self._stops.append(position + 1)
+        finally:
+            lock.release()
         return message
 
     def extend(self, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
         """Add messages at the end, in one change."""
-        new = Append(tuple(messages)).messages  # type: ignore[arg-type]  # Append reads mappings
+        new = read_messages(messages)
         with self._lock:
             if new:
                 first = self._log.extend(new)
@@ -189,21 +181,19 @@ class History(Reader):
 
     def _begin_tail(self, position: int) -> None:
         """The tail does not reach the end of the log: put it away and begin another there."""
-        version = len(self._stops)
         root = whole(self._frame, self._stop, self._log)
         self._frame = replace(
-            self._frame, root=root, start=position, logged=position, back=version - 1, redo=None
+            self._frame, root=root, start=position, logged=position, back=self.version, redo=None
         )
-        self._frames.append(self._frame)
-        self._firsts.append(version)
+        self._versions.begin(self._frame)
 
-    def insert(self, position: int, messages: Iterable[Message]) -> Result:
+    def insert(self, position: int, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
         """Put messages in before the one at a position; at the length, after the last."""
-        return self._edit(Insert(position, tuple(messages)))
+        return self._edit(Insert(position, read_messages(messages)))
 
-    def replace(self, index: int, message: Message) -> Result:
+    def replace(self, index: int, message: Message | Mapping[str, Any]) -> Result:
         """Put a message in the place of another."""
-        return self._edit(Replace(index, message))
+        return self._edit(Replace(index, cast("Message", message)))
 
     def truncate(
         self,
@@ -243,9 +233,9 @@ class History(Reader):
         """Keep the messages that match; see `Filter`."""
         return self._edit(
             Filter(
-                roles=_tuple(roles),
-                content_contains=_tuple(content_contains),
-                content_excludes=_tuple(content_excludes),
+                roles=cast("Any", roles),  # the operation makes tuples of them
+                content_contains=cast("Any", content_contains),
+                content_excludes=cast("Any", content_excludes),
             )
         )
 
@@ -287,7 +277,7 @@ class History(Reader):
         now = self._frame
         ended = Batch(
             now.batch_index, now.line, jump_of(now.line), now.root, now.start, self._stop,
-            now.opened, self._clock(), reason, place,
+            now.opened, self._clock(), reason, place, now.merged,
         )  # fmt: skip
         start = stop = len(self._log)
         rest, last = split_last(rope)
@@ -302,22 +292,12 @@ class History(Reader):
 
     def _set(self, frame: Frame, stop: int) -> None:
         self._frame, self._stop = frame, stop
-        self._frames.append(frame)
-        self._firsts.append(len(self._stops))
-        self._stops.append(stop)
+        self._versions.add(frame, stop)
 
     def _result(self) -> Result:
         return Result(State(self.view), self._frame.batch_index)
 
     # ── the way back ────────────────────────────────────────────────────────────────────────────
-
-    def _back(self, version: int) -> int | None:
-        place = bisect_right(self._firsts, version) - 1
-        return version - 1 if version > self._firsts[place] else self._frames[place].back
-
-    def _redo(self, version: int) -> Redo | None:
-        place = bisect_right(self._firsts, version) - 1
-        return None if version > self._firsts[place] else self._frames[place].redo
 
     def undo(self) -> Result:
         """Reverse the last call. The undoing is itself a new version.
@@ -330,15 +310,15 @@ class History(Reader):
         """
         with self._lock:
             version = self.version
-            back = self._back(version)
+            back = self._versions.back(version)
             if back is None:
                 msg = "there is nothing to undo"
                 raise NothingToUndo(msg)
             frame = replace(
-                self._frame_at(back),
+                self._versions.frame(back),
                 logged=len(self._log),
-                back=self._back(back),
-                redo=Redo(version, self._redo(version)),
+                back=self._versions.back(back),
+                redo=Redo(version, self._versions.redo(version)),
             )
             self._set(frame, self._stops[back])
             return self._result()
@@ -346,14 +326,14 @@ class History(Reader):
     def redo(self) -> Result:
         """Bring back what the last undo, rollback or restore left, until the next change."""
         with self._lock:
-            redo = self._redo(self.version)
+            redo = self._versions.redo(self.version)
             if redo is None:
                 msg = "there is nothing to redo"
                 raise NothingToUndo(msg)
             frame = replace(
-                self._frame_at(redo.version),
+                self._versions.frame(redo.version),
                 logged=len(self._log),
-                back=self._back(redo.version),
+                back=self._versions.back(redo.version),
                 redo=redo.after,
             )
             self._set(frame, self._stops[redo.version])
@@ -362,7 +342,7 @@ class History(Reader):
     def restore(self, version: int) -> Result:
         """Return to a version: its messages, its batches, its marks, its team task."""
         with self._lock:
-            self._commit(self._frame_at(version), self._stops[version], Redo(self.version))
+            self._commit(self._versions.frame(version), self._stops[version], Redo(self.version))
             return self._result()
 
     # ── forks ───────────────────────────────────────────────────────────────────────────────────
@@ -377,27 +357,23 @@ class History(Reader):
         >>> len(history), len(other)
         (1, 2)
         """
-        with self._lock:
+        if id == self.id:
+            raise ValidationError("must be another than its parent's", path="$.id", rule="HI-13")
+        with self._log.family.lock, self._lock:
             version = self.version if at is None else at
-            frame, stop = self._frame_at(version), self._stops[version]
+            frame, stop = self._versions.frame(version), self._stops[version]
             log = self._log.fork(max(frame.logged, stop))
+            frame = replace(frame, logged=len(log), back=None, redo=None)
             fork: History = object.__new__(type(self))
-            fork._set_up(
-                log,
-                replace(frame, logged=len(log), back=None, redo=None),
-                stop,
-                new_id() if id is None else id,
-                self._clock,
-            )
+            fork._set_up(log, frame, stop, new_id() if id is None else id, self._clock)
             fork.origin = (self.id, version)
             return fork
 
     def diff(self, before: int | None = None, after: int | None = None) -> Diff:
         """What changed from one version to another; from the one before the last, to now."""
-        with self._lock:
-            end = self.version if after is None else after
-            begin = max(end - 1, 0) if before is None else before
-            return compare(self.at(begin), self.at(end))
+        end = self.view if after is None else self.at(after)
+        begin = max(end.version - 1, 0) if before is None else before
+        return compare(self.at(begin), end)
 
     def merge(self, other: History) -> Result:
         """Bring in what a fork did since it began, or since it was last brought in.
@@ -406,27 +382,43 @@ class History(Reader):
 
         A `Conflict` names every message that both sides touched, and nothing changes.
         """
-        while True:
-            merged, theirs = self._merged.get(other.id, _NEVER), other.view
-            base = other.at(merged[0]) if merged[0] or other.origin else self.at(0)
-            with self._lock:
-                if self._merged.get(other.id, _NEVER) == merged:
-                    return self._join(other, base, theirs, merged[1])
-
-    def _join(
-        self, other: History, base: View, theirs: View, known: Mapping[int, int]
-    ) -> Result:
         shared = self._shared_with(other)
-        joined = join(Sides(base, self.view, theirs, shared, known))
-        opened = first = len(self._log)
-        if joined.changes_anything():
-            self._log.extend(joined.messages)
-            rope = joined.rope(whole(self._frame, self._stop, self._log), first, self._log)
-            marks = joined.marks(self._frame.marks, first, self._log)
-            frame = replace(self._frame, marks=marks, team_task=joined.team_task)
-            self._open_batch(frame, rope, opened, "MERGE")
-        self._merged[other.id] = (theirs.version, joined.names(first))
-        return self._result()
+        with self._log.family.lock, self._lock, other._lock:
+            back = {here: there for there, here in other._names.get(self.id, {}).items()}
+            known = {**back, **self._names.get(other.id, {})}
+            base, is_ours = self._base(other)
+            theirs = other.view
+            joined = join(Sides(base, self.view, theirs, shared, known, is_ours))
+            if joined.changes_anything():
+                opened = first = len(self._log)
+                self._log.extend(joined.messages)
+                self._log.own.replaced.update(joined.origins(first))
+                self._names.setdefault(other.id, {}).update(joined.names(first))
+                frame = replace(
+                    self._frame,
+                    marks=joined.marks(first, self._log),
+                    team_task=joined.team_task,
+                    merged={**self._frame.merged, other.id: theirs.version},
+                )
+                rope = joined.rope(self.view.rope, first, self._log)
+                self._open_batch(frame, rope, opened, "MERGE")
+            return self._result()
+
+    def _base(self, other: History) -> tuple[View, bool]:
+        """What both sides last had in common, and whether it is a view of ours.
+
+        That is what one of them last brought in from the other; a fork begins with its parent.
+        """
+        have = self._taken_from(other, self._frame)
+        given = other._taken_from(self, other._frame)
+        if given >= 0 and self._taken_from(other, self._versions.frame(given)) >= have:
+            return self.at(given), True
+        return other.at(have), False
+
+    def _taken_from(self, other: History, frame: Frame) -> int:
+        """Up to which version of another the frame has everything; -1 where it has nothing."""
+        begun = self.origin[1] if self.origin and self.origin[0] == other.id else -1
+        return frame.merged.get(other.id, begun)
 
     def _shared_with(self, other: History) -> int:
         """Up to where both logs are the same."""
@@ -485,23 +477,14 @@ class History(Reader):
         >>> history.price({"operation": "TRUNCATE", "keepLast": 1}, tokens=lambda m: 1).tokens_freed
         1
         """
-        if isinstance(operation, Mapping | bytes | str):
-            operation = parse_operation(operation)
-        with self._lock:
-            return price_of(operation, self.view, self._frame, self._stop, tokens)
+        return price_of(as_operation(operation), self.view, tokens)
 
     def erase(self, which: int | str | Message) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place."""
-        with self._lock:
+        with self._log.family.lock, self._lock:
             name = self._log[self.view.find(which)].id
             version = self.version
-            frame = replace(self._frame, back=self._back(version), redo=None)
+            frame = replace(self._frame, back=self._versions.back(version), redo=None)
             receipt = erase_everywhere(self._log, name, at=self._clock(), versions=version + 1)
             self._set(replace(frame, logged=len(self._log)), self._stop)
             return receipt
-
-
-def _tuple(values: Iterable[_T] | None) -> tuple[_T, ...] | None:
-    if values is None or isinstance(values, str):
-        return values  # type: ignore[return-value]  # a str is refused by the operation itself
-    return tuple(values)

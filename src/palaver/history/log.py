@@ -7,6 +7,7 @@ the length. `erase` is the one exception to immutability: it puts a tombstone in
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message, Role
 
-__all__ = ["Log", "Segment"]
+__all__ = ["Family", "Log", "Segment"]
 
 
 class Segment:
     """A stretch of messages with positions of their own, beginning at `start`."""
 
-    __slots__ = ("__weakref__", "_ids", "_indexed", "index", "messages", "replaced", "start")
+    __slots__ = (
+        "__weakref__", "_ids", "_indexed", "_indexing", "index", "messages", "replaced", "start",
+    )  # fmt: skip
 
     def __init__(self, start: int) -> None:
         """Begin empty, at a position."""
@@ -36,6 +39,7 @@ class Segment:
         self.replaced: dict[int, int] = {}
         self._ids: dict[str, list[int]] = {}
         self._indexed = 0
+        self._indexing = threading.Lock()  # readers ask for ids too, from any thread
 
     def add(self, message: Message) -> int:
         """Add one message and return its position."""
@@ -47,18 +51,29 @@ class Segment:
 
     def positions_of(self, message_id: str) -> list[int]:
         """The positions of the messages with an id. The index is made when first asked for."""
-        while self._indexed < len(self.messages):
-            known = self._ids.setdefault(self.messages[self._indexed].id, [])
-            known.append(self.start + self._indexed)
-            self._indexed += 1
-        return self._ids.get(message_id, [])
+        with self._indexing:
+            for place in range(self._indexed, len(self.messages)):
+                self._ids.setdefault(self.messages[place].id, []).append(self.start + place)
+                self._indexed = place + 1
+            return self._ids.get(message_id, [])[:]
+
+
+class Family:
+    """Every segment of a conversation and its forks, whoever reads it.
+
+    Whoever adds a segment, or looks at all of them, holds the lock, and takes it before any other.
+    """
+
+    __slots__ = ("lock", "segments")
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.lock = threading.RLock()
+        self.segments: WeakSet[Segment] = WeakSet()
 
 
 class Log(Counter):
-    """The segments a conversation reads, the last of which it writes.
-
-    `family` is every segment of the conversation and its forks, whoever reads it.
-    """
+    """The segments a conversation reads, the last of which it writes."""
 
     __slots__ = ("_bases", "_segments", "_starts", "family", "own")
 
@@ -66,12 +81,12 @@ class Log(Counter):
         self,
         inherited: Sequence[Segment] = (),
         start: int = 0,
-        family: WeakSet[Segment] | None = None,
+        family: Family | None = None,
     ) -> None:
         """Go on at `start` from segments that others began; by itself, begin at 0."""
         self.own = Segment(start)
-        self.family: WeakSet[Segment] = WeakSet() if family is None else family
-        self.family.add(self.own)
+        self.family = Family() if family is None else family
+        self.family.segments.add(self.own)
         self._segments = (*inherited, self.own)
         self._starts = [segment.start for segment in self._segments]
         self._bases = list(self._ranks_at_starts())

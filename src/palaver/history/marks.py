@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from palaver.history.rope import Counter
 
-__all__ = ["has", "overlaps", "put", "take", "union"]
+__all__ = ["has", "overlaps", "put", "take"]
 
 
 def _first(rope: Leaf | Branch) -> int:
@@ -60,13 +60,6 @@ def take(rope: Rope, position: int, log: Counter) -> Rope:
     rank = _rank(rope, position)
     left, rest = split(rope, rank, log)
     return concat(left, split(rest, 1, log)[1])
-
-
-def union(rope: Rope, start: int, stop: int, log: Counter) -> Rope:
-    """Mark all positions from start to before stop."""
-    for position in range(start, stop):
-        rope = put(rope, position, log)
-    return rope
 
 
 def overlaps(rope: Rope, start: int, stop: int) -> Iterator[tuple[int, int]]:

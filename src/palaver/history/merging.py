@@ -1,13 +1,14 @@
 """Bringing a fork home: a three-way merge by message identity.
 
-Both sides are compared with what they began from. Deletions of either side count. What both put in
-at the same place stands there one after the other, ours first; so the fork's appends come after
-ours. Where one side replaced a message that the other replaced or removed, nobody can know what is
-meant: that is a `Conflict`, and nothing changes.
+Both sides are compared with what they last had in common. Deletions of either side count. What both
+put in at the same place stands there one after the other, ours first; so the fork's appends come
+after ours. Where one side replaced a message that the other replaced or removed, nobody can know
+what is meant: that is a `Conflict`, and nothing changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,12 +17,12 @@ from palaver.errors import Clash, Conflict
 from palaver.history import marks as marking
 from palaver.history.diff import common_prefix
 from palaver.history.rope import Rope, build, concat, ranges, split
+from palaver.history.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from palaver.history.log import Log
-    from palaver.history.view import View
     from palaver.messages import Message
 
 __all__ = ["Joined", "Sides", "join"]
@@ -30,7 +31,8 @@ __all__ = ["Joined", "Sides", "join"]
 class Sides(Struct, frozen=True):
     """Three views. Positions below `shared` mean the same message on both sides.
 
-    `known` names the positions of theirs that an earlier merge brought here.
+    `known` says what positions of theirs are called here, for messages that a merge brought from
+    one side to the other. The base is a view of theirs, or one of ours.
     """
 
     base: View
@@ -38,12 +40,23 @@ class Sides(Struct, frozen=True):
     theirs: View
     shared: int
     known: Mapping[int, int]
+    base_is_ours: bool
 
     def local(self, position: int) -> int:
         """What a position of theirs is called here; negative where it has no place here yet."""
         if position < self.shared:
             return position
         return self.known.get(position, -1 - position)
+
+    def local_of_base(self, position: int) -> int:
+        """What a position of the base is called here."""
+        return position if self.base_is_ours else self.local(position)
+
+    def message(self, position: int) -> Message:
+        """The message at a position, as it is called here."""
+        if position < 0:
+            return self.theirs.log[-1 - position]
+        return self.ours.log[position]
 
 
 class Joined(Struct, frozen=True):
@@ -64,33 +77,50 @@ class Joined(Struct, frozen=True):
         return tuple(self.sides.theirs.log[position] for position in self.new)
 
     def names(self, first: int) -> dict[int, int]:
-        """What each position of theirs is called here, the new ones from `first` on."""
-        return {**self.sides.known, **{position: first + i for i, position in enumerate(self.new)}}
+        """What the positions of theirs that are new are called here, from `first` on."""
+        return {position: first + i for i, position in enumerate(self.new)}
+
+    def origins(self, first: int) -> Iterator[tuple[int, int]]:
+        """Which of the new messages, as they are called here, were put in the place of which."""
+        names = self.names(first)
+        origin_of = _their_origins(self.sides)
+        for position in self.new:
+            origin = origin_of(-1 - position)
+            while origin is not None and origin < 0 and -1 - origin not in names:
+                origin = origin_of(origin)
+            if origin is not None:
+                yield names[position], names[-1 - origin] if origin < 0 else origin
 
     def rope(self, whole: Rope, first: int, log: Log) -> Rope:
         """The merged selection."""
         names = self.names(first)
         places = (p if p >= 0 else names[-1 - p] for p in self.positions)
-        return concat(
-            split(whole, self.kept, log)[0], build(((p, p + 1) for p in places), log)
-        )
+        return concat(split(whole, self.kept, log)[0], build(((p, p + 1) for p in places), log))
 
-    def marks(self, ours: Mapping[str, Rope], first: int, log: Log) -> Mapping[str, Rope]:
+    def marks(self, first: int, log: Log) -> Mapping[str, Rope]:
         """Our marks, with what they marked and unmarked since the base."""
         names = self.names(first)
-        merged = dict(ours)
+        merged = dict(self.sides.ours.mark_ropes)
         for change, name, position in self._mark_changes():
-            here = position if position < self.sides.shared else names.get(position)
+            here = position if position >= 0 else names.get(-1 - position)
             if here is not None:
                 merged[name] = change(merged.get(name), here, log)
         return {name: rope for name, rope in merged.items() if rope is not None}
 
     def _mark_changes(self) -> Iterator[tuple[Callable[[Rope, int, Log], Rope], str, int]]:
-        before, after = self.sides.base.mark_ropes, self.sides.theirs.mark_ropes
+        sides = self.sides
+        before, after = sides.base.mark_ropes, sides.theirs.mark_ropes
         for name in sorted({*before, *after}):
-            had, has = _members(before.get(name)), _members(after.get(name))
-            yield from ((marking.put, name, position) for position in sorted(has - had))
-            yield from ((marking.take, name, position) for position in sorted(had - has))
+            here = sides.ours.mark_ropes.get(name)
+            had = {*map(sides.local_of_base, _members(before.get(name)))}
+            has = {*map(sides.local, _members(after.get(name)))}
+            for position in sorted(has):
+                # what is new here brings all its marks, those it had before too
+                if position < 0 or (position not in had and not marking.has(here, position)):
+                    yield marking.put, name, position
+            for position in sorted(had - has):
+                if marking.has(here, position):
+                    yield marking.take, name, position
 
     def changes_anything(self) -> bool:
         """Tell whether the merge would make a difference."""
@@ -98,7 +128,7 @@ class Joined(Struct, frozen=True):
         return (
             list(self.positions) != _positions(ours, self.kept)
             or self.team_task != ours.team_task
-            or any(True for _ in self._mark_changes())
+            or any(position >= 0 for _, _, position in self._mark_changes())
         )
 
 
@@ -109,15 +139,10 @@ def join(sides: Sides) -> Joined:
         common_prefix(sides.base, sides.theirs),
         _leading(sides.base, sides.shared),
     )
-    base = [sides.local(position) for position in _positions(sides.base, kept)]
-    places = {position: place for place, position in enumerate(base)}
+    base = [sides.local_of_base(position) for position in _positions(sides.base, kept)]
     mine = _positions(sides.ours, kept)
-    ours = _Side(mine, places, sides.ours.log.replaced)
-    theirs = _Side(
-        [sides.local(position) for position in _positions(sides.theirs, kept)],
-        places,
-        _their_origins(sides),
-    )
+    ours = _Side(mine, base, sides.ours.log.replaced)
+    theirs = _Side(map(sides.local, _positions(sides.theirs, kept)), base, _their_origins(sides))
     clashes = [*_clashes(sides, base, ours, theirs), *_task_clash(sides)]
     if clashes:
         raise Conflict(tuple(clashes))
@@ -142,21 +167,30 @@ class _Side:
     def __init__(
         self,
         positions: Iterable[int],
-        places: Mapping[int, int],
+        base: list[int],
         origin_of: Callable[[int], int | None],
     ) -> None:
+        places = {position: place for place, position in enumerate(base)}
+        here = list(positions)
+        present = set(here)
         self.slots: dict[int, int] = {}
         self.gaps: dict[int, list[int]] = {}
         anchor = -1
-        for position in positions:
+        gap: list[int] = []
+        for position in here:
             origin: int | None = position
             while origin is not None and origin not in places:
                 origin = origin_of(origin)
+                if origin in present:  # what is still there was not replaced, whatever came of it
+                    origin = None
             if origin is None or places[origin] in self.slots:
-                self.gaps.setdefault(anchor, []).append(position)
+                gap.append(position)
             else:
-                anchor = places[origin]
+                self.gaps[anchor] = gap
+                anchor, gap = places[origin], []
                 self.slots[anchor] = position
+        # what comes after everything that is left of the base was appended, and stays at the end
+        self.gaps.setdefault(len(base) - 1, []).extend(gap)
 
 
 def _their_origins(sides: Sides) -> Callable[[int], int | None]:
@@ -196,18 +230,14 @@ def _leading(view: View, shared: int) -> int:
 def _clashes(sides: Sides, base: list[int], ours: _Side, theirs: _Side) -> Iterator[Clash]:
     for place, position in enumerate(base):
         one, other = ours.slots.get(place), theirs.slots.get(place)
-        if position in (one, other) or (one is None and other is None) or one == other:
+        if position in (one, other) or one == other:
             continue
-        name = sides.ours.log[position].id
+        name = sides.message(position).id
         yield Clash(f"message {name}", _fate(one, sides), _fate(other, sides))
 
 
 def _fate(position: int | None, sides: Sides) -> str:
-    if position is None:
-        return "removed"
-    if position < 0:
-        return f"replaced by {sides.theirs.log[-1 - position].id}"
-    return f"replaced by {sides.ours.log[position].id}"
+    return "removed" if position is None else f"replaced by {sides.message(position).id}"
 
 
 def _task_clash(sides: Sides) -> Iterator[Clash]:

@@ -28,8 +28,10 @@ __all__ = [
     "Replace",
     "Rollback",
     "Truncate",
+    "as_operation",
     "parse_operation",
     "parse_operations",
+    "read_messages",
 ]
 
 
@@ -59,7 +61,7 @@ class Append(_Operation, frozen=True):
 
     def __post_init__(self) -> None:
         """Check the messages."""
-        force_setattr(self, "messages", _messages(self.messages))
+        force_setattr(self, "messages", read_messages(self.messages))
 
 
 class Insert(_Operation, frozen=True):
@@ -71,7 +73,7 @@ class Insert(_Operation, frozen=True):
     def __post_init__(self) -> None:
         """Check the position and the messages."""
         _check_count(self.position, "position")
-        force_setattr(self, "messages", _messages(self.messages))
+        force_setattr(self, "messages", read_messages(self.messages))
 
 
 class Replace(_Operation, frozen=True):
@@ -83,7 +85,7 @@ class Replace(_Operation, frozen=True):
     def __post_init__(self) -> None:
         """Check the index and the message."""
         _check_count(self.index, "index")
-        if not isinstance(self.message, Message):
+        if type(self.message) is not Message:
             force_setattr(self, "message", _under("$.message", parse_message, self.message))
 
 
@@ -175,24 +177,15 @@ class Filter(_Operation, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Check that roles are roles and that no text is empty."""
         for name in ("roles", "content_contains", "content_excludes"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            path = f"$.{_camel(name)}"
-            if isinstance(value, str) or not isinstance(value, Iterable):
-                raise ValidationError("must be a list", path=path, rule="HI-07")
-            force_setattr(self, name, tuple(value))
-            if name != "content_excludes" and not getattr(self, name):
+            entries = _entries(getattr(self, name), f"$.{_camel(name)}")
+            force_setattr(self, name, entries)
+            if entries == () and name != "content_excludes":
                 detail = "must not be an empty list: nothing would be left"
-                raise ValidationError(detail, path=path, rule="HI-07")
+                raise ValidationError(detail, path=f"$.{_camel(name)}", rule="HI-07")
         for index, role in enumerate(self.roles or ()):
             _check_role(role, f"$.roles[{index}]", needed=True)
-        for name in ("content_contains", "content_excludes"):
-            for index, text in enumerate(getattr(self, name) or ()):
-                if not isinstance(text, str) or not text:
-                    detail = "must not be empty" if text == "" else "must be text"
-                    path = f"$.{_camel(name)}[{index}]"
-                    raise ValidationError(detail, path=path, rule="HI-07")
+        _check_words(self.content_contains or (), "$.contentContains")
+        _check_words(self.content_excludes or (), "$.contentExcludes")
 
     def keeps(self, message: Message) -> bool:
         """Tell whether a message stays.
@@ -228,8 +221,8 @@ _KINDS = {str(kind.__struct_config__.tag): kind for kind in get_args(Operation)}
 def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
     """Read an operation from JSON, or from a dict that holds JSON.
 
-    >>> parse_operation('{"operation": "TRUNCATE", "keepLast": 5}')
-    Truncate(keep_first=None, keep_last=5, remove_first=None, remove_last=None, range=None, role=None, others='drop')
+    >>> parse_operation('{"operation": "INSERT", "position": 3, "messages": []}')
+    Insert(position=3, messages=())
     >>> parse_operation({"operation": "EXPLODE"})
     Traceback (most recent call last):
     palaver.errors.UnsupportedOperation: Unsupported operation type: EXPLODE
@@ -244,16 +237,22 @@ def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
             raise ValidationError("is missing", path="$.operation", rule="HI-01")
         raise UnsupportedOperation(name)
     fields = dict(value)
-    try:
-        if "messages" in fields and kind in (Append, Insert):
-            fields["messages"] = _messages(fields["messages"])
-        if "message" in fields and kind is Replace:
-            fields["message"] = _under("$.message", parse_message, fields["message"])
-        return _convert(fields, kind, "$")
-    except ValidationError as error:
-        if isinstance(error.__cause__, ValidationError):
-            raise error from None
-        raise
+    if "messages" in fields and kind in (Append, Insert):
+        fields["messages"] = read_messages(fields["messages"])
+    if "message" in fields and kind is Replace:
+        fields["message"] = _under("$.message", parse_message, fields["message"])
+    operation: Operation = _convert(fields, kind, "$")
+    return operation
+
+
+def as_operation(operation: Operation | Mapping[str, Any] | bytes | str) -> Operation:
+    """An operation as it is, or read from JSON; anything else is refused."""
+    if isinstance(operation, Mapping | bytes | str):
+        return parse_operation(operation)
+    given: object = operation
+    if not isinstance(given, tuple(_KINDS.values())):
+        raise UnsupportedOperation(type(given).__name__)
+    return operation
 
 
 def parse_operations(data: bytes | str | Iterable[Mapping[str, Any]]) -> list[Operation]:
@@ -286,7 +285,8 @@ def _convert(value: Mapping[str, Any], kind: type[Any], path: str) -> Any:  # no
         raise ValidationError(found.detail, path=found.path, rule=rule) from None
 
 
-def _messages(value: object) -> tuple[Message, ...]:
+def read_messages(value: object) -> tuple[Message, ...]:
+    """A list of messages, or of the JSON of some; an error says where."""
     if isinstance(value, Message | Mapping | str | bytes) or not isinstance(value, Iterable):
         raise ValidationError("must be a list of messages", path="$.messages", rule="HI-01")
     messages = tuple(value)
@@ -300,8 +300,6 @@ def _under(path: str, parse: Any, value: object) -> Any:  # noqa: ANN401 - a par
         return parse(value)
     except ValidationError as error:
         raise error.under(path) from None
-    except (TypeError, AttributeError):
-        raise ValidationError("must be a message", path=path, rule="HI-01") from None
 
 
 def _camel(name: str) -> str:
@@ -321,3 +319,18 @@ def _check_role(role: object, path: str, *, needed: bool = False) -> None:
     if (role is not None or needed) and role not in ROLES:
         detail = f"must be system, user, assistant or tool, not {role!r}"
         raise ValidationError(detail, path=path, rule="role")
+
+
+def _entries(value: object, path: str) -> tuple[Any, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValidationError("must be a list", path=path, rule="HI-07")
+    return tuple(value)
+
+
+def _check_words(words: Iterable[object], path: str) -> None:
+    for index, word in enumerate(words):
+        if not isinstance(word, str) or not word:
+            detail = "must not be empty" if word == "" else "must be text"
+            raise ValidationError(detail, path=f"{path}[{index}]", rule="HI-07")

@@ -12,24 +12,23 @@ from msgspec import Struct
 
 from palaver.errors import ValidationError
 from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
-from palaver.history.rope import Leaf, build, concat, splice, split
+from palaver.history.rope import build, splice, split
+from palaver.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from palaver.history.frame import Frame
     from palaver.history.log import Log
     from palaver.history.rope import Rope
     from palaver.history.view import View
-    from palaver.messages import Message
 
-__all__ = ["Edit", "Plan", "carried_out", "planned", "whole"]
+__all__ = ["Edit", "Plan", "carried_out", "planned"]
 
 Edit = Insert | Replace | Truncate | Clear | Filter
 
 
 class Plan(Struct, frozen=True):
-    """One of three ways: put messages in, keep a window of indexes, or keep stretches of the log."""
+    """One of three ways: put messages in, keep a window of indexes, keep stretches of the log."""
 
     reason: str
     place: int | None = None
@@ -50,15 +49,17 @@ def planned(view: View, operation: Edit) -> Plan:
         if operation.index >= length:
             _beyond("index", operation.index, length - 1, "HI-04")
         return Plan("REPLACE", operation.index, removed=1, messages=(operation.message,))
+    if isinstance(operation, Truncate) and operation.role is None:
+        return Plan("TRUNCATE", window=operation.window(length))
+    return Plan(operation.operation, pieces=tuple(_kept(view, operation)))
+
+
+def _kept(view: View, operation: Truncate | Clear | Filter) -> Iterable[tuple[int, int]]:
     if isinstance(operation, Truncate):
-        if operation.role is None:
-            return Plan("TRUNCATE", window=operation.window(length))
-        return Plan("TRUNCATE", pieces=tuple(_role_truncated(view, operation)))
+        return _role_truncated(view, operation)
     if isinstance(operation, Clear):
-        if not operation.keep_system_message:
-            return Plan("CLEAR", pieces=())
-        return Plan("CLEAR", pieces=tuple(_runs(view.role_positions("system"))))
-    return Plan("FILTER", pieces=tuple(_filtered(view, operation)))
+        return _runs(view.role_positions("system")) if operation.keep_system_message else ()
+    return _filtered(view, operation)
 
 
 def _beyond(name: str, value: int, last: int, rule: str) -> None:
@@ -104,14 +105,6 @@ def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-def whole(frame: Frame, stop: int, log: Log) -> Rope:
-    """A frame's selection as one rope, tail included."""
-    if frame.start >= stop:
-        return frame.root
-    counts = log.before(stop) - log.before(frame.start)
-    return concat(frame.root, Leaf(frame.start, stop, counts))
-
-
 def carried_out(plan: Plan, rope: Rope, first: int, log: Log) -> Rope:
     """The rope after a plan; its messages stand in the log from `first` on."""
     if plan.window is not None:
@@ -122,4 +115,3 @@ def carried_out(plan: Plan, rope: Rope, first: int, log: Log) -> Rope:
     assert plan.place is not None  # noqa: S101 - the third way
     new = build([(first, first + len(plan.messages))], log)
     return splice(rope, plan.place, plan.removed, new, log)
-

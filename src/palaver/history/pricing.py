@@ -11,16 +11,15 @@ from palaver.errors import ValidationError
 from palaver.history.diff import common_prefix, missing
 from palaver.history.frame import Frame
 from palaver.history.operations import Append, Rollback
-from palaver.history.plan import carried_out, planned, whole
+from palaver.history.plan import carried_out, planned
 from palaver.history.view import View
-from palaver.messages import ToolCallPart, ToolPart
+from palaver.messages import Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from palaver.history.operations import Operation
-    from palaver.messages import Message
 
 __all__ = ["Price", "price_of"]
 
@@ -53,10 +52,8 @@ class Price(Struct, frozen=True):
         }
 
 
-def price_of(
-    operation: Operation, view: View, frame: Frame, stop: int, tokens: Callable[[Message], int]
-) -> Price:
-    """The price of an operation on a view, whose frame and stop are given besides."""
+def price_of(operation: Operation, view: View, tokens: Callable[[Message], int]) -> Price:
+    """The price of an operation on a view."""
     if isinstance(operation, Append):
         return priced(view, view, operation.messages, len(view), tokens)
     if isinstance(operation, Rollback):
@@ -70,9 +67,10 @@ def price_of(
         return priced(view, after, (), None, tokens)
     plan = planned(view, operation)
     bare = replace(plan, messages=())
-    rope = carried_out(bare, whole(frame, stop, view.log), 0, view.log)
+    rope = carried_out(bare, view.rope, 0, view.log)
     left = View(view.log, Frame(root=rope), 0, view.version)
-    return priced(view, left, plan.messages, plan.place, tokens)
+    changed = plan.removed or plan.messages
+    return priced(view, left, plan.messages, plan.place if changed else None, tokens)
 
 
 def priced(
@@ -85,9 +83,7 @@ def priced(
     """The price of going from one view to another, where `added` messages come in besides."""
     log = before.log
     removed = tuple(
-        message
-        for _, start, stop in missing(before, after)
-        for message in log.between(start, stop)
+        message for _, start, stop in missing(before, after) for message in log.between(start, stop)
     )
     first = common_prefix(before, after) if changed_from is None else changed_from
     calls, results = _pairs(after, added)

@@ -47,9 +47,18 @@ class Reader(Sequence[Message]):
         """All messages as they are now; changes made meanwhile are not seen."""
         return iter(self.view)
 
+    def __reversed__(self) -> Iterator[Message]:
+        """All messages as they are now, the last one first."""
+        return reversed(self.view)
+
     def __contains__(self, value: object) -> bool:
         """Tell whether a message is there now."""
         return value in self.view
+
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """The index of the first message that equals a value."""
+        view = self.view
+        return view.index(value, start, len(view) if stop is None else stop)
 
     @property
     def messages(self) -> list[Message]:
@@ -86,7 +95,7 @@ class Reader(Sequence[Message]):
         """The messages from start to before end, counted within a role where one is given."""
         return self.view.range(start, end, role=role)
 
-    def count(
+    def count(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - S1's word
         self,
         *,
         role: Role | None = None,

@@ -1,4 +1,4 @@
-"""What a history answers with: state, stats, snapshots, the mark map. Lazy, until JSON is asked for.
+"""What a history answers with: state, stats, snapshots, the mark map; lazy until JSON is wanted.
 
 Each of these holds on to a moment of the history, which can't change, and works out the rest when
 somebody looks.
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from palaver.messages import Role
 from palaver.messages.codec import to_dict
 
 if TYPE_CHECKING:
-    from palaver.history.view import View
-    from palaver.messages import Role
+    from palaver.history.view import View  # noqa: TC004 - it imports us, and nobody decodes a state
 
 __all__ = ["BatchSnapshot", "MarkMap", "Result", "State", "Stats"]
 

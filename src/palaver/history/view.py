@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from palaver.errors import UnknownMessage, ValidationError
 from palaver.history import marks as marking
@@ -19,6 +19,7 @@ from palaver.history.rope import (
     SHIFTS,
     Branch,
     Leaf,
+    concat,
     find,
     ranges,
     ranges_between,
@@ -94,7 +95,8 @@ class View(Sequence[Message]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]  # equal to lists, so not hashable, as they are not
+    # equal to lists, so not hashable, as they are not
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
         """Say how many and which version."""
@@ -118,6 +120,11 @@ class View(Sequence[Message]):
         if place >= before:
             return self._frame.start + place - before
         return find(self._frame.root, place)
+
+    @property
+    def rope(self) -> Rope:
+        """The selection as one rope, tail included."""
+        return whole(self._frame, self._stop, self._log)
 
     def index_of(self, position: int) -> int | None:
         """The index of a log position, where it is selected."""
@@ -210,7 +217,7 @@ class View(Sequence[Message]):
         """The messages from start to before end, counted within a role where one is given."""
         return self.query(role=role, range=(start, end))
 
-    def count(
+    def count(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - S1's word
         self,
         *,
         role: Role | None = None,
@@ -311,6 +318,7 @@ class View(Sequence[Message]):
         until: int | None,
         text: str | None,
     ) -> Iterator[Message]:
+        _check_terms({"mark": mark, "text": text}, {"since": since, "until": until})
         stretches = self.ranges()
         if mark is not None:
             rope = self._frame.marks.get(mark)
@@ -406,6 +414,14 @@ class View(Sequence[Message]):
         )
 
 
+def whole(frame: Frame, stop: int, log: Log) -> Rope:
+    """A frame's selection as one rope, tail included."""
+    if frame.start >= stop:
+        return frame.root
+    counts = log.before(stop) - log.before(frame.start)
+    return concat(frame.root, Leaf(frame.start, stop, counts))
+
+
 def batch_frame(frame: Frame, batch: Batch) -> Frame:
     """The moment at which a batch ended, with the marks and the task of the frame given."""
     return type(frame)(
@@ -415,20 +431,22 @@ def batch_frame(frame: Frame, batch: Batch) -> Frame:
         opened=batch.opened,
         marks=frame.marks,
         team_task=frame.team_task,
-        logged=frame.logged,
+        merged=batch.merged,
     )
 
 
 def whole_log(frame: Frame, log: Log, version: int) -> View:
     """A view of everything that was ever added."""
-    bare = type(frame)(marks=frame.marks, team_task=frame.team_task, logged=frame.logged)
+    bare = type(frame)(marks=frame.marks, team_task=frame.team_task)
     return View(log, bare, len(log), version)
 
 
 def _roles(role: Role | None, roles: Iterable[Role] | None) -> tuple[Role, ...] | None:
     if role is None and roles is None:
         return None
-    wanted = (*(() if role is None else (role,)), *(() if roles is None else roles))
+    wanted: list[Role] = [] if role is None else [role]
+    if roles is not None:
+        wanted += _listed(roles)
     for name in wanted:
         if name not in ROLES:
             detail = f"must be system, user, assistant or tool, not {name!r}"
@@ -436,9 +454,23 @@ def _roles(role: Role | None, roles: Iterable[Role] | None) -> tuple[Role, ...] 
     return tuple(dict.fromkeys(wanted))
 
 
-def _window(
-    total: int, bounds: tuple[int, int] | None, recent: int | None
-) -> tuple[int, int]:
+def _listed(roles: Any) -> Iterable[Role]:  # noqa: ANN401 - it is for this to find out
+    if isinstance(roles, str) or not isinstance(roles, Iterable):
+        raise ValidationError("must be a list of roles", path="$.roles", rule="QR-01")
+    return roles
+
+
+def _check_terms(texts: Mapping[str, object], times: Mapping[str, object]) -> None:
+    for name, value in texts.items():
+        if value is not None and not isinstance(value, str):
+            raise ValidationError("must be text", path=f"$.{name}", rule="QR-01")
+    for name, value in times.items():
+        if value is not None and type(value) is not int:
+            detail = f"must be a whole number of milliseconds, not {value!r}"
+            raise ValidationError(detail, path=f"$.{name}", rule="QR-01")
+
+
+def _window(total: int, bounds: tuple[int, int] | None, recent: int | None) -> tuple[int, int]:
     start, stop = 0, total
     if bounds is not None:
         start, stop = bounds

@@ -56,7 +56,6 @@ from palaver.messages.gate import (
     FrozenDict,
     FrozenList,
 )
-from palaver.messages.replacement import replace_refused
 from palaver.messages.guards import (
     is_agent_part,
     is_compaction_part,
@@ -112,6 +111,7 @@ from palaver.messages.parts import (
     ToolPart,
     UnknownPart,
 )
+from palaver.messages.replacement import replace_refused
 from palaver.messages.toolstate import (
     NO_OUTPUT,
     CompletedTime,

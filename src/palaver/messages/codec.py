@@ -256,9 +256,8 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
         if not is_list(content):
             return msgspec.convert(value, Message)
         bare = msgspec.convert({**value, "content": ""}, Message)
-    except RecursionError:
-        freeze(value, path)
-        raise
+    except (RecursionError, UnicodeError):
+        _explain_value(value, path)
     except msgspec.ValidationError as error:
         raise translated(error, value).under(path) from None
     session = next(filter(None, map(_session_of, content)), NIL_ID)
@@ -293,9 +292,8 @@ def _read_item(
             at=message.timestamp,
             tools=tools,
         )
-    except RecursionError:
-        freeze(item, path)
-        raise
+    except (RecursionError, UnicodeError):
+        _explain_value(item, path)
     except ValidationError as error:
         raise error.under(path) from None
     except msgspec.ValidationError as error:
@@ -311,11 +309,10 @@ def _read_part(value: object, path: str) -> Part:
     try:
         known = KNOWN_TYPES.get(kind) if isinstance(kind, str) else None
         return UnknownPart(value) if known is None else msgspec.convert(value, known)
-    except RecursionError:
-        freeze(value, path)
-        raise
+    except (RecursionError, UnicodeError):
+        _explain_value(value, path)
     except ValidationError as error:
-        name = kind[:_LONG] if isinstance(kind, str) else "unknown"
+        name = kind if isinstance(kind, str) and _is_presentable(kind) else "unknown"
         refusal = PartValidationError(
             error.detail, path=error.path, rule=error.rule, part=name
         ).under(path)
@@ -323,6 +320,16 @@ def _read_part(value: object, path: str) -> Part:
         raise refusal from None
     except msgspec.ValidationError as error:
         raise translated(error, value).under(path) from None
+
+
+def _explain_value(value: object, path: str) -> NoReturn:
+    """Say what stopped the reader: the gate, which knows where it is, finds the same."""
+    freeze(value, path)
+    raise ValidationError("is too deep", path=path)  # pragma: no cover - the stack was nearly full
+
+
+def _is_presentable(name: str) -> bool:
+    return 0 < len(name) <= _LONG and name.isprintable()
 
 
 def _raise_own(error: Exception) -> None:
@@ -334,7 +341,7 @@ def _raise_own(error: Exception) -> None:
 
 def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> ValidationError:
     """The decoder's error as one of ours: its path, its rule."""
-    text = str(error)
+    text = str(error).encode(errors="backslashreplace").decode()  # it may quote half a character
     detail, path = text[:_LONG], "$"
     for match in _AT.finditer(text):  # the last one: a value that is quoted may hold another
         detail, path = text[: match.start()][:_LONG], match[1]

@@ -10,7 +10,6 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
-from msgspec import Struct
 from msgspec.structs import fields
 
 from palaver.errors import ValidationError
@@ -18,6 +17,8 @@ from palaver.messages.gate import check_leaf, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from msgspec import Struct
 
 __all__ = ["check_fields"]
 

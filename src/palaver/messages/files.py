@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class SourceText(Struct, frozen=True, gc=False):
+class SourceText(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """The text that stood for the file in a prompt, and where."""
 
     value: str
@@ -37,7 +37,7 @@ class SourceText(Struct, frozen=True, gc=False):
         check_fields(self)
 
 
-class Position(Struct, frozen=True, gc=False):
+class Position(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A place in a text file, counted from 0."""
 
     line: int
@@ -48,7 +48,7 @@ class Position(Struct, frozen=True, gc=False):
         check_fields(self)
 
 
-class LineRange(Struct, frozen=True, gc=False):
+class LineRange(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """From one place to another."""
 
     start: Position
@@ -59,7 +59,7 @@ class LineRange(Struct, frozen=True, gc=False):
         check_fields(self)
 
 
-class FileSource(Struct, frozen=True, gc=False, tag="file"):
+class FileSource(Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="file"):
     """A file of the project."""
 
     path: str
@@ -70,7 +70,7 @@ class FileSource(Struct, frozen=True, gc=False, tag="file"):
         check_fields(self)
 
 
-class SymbolSource(Struct, frozen=True, gc=False, tag="symbol"):
+class SymbolSource(Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="symbol"):
     """A function, class or other symbol in a file."""
 
     path: str
@@ -84,7 +84,9 @@ class SymbolSource(Struct, frozen=True, gc=False, tag="symbol"):
         check_fields(self)
 
 
-class ResourceSource(Struct, frozen=True, gc=False, tag="resource", rename=json_name):
+class ResourceSource(
+    Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="resource", rename=json_name
+):
     """A resource of a server, by its own uri."""
 
     client_name: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from palaver.messages.gate import is_list, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["difference", "restored"]
 
@@ -46,13 +46,13 @@ def _same(one: object, other: object) -> bool:
     return one == other and repr(one) == repr(other)
 
 
-def restored(ours: dict[str, Any], changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Our form with the noted changes taken back.
+def restored(ours: dict[str, Any], changes: object) -> dict[str, Any]:
+    """Our form with the noted changes taken back; what is no note is passed over.
 
     >>> restored({"id": "u1", "a": 9}, [{"path": ["id"], "now": "u1", "was": "ses_1"}])
     {'id': 'ses_1', 'a': 9}
     """
-    for change in filter(_is_note, changes):
+    for change in filter(_is_note, changes if is_list(changes) else ()):
         *parents, key = change["path"]
         place: Any = ours
         for parent in parents:

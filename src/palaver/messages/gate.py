@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeGuard, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeGuard, TypeVar, cast, final
 
 from palaver.errors import ValidationError
 
@@ -73,8 +73,8 @@ class FrozenDict(dict[_K, _V]):
     """
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __ior__ = _frozen  # type: ignore[assignment]  # refusing is the point
-    clear = pop = popitem = setdefault = update = _frozen  # type: ignore[assignment]  # likewise
+    __setitem__ = __delitem__ = __ior__ = _frozen
+    clear = pop = popitem = setdefault = update = _frozen
 
     def __new__(cls, *args: Any, **keywords: Any) -> Self:  # noqa: ANN401 - as dict's own
         """Let the values in through the gate, so that whoever sees a FrozenDict can trust it."""
@@ -84,7 +84,8 @@ class FrozenDict(dict[_K, _V]):
     def __init__(self, *_args: object, **_keywords: object) -> None:
         """All is done: calling it again must change nothing."""
 
-    def __hash__(self) -> int:  # type: ignore[override]  # a plain dict has none: it can change
+    # a plain dict has no hash, for it can change
+    def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Equal values have the same hash."""
         return hash(frozenset(self.items()))
 
@@ -106,18 +107,19 @@ class FrozenList(list[_V]):
     """A list that can't be changed: equal to a plain one, and JSON like a plain one."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _frozen  # type: ignore[assignment]  # as above
-    append = clear = extend = insert = pop = remove = reverse = sort = _frozen  # type: ignore[assignment]  # as above
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _frozen
+    append = clear = extend = insert = pop = remove = reverse = sort = _frozen
 
     def __new__(cls, items: Iterable[_V] = (), /) -> Self:
         """Let the values in through the gate."""
         made: Self = freeze(list(items))
         return made
 
-    def __init__(self, *_args: object) -> None:
+    def __init__(self, _items: Iterable[_V] = (), /) -> None:
         """All is done: calling it again must change nothing."""
 
-    def __hash__(self) -> int:  # type: ignore[override]  # as above
+    # as above
+    def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Equal values have the same hash."""
         return hash(tuple(self))
 
@@ -242,16 +244,16 @@ def freeze_mapping(value: object, path: str = "$") -> Mapping[str, Any]:
 def _is_flat(value: dict[Any, Any]) -> bool:
     # the common case in one loop: text keys, and values that hold no others
     for key, item in value.items():
+        if type(key) is not str or not key.isascii() or "\0" in key or len(key) > MAX_TEXT:
+            return False
         kind = type(item)
         if kind is str:
-            if not is_plain(item):
+            if not item.isascii() or "\0" in item or len(item) > MAX_TEXT:
                 return False
         elif kind is int:
             if not -MAX_INT <= item <= MAX_INT:
                 return False
-        elif item is not None and kind is not bool:
-            return False
-        if not is_plain(key):
+        elif item is not None and item is not False and item is not True:
             return False
     return True
 
@@ -266,6 +268,8 @@ def _freeze(value: object, levels: int, trail: list[str | int]) -> object:
         return value
     if not levels:
         raise ValidationError(f"is nested deeper than {MAX_DEPTH} levels", rule="depth")
+    if kind is dict and _is_flat(cast("dict[Any, Any]", value)):
+        return _object(cast("dict[Any, Any]", value))
     if is_object(value):
         return _object(_items(value, levels - 1, trail))
     if is_list(value):

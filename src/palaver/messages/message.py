@@ -65,7 +65,9 @@ _NOT_IN_NAMES: Final = frozenset("[]\r\n")
 _SPEAKERS: Final = ("human", "ai")
 
 
-class Speaker(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+class Speaker(
+    Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
+):
     """Who speaks, in a conversation of several: an id, a name, and human or AI."""
 
     role_id: str
@@ -86,7 +88,9 @@ class Speaker(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel")
         force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
 
 
-class Routing(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+class Routing(
+    Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
+):
     """Whom a message is addressed to, as data; nobody means everybody."""
 
     resolved_addressees: tuple[str, ...] = ()
@@ -103,7 +107,7 @@ class Routing(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel")
         force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
 
 
-class Summary(Struct, frozen=True, gc=False, omit_defaults=True):
+class Summary(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """What a stretch of the conversation came to; made by compaction only (BR-11)."""
 
     title: str | None = None
@@ -122,7 +126,7 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True):
             force_setattr(self, "diffs", frozen)
 
 
-class WorkingPath(Struct, frozen=True, gc=False):
+class WorkingPath(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Where an agent was at work."""
 
     cwd: str
@@ -150,9 +154,7 @@ class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
         if self.tools is not None:
             force_setattr(self, "tools", freeze_mapping(self.tools, "$.tools"))
             for name, enabled in self.tools.items():
-                if not isinstance(enabled, bool):
-                    detail = f"must be true or false, not {kind_of(enabled)}"
-                    raise ValidationError(detail, path=f"$.tools{path_step(name)}", rule="schema")
+                _check_kind(enabled, f"$.tools{path_step(name)}", bool)
 
 
 class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
@@ -176,8 +178,16 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     summary: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, the figures and the time."""
-        check_fields(self)
+        """Check the fields, the figures and the time; plain ones are the quick way through."""
+        if not (
+            (self.agent is None or is_plain(self.agent))
+            and (self.finish is None or is_plain(self.finish))
+            and (self.model is None or type(self.model) is ModelRef)
+            and self.path is None
+            and self.summary is None
+            and self.cost_computed is False
+        ):
+            check_fields(self)
         problem = check_figures(self.cost, self.tokens)
         if problem:
             detail, path, rule = problem
@@ -252,22 +262,25 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
 
 def _check_extras(message: Message) -> None:
     info = message.info
-    for name, value, kinds in (
-        ("speaker", message.speaker, (Speaker,)),
-        ("routing", message.routing, (Routing,)),
-        ("info", info, (UserInfo, AssistantInfo)),
-    ):
-        if value is not None and not isinstance(value, kinds):
-            detail = f"must be a {kinds[-1].__name__}, not {kind_of(value)}"
-            raise ValidationError(detail, path=f"$.{name}", rule="schema")
-    if info is not None and info.__struct_config__.tag != message.role:
+    if message.speaker is not None:
+        _check_kind(message.speaker, "$.speaker", Speaker)
+    if message.routing is not None:
+        _check_kind(message.routing, "$.routing", Routing)
+    if info is None:
+        return
+    _check_kind(info, "$.info", UserInfo, AssistantInfo)
+    if info.__struct_config__.tag != message.role:
         detail = f"is of another role than the message: {info.__struct_config__.tag}"
         raise ValidationError(detail, path="$.info.role", rule="PT-07")
 
 
+def _check_kind(value: object, path: str, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ValidationError(f"must be {names}, not {kind_of(value)}", path=path, rule="schema")
+
+
 def _parts_of(content: object) -> tuple[Any, ...]:
-    if isinstance(content, tuple):
-        return content
     if isinstance(content, bytes | Mapping) or not isinstance(content, Iterable):
         detail = f"must be text or a list of parts, not {kind_of(content)}"
         raise ValidationError(detail, path="$.content", rule="schema")
@@ -275,8 +288,9 @@ def _parts_of(content: object) -> tuple[Any, ...]:
 
 
 def _check_parts(message: Message) -> None:
-    parts: tuple[Part, ...] = _parts_of(message.content)
-    if parts is not message.content:
+    parts: Any = message.content
+    if type(parts) is not tuple:
+        parts = _parts_of(parts)
         force_setattr(message, "content", parts)
     if len(parts) > _MAX_PARTS:
         detail = f"has {len(parts):,} parts; {_MAX_PARTS:,} is the most"

@@ -28,6 +28,7 @@ from palaver.messages.gate import (
     EMPTY,
     MAX_INT,
     MAX_NAME,
+    MAX_TEXT,
     check_name,
     check_text,
     check_time,
@@ -67,21 +68,21 @@ __all__ = [
 _STATES: Final = frozenset(get_args(ToolState))
 
 
-class TextTime(Struct, frozen=True, gc=False, omit_defaults=True):
+class TextTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """When a text began and ended."""
 
     start: int | None = None
     end: int | None = None
 
 
-class CacheCounts(Struct, frozen=True, gc=False):
+class CacheCounts(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Prompt tokens that the provider's cache served (read) and stored (write)."""
 
     read: int = 0
     write: int = 0
 
 
-class TokenCounts(Struct, frozen=True, gc=False, omit_defaults=True):
+class TokenCounts(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Tokens of one model call; the five counts are disjoint (BR-13)."""
 
     input: int
@@ -101,7 +102,9 @@ class TokenCounts(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.output + self.reasoning
 
 
-class ModelRef(Struct, frozen=True, gc=False, rename=json_name, omit_defaults=True):
+class ModelRef(
+    Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename=json_name, omit_defaults=True
+):
     """A model, by its provider's name and its own."""
 
     provider_id: str
@@ -114,7 +117,7 @@ class ModelRef(Struct, frozen=True, gc=False, rename=json_name, omit_defaults=Tr
             check_fields(self)
 
 
-class Created(Struct, frozen=True, gc=False):
+class Created(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """When something was made."""
 
     created: int
@@ -132,8 +135,9 @@ class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
     def __post_init__(self) -> None:
         """Check the base and the text."""
         check_ids(self)
-        if not is_plain(self.text):
-            checked(self, check_text, self.text, "$.text")
+        text = self.text
+        if type(text) is not str or not text.isascii() or "\0" in text or len(text) > MAX_TEXT:
+            checked(self, check_text, text, "$.text")
         if self.metadata is not EMPTY:
             freeze_field(self, "metadata", self.metadata)
         if self.time is not None:
@@ -204,6 +208,13 @@ class StepStartPart(PartBase, frozen=True, kw_only=True, tag="step-start"):
 
     snapshot: str | None = None
 
+    def __post_init__(self) -> None:
+        """Check the base; most have no more."""
+        if self.snapshot is None:
+            check_ids(self)
+        else:
+            check_all(self)
+
 
 class StepFinishPart(PartBase, frozen=True, kw_only=True, tag="step-finish"):
     """A model call is over: why, and what it used. `cost` is None where nobody knows it."""
@@ -272,8 +283,10 @@ class PatchPart(PartBase, frozen=True, kw_only=True, tag="patch"):
     def __post_init__(self) -> None:
         """Check the base; a list of files becomes a tuple."""
         check_all(self)
-        if not isinstance(self.files, tuple):
-            force_setattr(self, "files", _file_names(self))
+        if not is_list(self.files):
+            detail = f"must be a list of names, not {kind_of(self.files)}"
+            refuse(self, detail, "$.files", "schema")
+        force_setattr(self, "files", tuple(self.files))
         for index, name in enumerate(self.files):
             checked(self, check_text, name, f"$.files[{index}]")
 
@@ -299,7 +312,7 @@ class UnknownPart:
         frozen = freeze_mapping(raw)
         kind = frozen.get("type")
         if not isinstance(kind, str):
-            detail = "must be there, as text" if kind is None else "must be text"
+            detail = f"must be text, not {kind_of(kind)}" if "type" in frozen else "is missing"
             raise PartValidationError(detail, path="$.type", rule="BR-03", part="unknown")
         self._raw = frozen
 
@@ -360,6 +373,10 @@ def check_figures(cost: float | None, tokens: TokenCounts | None) -> tuple[str, 
     if type(tokens) is not TokenCounts or type(tokens.cache) is not CacheCounts:
         return "must be TokenCounts, with CacheCounts inside", "$.tokens", "BR-13"
     cache, total = tokens.cache, tokens.total
+    if total is None and _are_counts(
+        tokens.input, tokens.output, tokens.reasoning, cache.read, cache.write
+    ):
+        return None
     counts = (tokens.input, tokens.output, tokens.reasoning, cache.read, cache.write)
     for name, count in zip(_COUNTS, counts if total is None else (*counts, total), strict=False):
         if type(count) is not int or not 0 <= count <= MAX_INT:
@@ -368,16 +385,31 @@ def check_figures(cost: float | None, tokens: TokenCounts | None) -> tuple[str, 
     return None
 
 
+def _are_counts(a: Any, b: Any, c: Any, d: Any, e: Any) -> bool:  # noqa: ANN401 - to be seen
+    # in one expression, since every answer has them
+    return (
+        type(a) is type(b) is type(c) is type(d) is type(e) is int
+        and 0 <= a <= MAX_INT
+        and 0 <= b <= MAX_INT
+        and 0 <= c <= MAX_INT
+        and 0 <= d <= MAX_INT
+        and 0 <= e <= MAX_INT
+    )
+
+
 def _check_call(part: ToolCallPart | ToolPart) -> None:
+    call_id, tool = part.call_id, part.tool
+    if (
+        type(call_id) is type(tool) is str
+        and 0 < len(call_id) <= MAX_NAME
+        and 0 < len(tool) <= MAX_NAME
+        and call_id.isprintable()
+        and tool.isprintable()
+    ):
+        return
     for name, value in (("callID", part.call_id), ("tool", part.tool)):
         if not (type(value) is str and 0 < len(value) <= MAX_NAME and value.isprintable()):
             checked(part, check_name, value, f"$.{name}")
-
-
-def _file_names(part: PatchPart) -> tuple[str, ...]:
-    if not is_list(part.files):
-        refuse(part, f"must be a list of names, not {kind_of(part.files)}", "$.files", "schema")
-    return tuple(part.files)
 
 
 def _check_span(part: TextPart | ReasoningPart, time: object) -> None:

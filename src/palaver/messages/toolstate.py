@@ -65,20 +65,20 @@ _NEXT: Final[dict[str, tuple[str, ...]]] = {
 _log = logging.getLogger("palaver.messages")
 
 
-class RunningTime(Struct, frozen=True, gc=False):
+class RunningTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """When a call started."""
 
     start: int
 
 
-class ToolTime(Struct, frozen=True, gc=False):
+class ToolTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """When a call started and ended."""
 
     start: int
     end: int
 
 
-class CompletedTime(Struct, frozen=True, gc=False, omit_defaults=True):
+class CompletedTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """When a call started and ended, and when its output was cleared to save room."""
 
     start: int
@@ -364,7 +364,13 @@ def _check_time(
     time = state.time
     if type(time) is not kind:
         _refuse(f"must be {kind.__name__}, not {type(time).__name__}", "$.time", rule)
+    if type(time) is CompletedTime and time.compacted is None:
+        start, end = time.start, time.end
+        if type(start) is type(end) is int and 0 <= start <= MAX_INT and 0 <= end <= MAX_INT:
+            return
     for name in kind.__struct_fields__:
         value = getattr(time, name)
-        if value is not None and not (type(value) is int and 0 <= value <= MAX_INT):
+        if value is None and name == "compacted":
+            continue
+        if not (type(value) is int and 0 <= value <= MAX_INT):
             _checked(check_time, value, f"$.time.{name}", rule)

@@ -55,6 +55,7 @@ __all__ = [
     "Unfolded",
     "WithParts",
     "fold",
+    "kept",
     "result_id",
     "session_of",
     "unfold",
@@ -68,7 +69,7 @@ _INFO_FIELDS: Final = {
 }
 
 
-class TurnTime(Struct, frozen=True, gc=False, omit_defaults=True):
+class TurnTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """When a turn began and when it was complete."""
 
     created: int
@@ -180,7 +181,7 @@ class _Folder:
         self.last_ask = {  # a call id used twice: the ledger speaks of the latest
             part.call_id: index
             for index, message in enumerate(messages)
-            for part in message.parts
+            for part in (message.parts if message.role == "assistant" else ())
             if isinstance(part, ToolCallPart)
         }
 
@@ -268,9 +269,10 @@ class _Folder:
 
 
 def _calls(message: Message) -> set[str]:
-    """The ids of a message's calls; none where one stands twice, for then nobody can tell."""
+    """The ids of an answer's calls; none where one stands twice, for then nobody can tell."""
     calls = [part.call_id for part in message.parts if isinstance(part, ToolCallPart)]
-    return set(calls) if len(set(calls)) == len(calls) else set()
+    clear = message.role == "assistant" and len(set(calls)) == len(calls)
+    return set(calls) if clear else set()
 
 
 def _tool(message: Message) -> ToolPart:
@@ -291,10 +293,10 @@ def session_of(parts: Iterable[Part]) -> str:
 
 def _foreign(message: Message) -> Mapping[str, Any]:
     """What was different where the message came from."""
-    return _kept(message.metadata, FOREIGN)
+    return kept(message.metadata, FOREIGN)
 
 
-def _kept(keep: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def kept(keep: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What is kept under a name: a turn from outside may hold anything there."""
     found = keep.get(name)
     return found if is_object(found) else EMPTY
@@ -333,7 +335,7 @@ def _without_foreign(message: Message) -> Mapping[str, Any]:
 
 def _usual_call(state: ToolPart) -> ToolCallPart:
     """The call that a turn from elsewhere must have had."""
-    written = isinstance(state.state, ToolPending)
+    said = state.state.raw if isinstance(state.state, ToolPending) else None
     return ToolCallPart(
         id=derived_id(state.id, "call"),
         session_id=state.session_id,
@@ -341,7 +343,7 @@ def _usual_call(state: ToolPart) -> ToolCallPart:
         call_id=state.call_id,
         tool=state.tool,
         input=state.state.input,
-        raw=state.state.raw if written else dump(state.state.input).decode(),
+        raw=dump(state.state.input).decode() if said is None else said,
     )
 
 
@@ -382,9 +384,9 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
         if not isinstance(part, ToolPart):
             content.append(part)
             continue
-        known = _kept(keep, "calls").get(part.id)
+        known = kept(keep, "calls").get(part.id)
         content.append(_usual_call(part) if known is None else parse_part(known))
-        source = _kept(keep, "sources").get(part.id, _usual_source(part))
+        source = kept(keep, "sources").get(part.id, _usual_source(part))
         if source == "message":
             results[part.id] = _result(part, keep)
         elif source == "ledger":
@@ -396,7 +398,7 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
 
 
 def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
-    envelope = _kept(_kept(keep, "results"), state.id)
+    envelope = kept(kept(keep, "results"), state.id)
     message = _usual_result(state)
     if envelope:
         bare = parse_message({"role": "tool", "content": "", **envelope})
@@ -406,12 +408,12 @@ def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
 
 def result_id(state: ToolPart, keep: Mapping[str, Any]) -> str:
     """The id of the tool message that a finished call of a turn unfolds into."""
-    envelope = _kept(_kept(keep, "results"), state.id)
+    envelope = kept(kept(keep, "results"), state.id)
     return str(envelope.get("id")) if envelope else _usual_result(state).id
 
 
 def _with_foreign(message: Message, keep: Mapping[str, Any]) -> Message:
-    foreign = _kept(_kept(keep, "foreign"), message.id)
+    foreign = kept(kept(keep, "foreign"), message.id)
     if not foreign:
         return message
     return replace(message, metadata={**message.metadata, FOREIGN: foreign})

@@ -7,7 +7,7 @@ its path and rule. `try_parse` is for streams in which a part may come before al
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,8 +15,12 @@ from msgspec import Struct
 from palaver.errors import PartValidationError, ValidationError
 from palaver.messages.codec import parse_message, parse_part, to_dict
 from palaver.messages.exports import parse_turn
+from palaver.messages.gate import is_list, is_object, kind_of
+from palaver.messages.parts import UnknownPart
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from palaver.messages.parts import Part
 
 __all__ = [
@@ -70,18 +74,18 @@ def validate_message(message: object) -> Validation:
     """Check a message, or the JSON of one: all its parts, not only the first that is wrong."""
     value = _json(message)
     whole = _checked(lambda: parse_message(value))
-    if whole.valid or not isinstance(value, Mapping):
+    if whole.valid or not is_object(value):
         return whole
-    return _gathered(value, "content", whole, lambda bare: parse_message(bare))
+    return _gathered(value, "content", whole, parse_message)
 
 
 def validate_turn(turn: object) -> Validation:
     """Check a turn, or the JSON of one: all its parts, not only the first that is wrong."""
     value = _json(turn)
     whole = _checked(lambda: parse_turn(value))
-    if whole.valid or not isinstance(value, Mapping):
+    if whole.valid or not is_object(value):
         return whole
-    return _gathered(value, "parts", whole, lambda bare: parse_turn(bare))
+    return _gathered(value, "parts", whole, parse_turn)
 
 
 def validate(value: object) -> Validation:
@@ -90,8 +94,10 @@ def validate(value: object) -> Validation:
     >>> [problem.path for problem in validate({"role": "robot", "content": 5}).problems]
     ['$.role']
     """
-    if not isinstance(value, Mapping):
-        return Validation((ValidationError("must be a message, a part or a turn"),))
+    value = _json(value)
+    if not is_object(value):
+        detail = f"must be a message, a part or a turn, not {kind_of(value)}"
+        return Validation((ValidationError(detail),))
     if "info" in value and "parts" in value:
         return validate_turn(value)
     if "role" in value or "content" in value:
@@ -105,11 +111,11 @@ def validate(value: object) -> Validation:
 def _gathered(value: Mapping[str, Any], name: str, whole: Validation, parse: Any) -> Validation:  # noqa: ANN401 - a parser
     """One problem is known; look at each part by itself to find the others."""
     items = value.get(name)
-    if not isinstance(items, list | tuple):
+    if not is_list(items):
         return whole
     problems: list[ValidationError] = list(_checked(lambda: parse({**value, name: []})).problems)
     for index, item in enumerate(items):
-        alone = _checked(lambda item=item: parse({**value, name: [item]}))  # type: ignore[misc]  # bound now
+        alone = _checked(partial(parse, {**value, name: [item]}))
         problems += [
             problem.moved(f"$.{name}[0]", f"$.{name}[{index}]")
             for problem in alone.problems
@@ -119,7 +125,7 @@ def _gathered(value: Mapping[str, Any], name: str, whole: Validation, parse: Any
 
 
 def _json(value: object) -> Any:  # noqa: ANN401 - JSON
-    return value if isinstance(value, Mapping) else to_dict(value)
+    return to_dict(value) if isinstance(value, Struct | UnknownPart) else value
 
 
 def _checked(parse: Any) -> Validation:  # noqa: ANN401 - a parser without arguments

@@ -1,0 +1,20 @@
+"""A guard against hanging: generous, so that it says nothing about speed."""
+
+from __future__ import annotations
+
+import faulthandler
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@contextmanager
+def within(seconds: float) -> Generator[None]:
+    """End the whole run, with a traceback, if the block hangs."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
