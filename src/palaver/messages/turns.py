@@ -241,7 +241,7 @@ class _Folder:
                 continue
             state, source = by_call.get(part.call_id), "message"
             if state is None:
-                state, source = self._open(index, part, taken)
+                state, source = self._open(index, part, taken, keep)
             joined.append(state)
             _keep_call(part, state, source, keep)
         for result in results:
@@ -251,10 +251,15 @@ class _Folder:
             keep["order"] = list(arrived)
         return tuple(joined)
 
-    def _open(self, index: int, call: ToolCallPart, taken: set[str]) -> tuple[ToolPart, str]:
+    def _open(
+        self, index: int, call: ToolCallPart, taken: set[str], keep: dict[str, Any]
+    ) -> tuple[ToolPart, str]:
         """The state of a call that has no message: the ledger's, else pending as far as we know."""
         known = self.ledger.get(call.call_id)
-        if known is not None and self.last_ask[call.call_id] == index and known.id not in taken:
+        if known is not None and self.last_ask[call.call_id] == index:
+            if known.id in taken:  # a turn's parts have ids of their own (BR-02)
+                keep.setdefault("ids", {})[derived_id(call.id, "state")] = known.id
+                known = replace(known, id=derived_id(call.id, "state"))
             taken.add(known.id)
             return known, "ledger"
         part = ToolPart(
@@ -390,7 +395,8 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
         if source == "message":
             results[part.id] = _result(part, keep)
         elif source == "ledger":
-            ledger[part.call_id] = part
+            own = kept(keep, "ids").get(part.id, part.id)
+            ledger[part.call_id] = replace(part, id=own) if own != part.id else part
     first = keep.get("order", ())
     order = [name for name in first if name in results] if is_list(first) else []
     order += [name for name in results if name not in order]
