@@ -10,30 +10,37 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from palaver import errors, history, messages
+    from palaver import errors, history, messages, stores
     from palaver.history import History
+    from palaver.stores import Store
+    from palaver.stores import open_store as open  # noqa: A004 - palaver.open reads well
     from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
 
 __all__ = [
     "History",
     "Message",
+    "Store",
     "__version__",
     "assistant",
     "errors",
     "history",
     "messages",
+    "open",
     "parse_message",
     "parse_messages",
+    "stores",
     "system",
     "user",
 ]
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "history", "messages")
+_MODULES = ("errors", "history", "messages", "stores")
 _HOMES = {
     "History": "palaver.history",
     "Message": "palaver.messages",
+    "Store": "palaver.stores",
     "assistant": "palaver.messages",
+    "open": "palaver.stores:open_store",
     "parse_message": "palaver.messages",
     "parse_messages": "palaver.messages",
     "system": "palaver.messages",
@@ -48,7 +55,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         msg = f"module 'palaver' has no attribute {name!r}"
         raise AttributeError(msg)
-    value: object = getattr(importlib.import_module(_HOMES[name]), name)
+    home, _, inner = _HOMES[name].partition(":")
+    value: object = getattr(importlib.import_module(home), inner or name)
     globals()[name] = value
     return value
 

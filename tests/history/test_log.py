@@ -18,7 +18,7 @@ roles = st.lists(st.sampled_from(ROLES), max_size=8)
 
 def test_positions_are_given_in_order() -> None:
     log = Log()
-    assert [0, 1, 2] == [log.add(message) for message in talk("u1 a2 u3")]
+    assert [0, 1, 2] == [log.own.add(message) for message in talk("u1 a2 u3")]
     assert 3 == log.extend(talk("a4 u5"))
     assert 5 == len(log)
     assert "u1 a2 u3 a4 u5" == line(log.between(0, 5))
@@ -29,7 +29,7 @@ def test_a_fork_shares_what_was_there_and_writes_its_own() -> None:
     log = Log()
     log.extend(talk("u1 a2 u3"))
     fork = log.fork(2)
-    assert 2 == fork.add(one("t9"))
+    assert 2 == fork.own.add(one("t9"))
     assert ("u1 a2 u3", "u1 a2 t9") == (line(log.between(0, 3)), line(fork.between(0, 3)))
     assert fork[0] is log[0]
     assert fork.segments[0] is log.own
@@ -81,7 +81,7 @@ def test_what_was_replaced_is_remembered_across_forks() -> None:
     log.extend(talk("u1 u2"))
     log.own.replaced[1] = 0
     fork = log.fork(2)
-    fork.add(one("u3"))
+    fork.own.add(one("u3"))
     fork.own.replaced[2] = 1
     assert (None, 0, 1) == tuple(map(fork.replaced, range(3)))
 

@@ -212,6 +212,19 @@ class HistoryMachine(RuleBasedStateMachine):
             with pytest.raises(ValidationError):
                 pair.real.execute({"operation": "TRUNCATE", **options})
 
+    @rule(
+        which=small,
+        option=st.sampled_from(["keepFirst", "keepLast", "removeFirst", "removeLast"]),
+        place=places,
+        way=ways,
+    )
+    def cut(self, which: int, option: str, place: int, way: str) -> None:
+        """A truncate of one option that falls anywhere in the view, and often in the middle."""
+        pair = self.pick(which)
+        options = {option: place % (len(pair.model.messages) + 2)}
+        pair.model.truncate(options)
+        self.execute(pair, way, {"operation": "TRUNCATE", **options})
+
     @rule(which=small, keep=st.booleans(), way=ways)
     def clear(self, which: int, *, keep: bool, way: str) -> None:
         pair = self.pick(which)
@@ -252,6 +265,14 @@ class HistoryMachine(RuleBasedStateMachine):
             else:
                 with pytest.raises(NothingToUndo):
                     pair.real.redo()
+
+    @rule(which=small, said=spoken, task=st.sampled_from([None, "make tea", "serve it"]))
+    def change_ones_mind(self, which: int, said: list[tuple[str, str]], task: str | None) -> None:
+        """What is appended after an undo ends the redo, also where the log had not grown since."""
+        self.team_task(which, task)
+        self.undo(which, 1)
+        self.append(which, said, one_by_one=True, way="typed")
+        self.redo(which, 1)
 
     @rule(which=small, place=places)
     def restore(self, which: int, place: int) -> None:

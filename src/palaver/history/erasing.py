@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from palaver.history.log import Log, Segment
 
-__all__ = ["ERASED", "SUMMARY_OF", "Receipt", "erase_everywhere"]
+__all__ = ["ERASED", "SUMMARY_OF", "Receipt", "erase_everywhere", "tombstone"]
 
 SUMMARY_OF: Final = "palaver.summaryOf"
 """The metadata key under which a summary lists the ids of the messages it was made from."""
@@ -62,14 +62,19 @@ def erase_everywhere(log: Log, message_id: str, *, at: int, versions: int) -> Re
     return Receipt(message_id, at, (message_id,), tuple(names[1:]), places, versions)
 
 
+def tombstone(message: Message, at: int) -> Message:
+    """What stays of an erased message: its id, role and time."""
+    return Message(
+        message.role, "", id=message.id, timestamp=message.timestamp, metadata={ERASED: at}
+    )
+
+
 def _bury(segment: Segment, message_id: str, at: int) -> int:
     positions = segment.positions_of(message_id)
     for position in positions:
         place = position - segment.start
         message = segment.messages[place]
-        segment.messages[place] = Message(
-            message.role, "", id=message.id, timestamp=message.timestamp, metadata={ERASED: at}
-        )
+        segment.messages[place] = tombstone(message, at)
     return len(positions)
 
 

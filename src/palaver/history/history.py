@@ -181,11 +181,14 @@ class History(Reader):
 
     def _begin_tail(self, position: int) -> None:
         """The tail does not reach the end of the log: put it away and begin another there."""
+        self._frame = self._tail_frame(position)
+        self._versions.begin(self._frame)
+
+    def _tail_frame(self, position: int) -> Frame:
         root = whole(self._frame, self._stop, self._log)
-        self._frame = replace(
+        return replace(
             self._frame, root=root, start=position, logged=position, back=self.version, redo=None
         )
-        self._versions.begin(self._frame)
 
     def insert(self, position: int, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
         """Put messages in before the one at a position; at the length, after the last."""
@@ -246,7 +249,7 @@ class History(Reader):
             if target != self._frame.batch_index:
                 batch = self._batch(target)
                 frame = batch_frame(self._frame, batch)
-                self._commit(frame, batch.stop, Redo(self.version))
+                self._commit(frame, batch.stop, "rollback", Redo(self.version))
             return self._result()
 
     def _batch(self, index: int) -> Batch:
@@ -266,7 +269,7 @@ class History(Reader):
         origin = self.view.position(plan.place) if plan.removed and plan.place is not None else None
         first = self._log.extend(plan.messages)
         if origin is not None:
-            self._log.own.replaced[first] = origin
+            self._log.note_origins({first: origin})
         changed = carried_out(plan, rope, first, self._log)
         return self._open_batch(self._frame, changed, opened, plan.reason, plan.place)
 
@@ -283,14 +286,16 @@ class History(Reader):
         rest, last = split_last(rope)
         if last is not None and last.stop == stop:
             rope, start = rest, last.start  # it can grow: let it be the tail
-        self._commit(replace(frame, root=rope, start=start, line=ended, opened=opened), stop)
+        changed = replace(frame, root=rope, start=start, line=ended, opened=opened)
+        self._commit(changed, stop, reason.lower())
         return self._result()
 
-    def _commit(self, frame: Frame, stop: int, redo: Redo | None = None) -> None:
+    def _commit(self, frame: Frame, stop: int, kind: str, redo: Redo | None = None) -> None:
         """Make a frame current, as the next version, with the way back to the one before."""
-        self._set(replace(frame, logged=len(self._log), back=self.version, redo=redo), stop)
+        self._set(replace(frame, logged=len(self._log), back=self.version, redo=redo), stop, kind)
 
-    def _set(self, frame: Frame, stop: int) -> None:
+    def _set(self, frame: Frame, stop: int, kind: str) -> None:
+        del kind  # what a store would write down beside it
         self._frame, self._stop = frame, stop
         self._versions.add(frame, stop)
 
@@ -320,7 +325,7 @@ class History(Reader):
                 back=self._versions.back(back),
                 redo=Redo(version, self._versions.redo(version)),
             )
-            self._set(frame, self._stops[back])
+            self._set(frame, self._stops[back], "undo")
             return self._result()
 
     def redo(self) -> Result:
@@ -336,13 +341,14 @@ class History(Reader):
                 back=self._versions.back(redo.version),
                 redo=redo.after,
             )
-            self._set(frame, self._stops[redo.version])
+            self._set(frame, self._stops[redo.version], "redo")
             return self._result()
 
     def restore(self, version: int) -> Result:
         """Return to a version: its messages, its batches, its marks, its team task."""
         with self._lock:
-            self._commit(self._versions.frame(version), self._stops[version], Redo(self.version))
+            frame = self._versions.frame(version)
+            self._commit(frame, self._stops[version], "restore", Redo(self.version))
             return self._result()
 
     # ── forks ───────────────────────────────────────────────────────────────────────────────────
@@ -392,7 +398,7 @@ class History(Reader):
             if joined.changes_anything():
                 opened = first = len(self._log)
                 self._log.extend(joined.messages)
-                self._log.own.replaced.update(joined.origins(first))
+                self._log.note_origins(dict(joined.origins(first)))
                 self._names.setdefault(other.id, {}).update(joined.names(first))
                 frame = replace(
                     self._frame,
@@ -423,9 +429,9 @@ class History(Reader):
     def _shared_with(self, other: History) -> int:
         """Up to where both logs are the same."""
         if other.origin and other.origin[0] == self.id:
-            return other._log.own.start
+            return other._log.start
         if self.origin and self.origin[0] == other.id:
-            return self._log.own.start
+            return self._log.start
         detail = "is neither a fork of this history nor what it was forked from"
         raise ValidationError(detail, path="$.other", rule="HI-13")
 
@@ -452,7 +458,7 @@ class History(Reader):
             marks = {**self._frame.marks, name: after}
             if after is None:
                 del marks[name]
-            self._commit(replace(self._frame, marks=marks), self._stop)
+            self._commit(replace(self._frame, marks=marks), self._stop, "mark")
 
     def set_team_task(self, task: str | None) -> None:
         """Say what the team is at work on, or None for nothing."""
@@ -460,7 +466,7 @@ class History(Reader):
             check_text(task, "$.teamTask")
         with self._lock:
             if task != self._frame.team_task:
-                self._commit(replace(self._frame, team_task=task), self._stop)
+                self._commit(replace(self._frame, team_task=task), self._stop, "team_task")
 
     # ── before and beyond ───────────────────────────────────────────────────────────────────────
 
@@ -486,5 +492,5 @@ class History(Reader):
             version = self.version
             frame = replace(self._frame, back=self._versions.back(version), redo=None)
             receipt = erase_everywhere(self._log, name, at=self._clock(), versions=version + 1)
-            self._set(replace(frame, logged=len(self._log)), self._stop)
+            self._set(replace(frame, logged=len(self._log)), self._stop, "erase")
             return receipt

@@ -17,7 +17,7 @@ from palaver.history.rope import MASK, SHIFTS, Counter
 from palaver.messages import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
 
@@ -113,9 +113,14 @@ class Log(Counter):
         inherited = [segment for segment in self._segments if segment.start < length]
         return Log(inherited, length, self.family)
 
-    def add(self, message: Message) -> int:
-        """Add one message and return its position."""
-        return self.own.add(message)
+    @property
+    def start(self) -> int:
+        """Where its own segment begins: before that it is another's."""
+        return self.own.start
+
+    def note_origins(self, origins: Mapping[int, int]) -> None:
+        """Note which positions were put in the place of which."""
+        self.own.replaced.update(origins)
 
     def extend(self, messages: Sequence[Message]) -> int:
         """Add messages and return the position of the first."""

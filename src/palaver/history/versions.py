@@ -7,14 +7,32 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from palaver.errors import ValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from palaver.history.frame import Frame, Redo
 
-__all__ = ["Versions"]
+__all__ = ["Stops", "Versions"]
+
+
+class Stops(Protocol):
+    """Where the tail ended, by version."""
+
+    def __len__(self) -> int:
+        """How many versions there are."""
+        ...
+
+    def __getitem__(self, version: int, /) -> int:
+        """Where the tail ended at a version."""
+        ...
+
+    def append(self, stop: int, /) -> None:
+        """Add the next version."""
+        ...
 
 
 class Versions:
@@ -24,14 +42,27 @@ class Versions:
 
     def __init__(self, frame: Frame, stop: int) -> None:
         """Begin with version 0."""
-        self.stops = array("Q", [stop])
+        self.stops: Stops = array("Q", [stop])
         self._frames = [frame]
         self._firsts = array("Q", [0])  # the first version of each frame
 
+    @classmethod
+    def of(cls, frames: Sequence[tuple[int, Frame]], stops: Stops) -> Versions:
+        """Versions that were kept elsewhere: frames with the first version of each, and stops."""
+        versions = cls(frames[0][1], 0)
+        versions.stops = stops
+        for version, frame in frames[1:]:
+            versions.learn(frame, version)
+        return versions
+
+    def learn(self, frame: Frame, version: int) -> None:
+        """Note a frame that was in force from a version on."""
+        self._frames.append(frame)
+        self._firsts.append(version)
+
     def begin(self, frame: Frame) -> None:
         """From the next version on, this is the frame."""
-        self._frames.append(frame)
-        self._firsts.append(len(self.stops))
+        self.learn(frame, len(self.stops))
 
     def add(self, frame: Frame, stop: int) -> None:
         """Make the next version."""

@@ -1,0 +1,231 @@
+"""Frames as bytes: what a change made new, and references to what was there before.
+
+A rope shares almost everything with the one before it, and so it is kept: a frame's bytes hold the
+nodes that are new, and point to the others by the version that brought them. Reading all frames of
+a conversation in order therefore gives every rope that ever was, sharing as before.
+
+Whoever was forked points into the frames of its parent: a reference names the generation (0 is the
+first ancestor), the version, and which node of that version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from palaver.errors import StoreDamaged
+from palaver.history.frame import Batch, Frame, Redo
+from palaver.history.rope import Branch, Leaf, Rope
+from palaver.stores.rows import counts_of, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FrameBook"]
+
+Ref = tuple[int, int, int]
+
+
+class _Batch(Struct, frozen=True, array_like=True):
+    index: int
+    before: tuple[int, int] | None
+    jump: tuple[int, int] | None
+    root: Ref | None
+    start: int
+    stop: int
+    opened: int
+    ended: int
+    reason: str
+    place: int | None
+    merged: dict[str, int] = {}
+
+
+class _Frame(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l", "opened": "o",
+             "marks": "m", "team_task": "t", "logged": "g", "back": "b", "redo": "d", "nodes": "n",
+             "batch": "e", "merged": "w"}, omit_defaults=True):  # fmt: skip
+    """The written form. `nodes` has leaves of five numbers and branches of two references."""
+
+    root: Ref | None = None
+    start: int = 0
+    line: tuple[int, int] | None = None
+    opened: int = 0
+    marks: dict[str, Ref] = {}
+    team_task: str | None = None
+    logged: int = 0
+    back: int | None = None
+    redo: tuple[int, bool] | None = None
+    nodes: list[list[Any]] = []
+    batch: _Batch | None = None
+    merged: dict[str, int] = {}
+
+
+_decoder = msgspec.json.Decoder(_Frame)
+_encoder = msgspec.json.Encoder()
+
+
+class FrameBook:
+    """All frames of a conversation and its ancestors, as they are read and written.
+
+    Nodes and batches live as long as the book does, so Python's own identity tells them apart.
+    """
+
+    def __init__(self, generation: int = 0) -> None:
+        """Begin empty."""
+        self.generation = generation
+        self._nodes: dict[Ref, Leaf | Branch] = {}
+        self._refs: dict[int, Ref] = {}
+        self._batches: dict[tuple[int, int], Batch] = {}
+        self._batch_refs: dict[int, tuple[int, int]] = {}
+        self._redo: dict[tuple[int, int], Redo | None] = {}
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+    def encode(self, frame: Frame, version: int) -> bytes:
+        """A frame as bytes; `keep` it once they are safe."""
+        nodes: list[list[Any]] = []
+        new: dict[int, Ref] = {}
+
+        def ref(rope: Rope) -> Ref | None:
+            if rope is None:
+                return None
+            for node in _new_nodes(rope, self._refs, new):
+                written: list[Any]
+                if type(node) is Leaf:
+                    written = [node.start, node.stop, *counts_of(node.counts)]
+                else:
+                    assert type(node) is Branch  # noqa: S101 - there are only two kinds
+                    written = [self._ref(node.left, new), self._ref(node.right, new)]
+                new[id(node)] = (self.generation, version, len(nodes))
+                nodes.append(written)
+            return self._ref(rope, new)
+
+        batch = frame.line
+        ended = None
+        if batch is not None and id(batch) not in self._batch_refs:
+            ended = _Batch(
+                batch.index, self._batch_ref(batch.before), self._batch_ref(batch.jump),
+                ref(batch.root), batch.start, batch.stop, batch.opened, batch.ended, batch.reason,
+                batch.place, dict(batch.merged),
+            )  # fmt: skip
+        line = (self.generation, version) if ended is not None else self._batch_ref(batch)
+        redo = frame.redo
+        return _encoder.encode(
+            _Frame(
+                root=ref(frame.root),
+                start=frame.start,
+                line=line,
+                opened=frame.opened,
+                marks={name: ref(rope) for name, rope in frame.marks.items()},  # type: ignore[misc]  # never empty
+                team_task=frame.team_task,
+                logged=frame.logged,
+                back=frame.back,
+                redo=None if redo is None else (redo.version, redo.after is not None),
+                nodes=nodes,
+                batch=ended,
+                merged=dict(frame.merged),
+            )
+        )
+
+    def _ref(self, node: Leaf | Branch, new: dict[int, Ref]) -> Ref:
+        return self._refs.get(id(node)) or new[id(node)]
+
+    def _batch_ref(self, batch: Batch | None) -> tuple[int, int] | None:
+        return None if batch is None else self._batch_refs[id(batch)]
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def decode(self, data: bytes, version: int, generation: int | None = None) -> Frame:
+        """Read the frame of a version and keep its nodes; frames come in the order of versions."""
+        which = self.generation if generation is None else generation
+        try:
+            written = _decoder.decode(data)
+            return self._read(written, which, version)
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, IndexError) as error:
+            msg = f"the frame of version {version} can't be read: {error}"
+            raise StoreDamaged(msg) from None
+
+    def _read(self, written: _Frame, generation: int, version: int) -> Frame:
+        for index, node in enumerate(written.nodes):
+            if len(node) == 2:  # noqa: PLR2004 - a branch has two
+                left, right = self._nodes[tuple(node[0])], self._nodes[tuple(node[1])]
+                height = max(left.height, right.height) + 1
+                made: Leaf | Branch = Branch(left, right, left.counts + right.counts, height)
+            else:
+                start, stop, *counts = node
+                made = Leaf(start, stop, packed(stop - start, *counts))
+            self._name((generation, version, index), made)
+        if written.batch is not None:
+            self._name_batch((generation, version), self._read_batch(written.batch))
+        redo = None
+        if written.redo is not None:
+            target, chained = written.redo
+            redo = Redo(target, self._redo.get((generation, target)) if chained else None)
+        self._redo[generation, version] = redo
+        return Frame(
+            root=self._node(written.root),
+            start=written.start,
+            line=None if written.line is None else self._batches[written.line],
+            opened=written.opened,
+            marks={name: self._node(ref) for name, ref in written.marks.items()},
+            team_task=written.team_task,
+            logged=written.logged,
+            back=written.back,
+            redo=redo,
+            merged=written.merged,
+        )
+
+    def _read_batch(self, written: _Batch) -> Batch:
+        return Batch(
+            written.index,
+            None if written.before is None else self._batches[written.before],
+            None if written.jump is None else self._batches[written.jump],
+            self._node(written.root),
+            written.start, written.stop, written.opened, written.ended, written.reason,
+            written.place, written.merged,
+        )  # fmt: skip
+
+    def _node(self, ref: Ref | None) -> Rope:
+        return None if ref is None else self._nodes[ref]
+
+    def _name(self, ref: Ref, node: Leaf | Branch) -> None:
+        self._nodes[ref] = node
+        self._refs[id(node)] = ref
+
+    def _name_batch(self, ref: tuple[int, int], batch: Batch) -> None:
+        self._batches[ref] = batch
+        self._batch_refs[id(batch)] = ref
+
+    def keep(self, frame: Frame, version: int) -> None:
+        """The bytes are safe: from now on this frame's nodes and batch can be pointed to."""
+        index = 0
+        batch = frame.line
+        ropes: list[Rope] = []
+        if batch is not None and id(batch) not in self._batch_refs:
+            ropes.append(batch.root)
+        for rope in (*ropes, frame.root, *frame.marks.values()):
+            if rope is None:
+                continue
+            for node in _new_nodes(rope, self._refs, {}):
+                self._name((self.generation, version, index), node)
+                index += 1
+        if ropes and batch is not None:
+            self._name_batch((self.generation, version), batch)
+        self._redo[self.generation, version] = frame.redo
+
+
+def _new_nodes(
+    rope: Leaf | Branch, known: dict[int, Ref], also: dict[int, Ref]
+) -> Iterator[Leaf | Branch]:
+    """The nodes of a rope that have no name yet, children before their parents."""
+    waiting: list[tuple[Leaf | Branch, bool]] = [(rope, False)]
+    while waiting:
+        node, ready = waiting.pop()
+        if id(node) in known or id(node) in also:
+            continue
+        if ready or type(node) is Leaf:
+            yield node
+            continue
+        assert type(node) is Branch  # noqa: S101 - there are only two kinds
+        waiting += [(node, True), (node.right, False), (node.left, False)]

@@ -1,0 +1,346 @@
+"""A history that a store keeps: the same front door, and every change is on disk when it returns.
+
+Another process may have changed the conversation since it was read. An append then simply goes
+after what came in between. An edit is what its caller saw and meant: it is merged with what came in
+between, by the same three-way merge that brings forks home, and where both touched the same message
+it is a `Conflict` and nothing changes. Nothing is ever lost in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec.structs import replace
+
+from palaver.errors import Clash, Conflict, Stale
+from palaver.history import History
+from palaver.history.erasing import SUMMARY_OF, Receipt
+from palaver.history.frame import Frame
+from palaver.history.history import read_messages
+from palaver.history.merging import Sides, join
+from palaver.history.plan import Edit, carried_out, planned
+from palaver.history.rope import size
+from palaver.history.versions import Versions
+from palaver.history.view import View
+from palaver.messages import Message, new_id
+from palaver.messages.ids import now_ms
+from palaver.stores.frames import FrameBook
+from palaver.stores.log import StoredLog
+from palaver.stores.records import Change, Head
+from palaver.stores.versions import StoredStops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from palaver.history.log import Log
+    from palaver.history.results import Result
+    from palaver.stores.protocol import Keeper
+    from palaver.stores.records import Lease
+
+__all__ = ["StoredHistory"]
+
+_T = TypeVar("_T")
+
+
+class StoredHistory(History):
+    """A history in a store. Get one from `Store.create` or `Store.get`."""
+
+    __slots__ = ("_book", "_head", "_keeper", "_key", "_token")
+
+    def __init__(  # pyright: ignore[reportMissingSuperCall] - it is read, not begun
+        self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms
+    ) -> None:
+        """Read where a conversation stands; its messages are read when they are needed."""
+        self._keeper = keeper
+        self._head = head = keeper.head(name)
+        self._book, frames = _read_frames(keeper, head)
+        self._key: str | None = None
+        self._token: int | None = None
+        log = cast("Log", StoredLog(keeper, head))
+        version, frame = frames[-1]
+        self._set_up(log, frame, head.stop, name, clock)
+        stops = StoredStops(keeper, name, head.version, head.stop)
+        self._versions = Versions.of(frames, stops)
+        self._stops = self._versions.stops
+        self.origin = None if head.parent is None else (head.parent, head.origin)
+        self._read_names()
+        del version
+
+    @property
+    def title(self) -> str | None:
+        """What the conversation is called."""
+        return self._head.title
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The conversation's tags."""
+        return self._head.tags
+
+    def _read_names(self) -> None:
+        kept = self._keeper.records(self.id, "names")
+        self._names = {
+            other: {there: here for there, here in json.loads(pairs)}
+            for other, pairs in kept.items()
+        }
+
+    @property
+    def _stored(self) -> StoredLog:
+        return cast("StoredLog", self._log)
+
+    def refresh(self) -> History:
+        """See what others have done meanwhile."""
+        with self._lock:
+            head = self._keeper.head(self.id)
+            if head.erased != self._head.erased:
+                self._stored.drop_held()
+            if head.version != self.version:
+                for kept in self._keeper.frames(self.id, self.version, head.version):
+                    frame = self._book.decode(kept.data, kept.version)
+                    self._versions.learn(frame, kept.version)
+                    self._frame = frame
+                cast("StoredStops", self._versions.stops).catch_up(head.version, head.stop)
+                self._stored.catch_up(head)
+                self._stop = head.stop
+                self._read_names()
+            self._head = head
+            return self
+
+    def under(self, lease: Lease | None) -> StoredHistory:
+        """Write only while a lease is held: late writes are refused with `LeaseLost`."""
+        self._token = None if lease is None else lease.token
+        return self
+
+    # ── every change is kept before it is seen ──────────────────────────────────────────────────
+
+    def _set(self, frame: Frame, stop: int, kind: str) -> None:
+        self._keep(frame, stop, kind)
+        super()._set(frame, stop, kind)
+
+    def _keep(self, frame: Frame | None, stop: int, kind: str) -> None:
+        log, version = self._stored, self.version + 1
+        current = self._frame if frame is None else frame
+        names: tuple[tuple[str, str, bytes | None], ...] = ()
+        if kind == "merge":
+            names = tuple(
+                ("names", other, json.dumps(list(pairs.items())).encode())
+                for other, pairs in self._names.items()
+            )
+        self._keeper.commit(
+            Change(
+                conversation=self.id,
+                after=self.version,
+                kind=kind,
+                at=self._clock(),
+                stop=stop,
+                size=size(current.root) + stop - current.start,
+                messages=tuple(log.pending),
+                frame=None if frame is None else self._book.encode(frame, version),
+                replaces=dict(log.replaces),
+                key=self._key,
+                token=self._token,
+                records=names,
+            )
+        )
+        if frame is not None:
+            self._book.keep(frame, version)
+        log.settle()
+
+    def _kept(self, change: Callable[[], _T], rebase: Callable[[View], _T] | None = None) -> _T:
+        """Make a change; where another came first, refresh and make it again, or rebase it."""
+        with self._lock:
+            while True:
+                seen = self.view
+                try:
+                    return change()
+                except Stale:
+                    self._stored.forget()
+                    if rebase is not None:
+                        return rebase(seen)
+                    self.refresh()
+                except BaseException:
+                    self._stored.forget()
+                    self._read_names()
+                    raise
+
+    # ── appends go after what came in between ───────────────────────────────────────────────────
+
+    def append(
+        self, message: Message | Mapping[str, Any], *, key: str | None = None
+    ) -> Message:
+        """Add a message at the end and return it; `key` makes doing it again harmless."""
+        (new,) = read_messages([message])
+        self.extend([new], key=key)
+        return new
+
+    def extend(
+        self, messages: Iterable[Message | Mapping[str, Any]], *, key: str | None = None
+    ) -> Result:
+        """Add messages at the end, in one change; `key` makes doing it again harmless."""
+        new = read_messages(messages)
+        if new:
+            self._kept(lambda: self._add(new, key))
+        return self._result()
+
+    def _add(self, messages: tuple[Message, ...], key: str | None) -> None:
+        self._key = key
+        try:
+            first = self._log.extend(messages)
+            frame = None if first == self._stop else self._tail_frame(first)
+            stop = first + len(messages)
+            self._keep(frame, stop, "append")
+        finally:
+            self._key = None
+        if frame is not None:
+            self._frame = frame
+            self._versions.begin(frame)
+        self._stop = stop
+        self._stops.append(stop)
+
+    # ── edits are merged with what came in between ──────────────────────────────────────────────
+
+    def _edit(self, operation: Edit) -> Result:
+        return self._kept(
+            lambda: History._edit(self, operation), lambda seen: self._rebased(operation, seen)
+        )
+
+    def _rebased(self, operation: Edit, seen: View) -> Result:
+        """The edit as it was meant, on what the caller saw, merged with what is there now."""
+        plan = planned(seen, operation)
+        shared = self._head_of(seen)
+        log = StoredLog(self._keeper, shared)
+        first = log.extend(plan.messages)
+        if plan.removed and plan.place is not None:
+            log.note_origins({first: seen.position(plan.place)})
+        rope = carried_out(plan, seen.rope, first, cast("Log", log))
+        end = len(log)
+        frame = Frame(root=rope, start=end, marks=seen.mark_ropes, team_task=seen.team_task)
+        meant = View(cast("Log", log), frame, end, seen.version)
+        while True:
+            self.refresh()
+            joined = join(Sides(seen, self.view, meant, shared.length, {}, base_is_ours=False))
+            opened = len(self._log)
+            self._log.extend(joined.messages)
+            self._log.note_origins(dict(joined.origins(opened)))
+            rope = joined.rope(self.view.rope, opened, self._log)
+            try:
+                return self._open_batch(self._frame, rope, opened, plan.reason)
+            except Stale:
+                self._stored.forget()
+            except BaseException:
+                self._stored.forget()
+                raise
+
+    def _head_of(self, seen: View) -> Head:
+        """The head as it was when a view was taken: its log ended there."""
+        length = self._stored.kept
+        return replace(self._head, length=length, counts=self._log.before(length), version=seen.version)
+
+    # ── the rest must not guess ─────────────────────────────────────────────────────────────────
+
+    def _unseen(self, what: str) -> Callable[[View], Any]:
+        def refuse(seen: View) -> Any:  # noqa: ANN401 - it never answers
+            self.refresh()
+            there = f"changed from version {seen.version} to {self.version}"
+            raise Conflict((Clash("the conversation", what, there),))
+
+        return refuse
+
+    def rollback(self, batch_index: int) -> Result:
+        """Go back to a batch; a `Conflict` where others changed the conversation meanwhile."""
+        refuse = self._unseen(f"rolled back to batch {batch_index}")
+        return self._kept(lambda: History.rollback(self, batch_index), refuse)
+
+    def undo(self) -> Result:
+        """Reverse the last call; a `Conflict` where others changed the conversation meanwhile."""
+        return self._kept(lambda: History.undo(self), self._unseen("undone"))
+
+    def redo(self) -> Result:
+        """Bring back what was undone; a `Conflict` where others changed it meanwhile."""
+        return self._kept(lambda: History.redo(self), self._unseen("redone"))
+
+    def restore(self, version: int) -> Result:
+        """Return to a version; a `Conflict` where others changed the conversation meanwhile."""
+        refuse = self._unseen(f"restored to version {version}")
+        return self._kept(lambda: History.restore(self, version), refuse)
+
+    def merge(self, other: History) -> Result:
+        """Bring in what a fork did; see `History.merge`."""
+        return self._kept(lambda: History.merge(self, other))
+
+    def set_team_task(self, task: str | None) -> None:
+        """Say what the team is at work on, or None for nothing."""
+        self._kept(lambda: History.set_team_task(self, task))
+
+    def _remark(self, which: int | str | Message, name: str, change: Any) -> None:  # noqa: ANN401 - put or take
+        place = self.view.find(which)
+        message = self._log[place]
+        self._kept(lambda: History._remark(self, message, name, change))
+
+    # ── forks and erasure ───────────────────────────────────────────────────────────────────────
+
+    def fork(self, *, at: int | None = None, id: str | None = None) -> StoredHistory:  # noqa: A002 - the word for it
+        """A conversation that goes its own way from here; it shares every message up to here."""
+        with self._lock:
+            version = self.version if at is None else at
+            frame, stop = self._versions.frame(version), self._stops[version]
+            base = max(frame.logged, stop)
+            name = new_id() if id is None else id
+            now = self._clock()
+            bare = replace(frame, logged=base, back=None, redo=None)
+            count = size(bare.root) + stop - bare.start
+            head = Head(
+                id=name, version=0, stop=stop, length=base, counts=self._log.before(base),
+                framed=0, size=count, parent=self.id, base=base, origin=version,
+                title=self._head.title, tags=self._head.tags, created=now, updated=now,
+            )  # fmt: skip
+            first = Change(
+                conversation=name, after=-1, kind="fork", at=now, stop=stop, size=count,
+                frame=self._book.encode(bare, 0),
+            )  # fmt: skip
+            self._keeper.create(head, first)
+            return StoredHistory(self._keeper, name, clock=self._clock)
+
+    def erase(self, which: int | str | Message) -> Receipt:
+        """Destroy a message's content in every version and fork; a tombstone stays in its place."""
+        with self._lock:
+            name = self._log[self.view.find(which)].id
+            names = [name]
+            for known in names:  # grows as summaries of summaries are found
+                names += [s for s in self._summaries_of(known) if s not in names]
+            at = self._clock()
+            places = self._keeper.erase(self.id, names, at)
+            self._stored.drop_held()
+            version = self.version
+            self._kept(self._note_erasure)
+            return Receipt(name, at, (name,), tuple(names[1:]), places, version + 1)
+
+    def _note_erasure(self) -> None:
+        frame = replace(self._frame, back=self._versions.back(self.version), redo=None)
+        self._set(replace(frame, logged=len(self._log)), self._stop, "erase")
+
+    def _summaries_of(self, message_id: str) -> list[str]:
+        found: list[str] = []
+        for name in self._keeper.family(self.id):
+            head = self._keeper.head(name)
+            for message in self._keeper.messages(name, head.base, head.length):
+                sources = message.metadata.get(SUMMARY_OF)
+                if isinstance(sources, list) and message_id in sources:
+                    found.append(message.id)
+        return found
+
+
+def _read_frames(keeper: Keeper, head: Head) -> tuple[FrameBook, list[tuple[int, Frame]]]:
+    """All frames of a conversation, after those of its ancestors that they point to."""
+    line = [(head, head.framed)]
+    while line[-1][0].parent is not None:
+        child = line[-1][0]
+        line.append((keeper.head(str(child.parent)), child.origin))
+    book = FrameBook(len(line) - 1)
+    frames: list[tuple[int, Frame]] = []
+    for generation, (one, upto) in enumerate(reversed(line)):
+        frames = [
+            (kept.version, book.decode(kept.data, kept.version, generation))
+            for kept in keeper.frames(one.id, -1, upto)
+        ]
+    return book, frames

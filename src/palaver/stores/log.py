@@ -1,0 +1,158 @@
+"""The log of a conversation that is kept in a store: read when needed, never all at once.
+
+What was read is held for a while, since it can't change (an erasure empties what is held). What was
+added but is not yet kept is `pending`; `settle` and `forget` say how that ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from palaver.history.log import Family
+from palaver.history.rope import MASK, SHIFTS, Counter
+from palaver.stores.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from palaver.messages import Message, Role
+    from palaver.stores.protocol import Keeper
+    from palaver.stores.records import Head
+
+__all__ = ["StoredLog"]
+
+_HELD: Final = 20_000
+_AHEAD: Final = 64
+
+
+class StoredLog(Counter):
+    """Messages by position, from a store and from what is about to be kept there."""
+
+    def __init__(self, keeper: Keeper, head: Head) -> None:
+        """Look at the log as the head has it."""
+        self._keeper = keeper
+        self._name = head.id
+        self.start = head.base
+        self._length = head.length
+        self._counts: dict[int, int] = {head.length: head.counts}
+        self._held: dict[int, Message] = {}
+        self._lock = threading.Lock()
+        self.pending: list[Message] = []
+        self.replaces: dict[int, int] = {}
+        self.family = Family()  # its lock orders merges; the store knows the relatives
+
+    def __len__(self) -> int:
+        """How many messages were ever added, pending ones included."""
+        return self._length + len(self.pending)
+
+    @property
+    def kept(self) -> int:
+        """How many messages the store has."""
+        return self._length
+
+    # ── adding ──────────────────────────────────────────────────────────────────────────────────
+
+    def extend(self, messages: Sequence[Message]) -> int:
+        """Add messages, to be kept with the next change; answer the position of the first."""
+        first = len(self)
+        counts = self.before(first)
+        for position, message in enumerate(messages, first):
+            self._counts[position] = counts
+            counts += one(message)
+        self._counts[first + len(messages)] = counts
+        self.pending += messages
+        return first
+
+    def note_origins(self, origins: Mapping[int, int]) -> None:
+        """Note which positions were put in the place of which."""
+        self.replaces.update((new - self._length, old) for new, old in origins.items())
+
+    def settle(self) -> None:
+        """What was pending is kept."""
+        for position, message in enumerate(self.pending, self._length):
+            self._hold(position, message)
+        self._length += len(self.pending)
+        self.pending, self.replaces = [], {}
+
+    def forget(self) -> None:
+        """What was pending is not kept, and never was there."""
+        self.pending, self.replaces = [], {}
+        self._counts = {self._length: self.before(self._length)}
+
+    def catch_up(self, head: Head) -> None:
+        """Others have added: go on from where they are."""
+        self._length = head.length
+        self._counts = {head.length: head.counts}
+
+    def drop_held(self) -> None:
+        """Forget what was read: it may have been erased."""
+        with self._lock:
+            self._held.clear()
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def _hold(self, position: int, message: Message) -> None:
+        if len(self._held) >= _HELD:
+            for oldest in list(self._held)[: _HELD // 2]:
+                del self._held[oldest]
+        self._held[position] = message
+
+    def __getitem__(self, position: int) -> Message:
+        """The message at a position."""
+        if position >= self._length:
+            return self.pending[position - self._length]
+        found = self._held.get(position)
+        return self.between(position, position + 1)[0] if found is None else found
+
+    def between(self, start: int, stop: int) -> list[Message]:
+        """The messages from one position to before another."""
+        kept = min(stop, self._length)
+        found: list[Message] = []
+        if start < kept:
+            held = [self._held.get(position) for position in range(start, kept)]
+            if None in held:
+                with self._lock:
+                    found = self._keeper.messages(self._name, start, kept)
+                    if kept - start <= _HELD // 2:
+                        for position, message in enumerate(found, start):
+                            self._hold(position, message)
+            else:
+                found = held  # type: ignore[assignment]  # none is None
+        return found + self.pending[max(start - self._length, 0) : max(stop - self._length, 0)]
+
+    def before(self, position: int) -> int:
+        """How many messages there are before a position, in all and by role, packed."""
+        if not position:
+            return 0
+        counts = self._counts.get(position)
+        if counts is None:
+            counts = self._keeper.before(self._name, position)
+            self._counts[position] = counts
+        return counts
+
+    def rank(self, role: Role, position: int) -> int:
+        """How many messages of a role there are before a position."""
+        return self.before(position) >> SHIFTS[role] & MASK
+
+    def select(self, role: Role, start: int, stop: int) -> list[int]:
+        """The positions of a role's messages, from its start-th to before its stop-th."""
+        kept = self.rank(role, self._length)
+        found: list[int] = []
+        if start < kept:
+            found = self._keeper.select(self._name, role, start, min(stop, kept))
+        new = [p for p, message in enumerate(self.pending, self._length) if message.role == role]
+        return found + new[max(start - kept, 0) : max(stop - kept, 0)]
+
+    def positions_of(self, message_id: str) -> list[int]:
+        """The positions of the messages with an id."""
+        return [
+            *self._keeper.positions_of(self._name, message_id),
+            *(p for p, message in enumerate(self.pending, self._length) if message.id == message_id),
+        ]
+
+    def replaced(self, position: int) -> int | None:
+        """The position that a message was put in the place of, where it was."""
+        if position >= self._length:
+            return self.replaces.get(position - self._length)
+        return self._keeper.replaced(self._name, position)

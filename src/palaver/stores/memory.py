@@ -1,0 +1,371 @@
+"""The store that forgets: everything in plain lists and dicts, gone with the process.
+
+It keeps the same promises as the others as long as the process lives, and is the shortest answer to
+what a store has to do.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from palaver.errors import (
+    AlreadyExists,
+    LeaseLost,
+    LeaseTaken,
+    Stale,
+    StoreError,
+    UnknownConversation,
+)
+from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
+from palaver.stores.rows import body_of, message_of, one, tombstone
+from palaver.stores.words import indexed_text, phrases, snippet, spaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from palaver.messages import Message, Role
+
+__all__ = ["MemoryKeeper"]
+
+
+class _Row:
+    """A message as it is kept: what was before it, and its bytes."""
+
+    __slots__ = ("before", "body", "id", "replaces", "role", "time")
+
+    def __init__(self, message: Message, before: int, replaces: int | None) -> None:
+        self.before = before
+        self.body = body_of(message)
+        self.id = message.id
+        self.role = message.role
+        self.time = message.timestamp
+        self.replaces = replaces
+
+
+class _Kept:
+    """One conversation."""
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self.rows: list[_Row] = []
+        self.journal: list[tuple[Journaled, int, bytes | None]] = []
+        self.keys: dict[str, int] = {}
+        self.lease: Lease | None = None
+        self.records: dict[tuple[str, str], bytes] = {}
+
+
+class MemoryKeeper:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._kept: dict[str, _Kept] = {}
+        self._all: list[Journaled] = []
+        self._told = 0
+        self._news = threading.Condition(threading.RLock())
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _of(self, conversation: str) -> _Kept:
+        try:
+            return self._kept[conversation]
+        except KeyError:
+            msg = f"no conversation has the id {conversation!r}"
+            raise UnknownConversation(msg) from None
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+    def create(self, head: Head, first: Change) -> None:
+        """Begin a conversation, with its first messages and frame."""
+        with self._news:
+            if head.id in self._kept:
+                msg = f"a conversation has the id {head.id!r} already"
+                raise AlreadyExists(msg)
+            if head.parent is not None:
+                self._of(head.parent)
+            kept = _Kept(head)
+            counts = head.counts - sum(map(one, first.messages))
+            self._add(kept, first, counts)
+            self._kept[head.id] = kept
+            self._record(kept, first, 0, head.base)
+
+    def commit(self, change: Change) -> int:
+        """Keep a change and answer its version; `Stale` where another came first."""
+        with self._news:
+            kept = self._of(change.conversation)
+            if change.key is not None and change.key in kept.keys:
+                return kept.keys[change.key]
+            if change.token is not None and (
+                kept.lease is None or kept.lease.token != change.token
+            ):
+                msg = "the lease went to another worker meanwhile"
+                raise LeaseLost(msg)
+            head = kept.head
+            if head.version != change.after:
+                msg = f"{change.conversation} is no longer at version {change.after}"
+                raise Stale(msg)
+            version = head.version + 1
+            self._add(kept, change, head.counts)
+            kept.head = replace(
+                head,
+                version=version,
+                stop=change.stop,
+                length=head.length + len(change.messages),
+                counts=head.counts + sum(map(one, change.messages)),
+                framed=head.framed if change.frame is None else version,
+                size=change.size,
+                updated=max(head.updated, change.at),
+            )
+            self._record(kept, change, version, head.length)
+            for kind, name, value in change.records:
+                self.put(change.conversation, kind, name, value)
+            return version
+
+    @staticmethod
+    def _add(kept: _Kept, change: Change, counts: int) -> None:
+        for index, message in enumerate(change.messages):
+            kept.rows.append(_Row(message, counts, change.replaces.get(index)))
+            counts += one(message)
+
+    def _record(self, kept: _Kept, change: Change, version: int, first: int) -> None:
+        self._told += 1
+        told = Journaled(
+            kept.head.id, version, change.kind, change.at, first, len(change.messages),
+            change.data, self._told,
+        )  # fmt: skip
+        kept.journal.append((told, change.stop, change.frame))
+        if change.key is not None:
+            kept.keys[change.key] = version
+        self._all.append(told)
+        self._news.notify_all()
+
+    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
+        """Set a conversation's title and tags."""
+        with self._news:
+            kept = self._of(conversation)
+            kept.head = replace(kept.head, title=title, tags=tuple(tags))
+
+    def delete(self, conversation: str) -> None:
+        """Forget a conversation that nothing was forked from."""
+        with self._news:
+            self._of(conversation)
+            for other in self._kept.values():
+                if other.head.parent == conversation:
+                    msg = f"{other.head.id} was forked from it, and reads its messages"
+                    raise StoreError(msg)
+            del self._kept[conversation]
+            self._all = [told for told in self._all if told.conversation != conversation]
+
+    def family(self, conversation: str) -> list[str]:
+        """A conversation and all its relatives: whoever shares its first ancestor."""
+        with self._news:
+            wanted = self._first(conversation)
+            return [name for name in self._kept if self._first(name) == wanted]
+
+    def _first(self, conversation: str) -> str:
+        head = self._of(conversation).head
+        return head.id if head.parent is None else self._first(head.parent)
+
+    def erase(self, conversation: str, message_ids: Sequence[str], at: int) -> int:
+        """Put tombstones in the place of messages, here and in all relatives."""
+        names = frozenset(message_ids)
+        places = 0
+        with self._news:
+            for name in self.family(conversation):
+                for row in self._of(name).rows:
+                    if row.id in names:
+                        row.body = body_of(tombstone(message_of(row.body), at))
+                        places += 1
+                kept = self._of(name)
+                kept.head = replace(kept.head, erased=kept.head.erased + 1)
+        return places
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def head(self, conversation: str) -> Head:
+        """Where a conversation stands."""
+        with self._news:
+            return self._of(conversation).head
+
+    def list(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+        """Conversations, the latest changed first, page by page."""
+        with self._news:
+            heads = [kept.head for kept in self._kept.values()]
+        heads.sort(key=lambda head: (head.updated, head.id), reverse=True)
+        if after is not None:
+            updated, _, name = after.partition(":")
+            heads = [head for head in heads if (head.updated, head.id) < (int(updated), name)]
+        if tag is not None:
+            heads = [head for head in heads if tag in head.tags]
+        page = tuple(heads[:limit])
+        more = f"{page[-1].updated}:{page[-1].id}" if len(heads) > limit else None
+        return Listing(page, more)
+
+    def _rows(self, conversation: str) -> list[tuple[int, _Row]]:
+        """All rows that a conversation reads, with their positions."""
+        kept = self._of(conversation)
+        inherited: list[tuple[int, _Row]] = []
+        if kept.head.parent is not None:
+            inherited = self._rows(kept.head.parent)[: kept.head.base]
+        return [*inherited, *enumerate(kept.rows, kept.head.base)]
+
+    def _row(self, conversation: str, position: int) -> _Row | None:
+        kept = self._of(conversation)
+        while position < kept.head.base:
+            kept = self._of(str(kept.head.parent))
+        place = position - kept.head.base
+        return kept.rows[place] if place < len(kept.rows) else None
+
+    def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
+        """The messages from one position to before another."""
+        with self._news:
+            rows = [self._row(conversation, position) for position in range(start, stop)]
+            return [message_of(row.body) for row in rows if row is not None]
+
+    def before(self, conversation: str, position: int) -> int:
+        """How many messages there are before a position, in all and by role, packed."""
+        with self._news:
+            row = self._row(conversation, position)
+            return self._of(conversation).head.counts if row is None else row.before
+
+    def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
+        """The positions of a role's messages from its start-th to before its stop-th."""
+        with self._news:
+            rows = self._rows(conversation)
+        return [position for position, row in rows if row.role == role][start:stop]
+
+    def positions_of(self, conversation: str, message_id: str) -> list[int]:
+        """The positions of the messages with an id."""
+        with self._news:
+            rows = self._rows(conversation)
+        return [position for position, row in rows if row.id == message_id]
+
+    def between_times(
+        self, conversation: str, since: int | None, until: int | None
+    ) -> list[int]:
+        """The positions of the messages of a time, in the log's order."""
+        with self._news:
+            rows = self._rows(conversation)
+        return [
+            position
+            for position, row in rows
+            if (since is None or row.time >= since) and (until is None or row.time < until)
+        ]
+
+    def replaced(self, conversation: str, position: int) -> int | None:
+        """The position whose message was replaced by the one at a position."""
+        with self._news:
+            row = self._row(conversation, position)
+            return None if row is None else row.replaces
+
+    def stop(self, conversation: str, version: int) -> int:
+        """Where the view's tail ended at a version."""
+        with self._news:
+            return self._of(conversation).journal[version][1]
+
+    def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
+        """The frames after one version and up to another, oldest first."""
+        with self._news:
+            journal = self._of(conversation).journal[after + 1 : upto + 1]
+        return [Frames(told.version, frame) for told, _, frame in journal if frame is not None]
+
+    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+        """The messages with all these words, the newest first."""
+        wanted = phrases(words)
+        hits: list[Hit] = []
+        with self._news:
+            names = [conversation] if conversation is not None else list(self._kept)
+            for name in names if wanted else ():
+                rows = (
+                    self._rows(name) if conversation is not None
+                    else enumerate(self._of(name).rows, self._of(name).head.base)
+                )  # fmt: skip
+                for position, row in rows:
+                    message = message_of(row.body)
+                    text = indexed_text(message)
+                    if _has(text, wanted):
+                        hits.append(Hit(name, position, message, snippet(text, words)))
+        return hits[::-1][:limit]
+
+    # ── following ───────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, conversation: str | None, after: int, limit: int) -> list[Journaled]:
+        """Changes after a version (of a conversation) or a cursor (of the whole store)."""
+        with self._news:
+            if conversation is None:
+                told = self._all
+                return [one for one in told if one.cursor > after][:limit]
+            return [one for one, _, _ in self._of(conversation).journal[after + 1 :][:limit]]
+
+    def newest(self) -> int:
+        """The cursor of the last change of all."""
+        with self._news:
+            return self._told
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there may be news, and no longer than this."""
+        with self._news:
+            self._news.wait(seconds)
+
+    # ── beside the log ──────────────────────────────────────────────────────────────────────────
+
+    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
+        """Take or renew the lease; `LeaseTaken` while another holds it."""
+        with self._news:
+            kept = self._of(conversation)
+            held = kept.lease
+            if held is not None and held.holder != holder and held.expires > at:
+                msg = f"{held.holder} has the lease for another {held.expires - at} ms"
+                raise LeaseTaken(msg)
+            token = 1
+            if held is not None:
+                token = held.token + (held.holder != holder or held.expires <= at)
+            kept.lease = Lease(conversation, holder, token, at + round(seconds * 1000))
+            return kept.lease
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        with self._news:
+            kept = self._of(lease.conversation)
+            if kept.lease is not None and kept.lease.token == lease.token:
+                kept.lease = replace(kept.lease, expires=0)
+
+    def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
+        """Keep a record beside the log; None removes it."""
+        with self._news:
+            records = self._of(conversation).records
+            if value is None:
+                records.pop((kind, name), None)
+            else:
+                records[kind, name] = value
+
+    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
+        """All records of a kind, by name."""
+        with self._news:
+            found = self._of(conversation).records.items()
+            return {name: value for (of, name), value in sorted(found) if of == kind}
+
+    def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
+        """Nothing can be wrong with a list."""
+        del conversation, start, stop
+        return iter(())
+
+    def check(self) -> Iterator[str]:
+        """Nothing can be wrong with a dict."""
+        return iter(())
+
+
+def _has(text: str, wanted: list[list[str]]) -> bool:
+    words = [word for phrase in phrases(spaced(text)) for word in phrase]
+    folded = [word.casefold() for word in words]
+    return all(
+        any(
+            folded[place : place + len(phrase)] == [word.casefold() for word in phrase]
+            for place in range(len(folded))
+        )
+        for phrase in wanted
+    )

@@ -1,0 +1,121 @@
+"""What a store must be able to do. Everything is synchronous, and everything is all or nothing.
+
+Three stores come with palaver: `memory`, `sqlite`, `postgres`. Another one is a class with these
+methods that passes `palaver.testing.store_conformance`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from palaver.messages import Message, Role
+    from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
+
+__all__ = ["Keeper"]
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """The store underneath: it keeps changes, and gives back what it was given."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+    def create(self, head: Head, first: Change) -> None:
+        """Begin a conversation, with its first messages and frame. `AlreadyExists` if it is there."""
+
+    def commit(self, change: Change) -> int:
+        """Keep a change and answer its version; `Stale` where another came first.
+
+        When it returns, the change is on disk. A change whose key is known already is not made
+        again: its version is answered.
+        """
+
+    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
+        """Set a conversation's title and tags."""
+
+    def delete(self, conversation: str) -> None:
+        """Forget a conversation that nothing was forked from."""
+
+    def family(self, conversation: str) -> list[str]:
+        """A conversation and all its relatives: whoever shares its first ancestor."""
+
+    def erase(self, conversation: str, message_ids: Sequence[str], at: int) -> int:
+        """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def head(self, conversation: str) -> Head:
+        """Where a conversation stands; `UnknownConversation` if it is not there."""
+
+    def list(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+        """Conversations, the latest changed first, page by page."""
+
+    def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
+        """The messages from one position to before another."""
+
+    def before(self, conversation: str, position: int) -> int:
+        """How many messages there are before a position, in all and by role, packed."""
+
+    def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
+        """The positions of a role's messages from its start-th to before its stop-th."""
+
+    def positions_of(self, conversation: str, message_id: str) -> list[int]:
+        """The positions of the messages with an id."""
+
+    def between_times(
+        self, conversation: str, since: int | None, until: int | None
+    ) -> list[int]:
+        """The positions of the messages of a time, in the log's order."""
+
+    def replaced(self, conversation: str, position: int) -> int | None:
+        """The position whose message was replaced by the one at a position."""
+
+    def stop(self, conversation: str, version: int) -> int:
+        """Where the view's tail ended at a version."""
+
+    def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
+        """The frames after one version and up to another, oldest first."""
+
+    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+        """The messages with all these words, best first."""
+
+    # ── following ───────────────────────────────────────────────────────────────────────────────
+
+    def journal(
+        self, conversation: str | None, after: int, limit: int
+    ) -> list[Journaled]:
+        """Changes after a version (of a conversation) or a cursor (of the whole store)."""
+
+    def newest(self) -> int:
+        """The cursor of the last change of all."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there may be news, and no longer than this."""
+
+    # ── beside the log ──────────────────────────────────────────────────────────────────────────
+
+    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
+        """Take or renew the lease; `LeaseTaken` while another holds it."""
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+
+    def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
+        """Keep a record beside the log (a tool call, a draft, an intent); None removes it."""
+
+    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
+        """All records of a kind, by name."""
+
+    # ── proof ───────────────────────────────────────────────────────────────────────────────────
+
+    def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
+        """What is wrong with the rows of some messages that this conversation has itself."""
+
+    def check(self) -> Iterator[str]:
+        """Everything that is wrong with the store as a whole, in words."""

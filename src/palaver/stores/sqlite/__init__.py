@@ -1,0 +1,7 @@
+"""Histories in one SQLite file, for one machine and any number of its processes."""
+
+from __future__ import annotations
+
+from palaver.stores.sqlite.keeper import SQLiteKeeper
+
+__all__ = ["SQLiteKeeper"]

@@ -1,0 +1,98 @@
+"""A connection to the file: how it is opened, what is demanded of it, and its migrations.
+
+WAL with `synchronous=FULL`: a commit that returned is on disk. A file that palaver makes is for its
+owner alone (0600), and so are the two files that SQLite puts beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from palaver.errors import StoreDamaged, StoreError
+from palaver.stores.sql import load_migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["APPLICATION", "connect", "migrate", "patient"]
+
+APPLICATION: Final = 0x70616C76  # "palv", in the file's header: this file is palaver's
+_PATIENCE: Final = 60.0
+_PACKAGE: Final = "palaver.stores.sqlite"
+
+
+def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
+    """Open the file, and make it if need be."""
+    if vfs is None and not Path(path).exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = apsw.Connection(path, vfs=vfs, statementcachesize=128)
+    connection.set_busy_handler(patient())
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        connection.close()
+        msg = f"{path} is not a palaver store: {error}"
+        raise StoreDamaged(msg) from None
+    return connection
+
+
+def patient() -> Callable[[int], bool]:
+    """A busy handler that waits a minute, a little longer each time, never in step with others."""
+    began = 0.0
+
+    def wait(times: int) -> bool:
+        nonlocal began
+        if not times:
+            began = time.monotonic()
+        if time.monotonic() - began > _PATIENCE:
+            return False
+        time.sleep(min(0.0005 * 2 ** min(times, 6), 0.03) * (0.5 + random.random()))  # noqa: S311 - no secret
+        return True
+
+    return wait
+
+
+def migrate(connection: apsw.Connection, *, upto: int | None = None) -> int:
+    """Bring the schema to the newest version, in one transaction; answer the version."""
+    steps = load_migrations(_PACKAGE)
+    newest = steps[-1][0] if upto is None else upto
+    version = _version(connection)
+    if version == newest:
+        return version
+    if version > steps[-1][0]:
+        msg = f"the store was written by a newer palaver (schema {version}, this one knows {newest})"
+        raise StoreError(msg)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # another process may have been quicker
+        for number, statements in steps:
+            if version < number <= newest:
+                connection.execute(statements)
+        connection.execute(f"PRAGMA user_version = {newest:d}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION:d}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return newest
+
+
+def _version(connection: apsw.Connection) -> int:
+    version = int(connection.pragma("user_version"))
+    known = int(connection.pragma("application_id"))
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if known != APPLICATION and tables and tables[0]:
+        msg = "the file is a database, but not a palaver store"
+        raise StoreDamaged(msg)
+    return version

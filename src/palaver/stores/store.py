@@ -1,0 +1,204 @@
+"""A store: conversations that last. Open one with `palaver.open`.
+
+    store = palaver.open("chat.db")
+    history = store.create([user("hello")], title="A talk")
+    …
+    history = store.get(history.id)
+
+What a store hands out are histories like any other; each change is kept before it returns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from palaver.history import History
+from palaver.history.frame import Frame
+from palaver.history.history import read_messages
+from palaver.messages import new_id
+from palaver.messages.gate import check_name, check_text
+from palaver.messages.ids import now_ms
+from palaver.stores.checking import problems
+from palaver.stores.frames import FrameBook
+from palaver.stores.history import StoredHistory
+from palaver.stores.records import Change, Head, Hit, Journaled, Lease, Listing
+from palaver.stores.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from palaver.messages import Message
+    from palaver.stores.protocol import Keeper
+
+__all__ = ["Store"]
+
+_PAGE = 500
+
+
+class Store:
+    """Conversations, kept by a keeper.
+
+    >>> import palaver
+    >>> from palaver.messages import user
+    >>> with palaver.open(":memory:") as store:
+    ...     history = store.create([user("hello")], title="A talk")
+    ...     store.get(history.id)[0].text
+    'hello'
+    """
+
+    def __init__(self, keeper: Keeper, *, clock: Callable[[], int] = now_ms) -> None:
+        """Take a keeper: memory, SQLite, PostgreSQL or one of your own."""
+        self.keeper = keeper
+        self._clock = clock
+
+    def __enter__(self) -> Store:
+        """Close it at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of files and connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of files and connections; every change that was made is kept already."""
+        self.keeper.close()
+
+    # ── conversations ───────────────────────────────────────────────────────────────────────────
+
+    def create(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]] = (),
+        *,
+        id: str | None = None,  # noqa: A002 - the word for it
+        title: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> StoredHistory:
+        """Begin a conversation, with some messages or none."""
+        new = read_messages(messages)
+        name = new_id() if id is None else id
+        check_name(name, "$.id")
+        counts = sum(map(one, new))
+        now = self._clock()
+        frame = Frame(logged=len(new))
+        head = Head(
+            id=name, version=0, stop=len(new), length=len(new), counts=counts, framed=0,
+            size=len(new), title=_title(title), tags=_tags(tags), created=now, updated=now,
+        )  # fmt: skip
+        first = Change(
+            conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
+            messages=new, frame=FrameBook().encode(frame, 0),
+        )  # fmt: skip
+        self.keeper.create(head, first)
+        return self.get(name)
+
+    def get(self, conversation: str) -> StoredHistory:
+        """A conversation as it is now."""
+        return StoredHistory(self.keeper, conversation, clock=self._clock)
+
+    def __contains__(self, conversation: object) -> bool:
+        """Tell whether there is a conversation of this id."""
+        from palaver.errors import UnknownConversation  # noqa: PLC0415 - only here
+
+        try:
+            self.keeper.head(str(conversation))
+        except UnknownConversation:
+            return False
+        return True
+
+    def list(
+        self, *, after: str | None = None, limit: int = 50, tag: str | None = None
+    ) -> Listing:
+        """Conversations, the latest changed first; `after` is the `next` of the page before."""
+        return self.keeper.list(after=after, limit=limit, tag=tag)
+
+    def __iter__(self) -> Iterator[Head]:
+        """Where every conversation stands, the latest changed first."""
+        page = self.list(limit=_PAGE)
+        yield from page.conversations
+        while page.next is not None:
+            page = self.list(after=page.next, limit=_PAGE)
+            yield from page.conversations
+
+    def describe(
+        self, conversation: str, *, title: str | None = None, tags: Iterable[str] = ()
+    ) -> None:
+        """Give a conversation a title and tags."""
+        self.keeper.describe(conversation, _title(title), _tags(tags))
+
+    def delete(self, conversation: str) -> None:
+        """Forget a conversation and everything in it, if nothing was forked from it."""
+        self.keeper.delete(conversation)
+
+    def search(
+        self, words: str, *, conversation: str | None = None, limit: int = 20
+    ) -> list[Hit]:
+        """The messages with all these words ("in quotes": one after the other)."""
+        return self.keeper.search(words, conversation, limit)
+
+    # ── following ───────────────────────────────────────────────────────────────────────────────
+
+    def follow(
+        self,
+        conversation: str | None = None,
+        *,
+        after: int | None = None,
+        seconds: float | None = None,
+    ) -> Iterator[Journaled]:
+        """Every change, in order, none missed and none twice; waits for more.
+
+        Of one conversation from a version on, or of the whole store from a cursor on: `after` is
+        the last one seen. `seconds` ends the waiting when nothing has happened for so long.
+        """
+        if after is None:
+            after = self._newest(conversation)
+        idle = 0.0
+        while seconds is None or idle <= seconds:
+            changes = self.keeper.journal(conversation, after, _PAGE)
+            for change in changes:
+                yield change
+                after = change.cursor if conversation is None else change.version
+                idle = 0.0
+            if not changes:
+                before = self._clock()
+                self.keeper.wait(0.25 if seconds is None else min(0.25, seconds))
+                idle += max(self._clock() - before, 1) / 1000
+
+    def _newest(self, conversation: str | None) -> int:
+        if conversation is not None:
+            return self.keeper.head(conversation).version
+        return self.keeper.newest()
+
+    # ── workers ─────────────────────────────────────────────────────────────────────────────────
+
+    def lease(self, conversation: str, holder: str, *, seconds: float = 60) -> Lease:
+        """The right to take the next step; whoever held it before can no longer write under it."""
+        return self.keeper.lease(conversation, holder, seconds, self._clock())
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back before it ends."""
+        self.keeper.release(lease)
+
+    # ── proof ───────────────────────────────────────────────────────────────────────────────────
+
+    def verify(self, conversation: str | None = None) -> Iterator[str]:
+        """Everything that is wrong, in words; nothing if the store is whole."""
+        return problems(self, conversation)
+
+
+def _title(title: str | None) -> str | None:
+    if title is not None:
+        check_text(title, "$.title")
+    return title
+
+
+def _tags(tags: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(tags))
+    for index, tag in enumerate(found):
+        check_name(tag, f"$.tags[{index}]")
+    return found
