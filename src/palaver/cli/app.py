@@ -16,11 +16,30 @@ from palaver.cli.manners import Commands
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS: Final = {
+    "append": "palaver.cli.adding",
     "apply": "palaver.cli.apply",
+    "copy": "palaver.cli.carrying",
+    "diff": "palaver.cli.forking",
+    "edit": "palaver.cli.editing",
+    "erase": "palaver.cli.erasing",
+    "export": "palaver.cli.carrying",
+    "fork": "palaver.cli.forking",
+    "import": "palaver.cli.carrying",
+    "list": "palaver.cli.listing",
+    "log": "palaver.cli.showing",
+    "mark": "palaver.cli.marking",
+    "merge": "palaver.cli.forking",
+    "migrate": "palaver.cli.proving",
     "query": "palaver.cli.query",
+    "redo": "palaver.cli.returning",
+    "rollback": "palaver.cli.returning",
+    "search": "palaver.cli.searching",
+    "show": "palaver.cli.showing",
+    "undo": "palaver.cli.returning",
     "validate": "palaver.cli.validate",
+    "verify": "palaver.cli.proving",
 }
-"""Each command's name, and the module that has it under the same name."""
+"""Each command's name, and the module that has it: under that name, or with a _ after it."""
 
 
 class _Lazy(Commands):
@@ -32,8 +51,12 @@ class _Lazy(Commands):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        found: object = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
-        return found if isinstance(found, click.Command) else None
+        module = importlib.import_module(COMMANDS[cmd_name])
+        for name in (cmd_name, f"{cmd_name}_"):  # `import` and `list` are words of Python's own
+            found: object = getattr(module, name, None)
+            if isinstance(found, click.Command):
+                return found
+        return None
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""`palaver query FILE`: some of the messages in a file, by role, time, text and place."""
+"""`palaver query`: some of the messages of a file or a conversation, by role, time, text, place."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palaver.cli.manners import file_argument, json_option, say, styled
+from palaver.cli.manners import json_option, say
 from palaver.cli.messages import Originals, load_list
+from palaver.cli.stored import found, message_line, opened, store_option
 from palaver.history import History
-from palaver.messages import ROLES
+from palaver.messages import ROLES, to_dict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from palaver.messages import Message, Role
 
 __all__ = ["query"]
-
-_COLOURS = {"system": "magenta", "user": "green", "assistant": "blue", "tool": "yellow"}
 
 
 class _Time(click.ParamType[int]):
@@ -59,57 +60,81 @@ class _Range(click.ParamType[tuple[int, int]]):
         return int(start), int(end)
 
 
-@click.command(short_help="Print some of the messages in a file.")
-@file_argument
+@click.command(short_help="Print some of the messages of a file or a conversation.")
+@click.argument(
+    "file",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+)
+@click.option("--conversation", help="A stored conversation, in place of FILE.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Any of these.")
+@click.option("--mark", help="With this mark; of a stored conversation.")
 @click.option("--recent", type=click.IntRange(min=0), metavar="N", help="Only the last N.")
 @click.option("--range", "bounds", type=_Range(), help="Only from A to before B.")
 @click.option("--since", type=_Time(), help="From this time on.")
 @click.option("--until", type=_Time(), help="Before this time.")
 @click.option("--text", help="With this text in it.")
 @click.option("--count", is_flag=True, help="Only say how many.")
+@store_option
 @json_option
 def query(  # noqa: PLR0917 - one for each option
-    file: str,
+    file: str | None,
+    conversation: str | None,
     roles: tuple[Role, ...],
+    mark: str | None,
     recent: int | None,
     bounds: tuple[int, int] | None,
     since: int | None,
     until: int | None,
     text: str | None,
+    address: str | None,
     *,
     count: bool,
     as_json: bool,
 ) -> None:
-    """Print the messages in FILE that match every option given.
+    """Print the messages in FILE, or of a stored conversation, that match every option given.
 
     --range and --recent count among those that match the others. Times are ISO 8601 (UTC unless
     they say otherwise) or milliseconds; a message without a time is in no stretch of time.
     """
+    if (file is None) == (conversation is None):
+        msg = "either FILE or --conversation must be given"
+        raise click.UsageError(msg)
+    asked: dict[str, Any] = {
+        "roles": roles or None,
+        "mark": mark,
+        "recent": recent,
+        "range": bounds,
+        "since": since,
+        "until": until,
+        "text": text,
+    }
+    if conversation is not None:
+        with opened(address) as store:
+            kept = found(store, conversation).query(**asked)
+        _print(kept, to_dict, count=count, as_json=as_json)
+        return
+    if mark is not None:
+        msg = "--mark goes with --conversation: messages in a file have no marks"
+        raise click.UsageError(msg)
     originals = Originals()
-    raw = load_list(file, "messages")
+    raw = load_list(str(file), "messages")
     messages = originals.messages(raw)
     if since is not None or until is not None:
         timed = zip(messages, raw, strict=True)
         messages = [message for message, value in timed if "timestamp" in value]
-    found = History(messages).query(
-        roles=roles or None, recent=recent, range=bounds, since=since, until=until, text=text
-    )
+    matching = History(messages).query(**asked)
+    _print(matching, originals.json_of, count=count, as_json=as_json)
+
+
+def _print(
+    messages: list[Message], spelled: Callable[[Message], Any], *, count: bool, as_json: bool
+) -> None:
     if count:
-        say(json.dumps({"count": len(found)}) if as_json else str(len(found)))
+        say(json.dumps({"count": len(messages)}) if as_json else str(len(messages)))
     elif as_json:
-        shown = [originals.json_of(message) for message in found]
+        shown = [spelled(message) for message in messages]
         click.echo(json.dumps(shown, ensure_ascii=False))
     else:
-        for message in found:
-            say(_line(message, timed="timestamp" in originals.json_of(message)))
-
-
-def _line(message: Message, *, timed: bool) -> str:
-    when = ""
-    if timed:
-        moment = datetime.fromtimestamp(message.timestamp / 1000, UTC)
-        when = f"{moment:%Y-%m-%d %H:%M:%S}  "
-    text = message.text or " ".join(f"[{part.type}]" for part in message.parts)
-    role = styled(f"{message.role:9}", fg=_COLOURS[message.role], bold=True)
-    return f"{styled(when, dim=True)}{role}  {styled(' '.join(text.split()))}"
+        for message in messages:
+            say(message_line(message, timed="timestamp" in spelled(message)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from palaver.history.roles import RoleIndex
-from palaver.history.rope import MASK, SHIFTS, Counter
+from palaver.history.rope import MASK, SHIFTS, Counter, runs
 from palaver.messages import ROLES
 
 if TYPE_CHECKING:
@@ -184,6 +184,17 @@ class Log(Counter):
         for role, shift in SHIFTS.items():
             counts |= self.rank(role, position) << shift
         return counts
+
+    def of_times(self, since: int | None, until: int | None) -> list[tuple[int, int]]:
+        """The stretches of positions whose messages are of a time, in the log's order."""
+        return list(
+            runs(
+                position
+                for position, message in enumerate(self.between(0, len(self)))
+                if (since is None or message.timestamp >= since)
+                and (until is None or message.timestamp < until)
+            )
+        )
 
     def positions_of(self, message_id: str) -> list[int]:
         """The positions of the messages with an id; almost always one."""

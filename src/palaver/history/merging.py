@@ -76,6 +76,11 @@ class Joined(Struct, frozen=True):
         """The messages of theirs that are new here."""
         return tuple(self.sides.theirs.log[position] for position in self.new)
 
+    @property
+    def place(self) -> int:
+        """The index of the first message that is new here."""
+        return self.kept + next(i for i, position in enumerate(self.positions) if position < 0)
+
     def names(self, first: int) -> dict[int, int]:
         """What the positions of theirs that are new are called here, from `first` on."""
         return {position: first + i for i, position in enumerate(self.new)}

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from palaver.errors import ValidationError
 from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
-from palaver.history.rope import build, splice, split
+from palaver.history.rope import build, splice, split, runs
 from palaver.messages import Message
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _kept(view: View, operation: Truncate | Clear | Filter) -> Iterable[tuple[in
     if isinstance(operation, Truncate):
         return _role_truncated(view, operation)
     if isinstance(operation, Clear):
-        return _runs(view.role_positions("system")) if operation.keep_system_message else ()
+        return runs(view.role_positions("system")) if operation.keep_system_message else ()
     return _filtered(view, operation)
 
 
@@ -72,9 +72,9 @@ def _role_truncated(view: View, operation: Truncate) -> Iterator[tuple[int, int]
     positions = view.role_positions(operation.role)
     start, stop = operation.window(len(positions))
     if operation.others == "drop":
-        return _runs(positions[start:stop])
+        return runs(positions[start:stop])
     gone = frozenset(positions[:start] + positions[stop:])
-    return _runs(p for begin, end in view.ranges() for p in range(begin, end) if p not in gone)
+    return runs(p for begin, end in view.ranges() for p in range(begin, end) if p not in gone)
 
 
 def _filtered(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
@@ -82,27 +82,14 @@ def _filtered(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
         if operation.roles is None:
             return view.ranges()
         if len(operation.roles) == 1:
-            return _runs(view.role_positions(operation.roles[0]))
+            return runs(view.role_positions(operation.roles[0]))
     log = view.log
-    return _runs(
+    return runs(
         position
         for begin, end in view.ranges()
         for position, message in enumerate(log.between(begin, end), begin)
         if operation.keeps(message)
     )
-
-
-def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Positions as stretches, in their order."""
-    start = stop = -1
-    for position in positions:
-        if position != stop:
-            if start != stop:
-                yield start, stop
-            start = position
-        stop = position + 1
-    if start != stop:
-        yield start, stop
 
 
 def carried_out(plan: Plan, rope: Rope, first: int, log: Log) -> Rope:

@@ -6,15 +6,13 @@ somebody looks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
+from palaver.history import view as views  # the module, not the class: it imports us first
 from palaver.messages import Role
 from palaver.messages.codec import to_dict
-
-if TYPE_CHECKING:
-    from palaver.history.view import View  # noqa: TC004 - it imports us, and nobody decodes a state
 
 __all__ = ["BatchSnapshot", "MarkMap", "Result", "State", "Stats"]
 
@@ -43,7 +41,7 @@ class BatchSnapshot(Struct, frozen=True):
 
     batch_index: int
     timestamp: int
-    messages: View
+    messages: views.View
     description: str
 
     @property
@@ -65,7 +63,7 @@ class BatchSnapshot(Struct, frozen=True):
 class State(Struct, frozen=True):
     """A moment of a history: its messages and the snapshots of the batches before it."""
 
-    messages: View
+    messages: views.View
 
     @property
     def batch_snapshots(self) -> list[BatchSnapshot]:

@@ -37,6 +37,7 @@ __all__ = [
     "find",
     "ranges",
     "ranges_between",
+    "runs",
     "size",
     "splice",
     "split",
@@ -187,6 +188,19 @@ def split_last(rope: Rope) -> tuple[Rope, Leaf | None]:
     assert type(rope) is Branch  # noqa: S101 - there are only two kinds
     rest, last = split_last(rope.right)
     return concat(rope.left, rest), last
+
+
+def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Positions as stretches, in their order."""
+    start = stop = -1
+    for position in positions:
+        if position != stop:
+            if start != stop:
+                yield start, stop
+            start = position
+        stop = position + 1
+    if start != stop:
+        yield start, stop
 
 
 def build(pieces: Iterable[tuple[int, int]], log: Counter) -> Rope:

@@ -7,7 +7,7 @@ nothing to hold, and it knows where each role speaks without looking at any mess
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -325,6 +325,8 @@ class View(Sequence[Message]):
             stretches = (
                 piece for start, stop in stretches for piece in marking.overlaps(rope, start, stop)
             )
+        if since is not None or until is not None:
+            stretches = _within(stretches, self._log.of_times(since, until))
         for start, stop in stretches:
             for message in self._log.between(start, stop):
                 if (
@@ -433,6 +435,18 @@ def batch_frame(frame: Frame, batch: Batch) -> Frame:
         team_task=frame.team_task,
         merged=batch.merged,
     )
+
+
+def _within(
+    stretches: Iterable[tuple[int, int]], runs: list[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """What stretches have in common with sorted runs of positions, in the stretches' order."""
+    ends = [end for _, end in runs]
+    for start, stop in stretches:
+        for begin, end in runs[bisect_right(ends, start) :]:
+            if begin >= stop:
+                break
+            yield max(begin, start), min(end, stop)
 
 
 def whole_log(frame: Frame, log: Log, version: int) -> View:

@@ -1,8 +1,8 @@
 """JSON in and out: the documents' own forms, read through the gate.
 
-There is one quick way (the decoder makes the values and the values check themselves) and, when it
-refuses, one careful way: it reads content lists and unknown parts, and says of anything that is
-wrong where it is and which rule it breaks.
+The quick way is `bulk`, for what is beyond doubt. Then the decoder makes the values and the values
+check themselves. When that refuses, there is one careful way: it reads content lists and unknown
+parts, and says of anything that is wrong where it is and which rule it breaks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, get_args
 import msgspec
 
 from palaver.errors import PartValidationError, ValidationError
+from palaver.messages.bulk import read_message, read_messages
 from palaver.messages.content import is_content_item, read_content_item
 from palaver.messages.gate import (
     MAX_DEPTH,
@@ -119,8 +120,12 @@ def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = Fals
     palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' ...
     """
     if isinstance(data, bytes | str) and not replace:
+        raw = _checked_size(data)
+        message = read_message(raw)
+        if message is not None:
+            return message
         try:
-            return _decoder().decode(_checked_size(data))
+            return _decoder().decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             _raise_own(error)
     return _read_message(_json_of(data, replace=replace), "$", {})
@@ -135,8 +140,12 @@ def parse_messages(
     ['user']
     """
     if isinstance(data, bytes | str) and not replace:
+        raw = _checked_size(data)
+        messages = read_messages(raw)
+        if messages is not None:
+            return messages
         try:
-            return _list_decoder().decode(_checked_size(data))
+            return _list_decoder().decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             _raise_own(error)
     items = _json_of(list(data) if isinstance(data, Iterator) else data, replace=replace)

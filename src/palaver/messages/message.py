@@ -42,6 +42,7 @@ from palaver.messages.parts import (
 )
 
 __all__ = [
+    "MAX_PARTS",
     "ROLES",
     "AssistantInfo",
     "Message",
@@ -60,7 +61,7 @@ __all__ = [
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _PARTS: Final = frozenset((*get_args(KnownPart), UnknownPart))
-_MAX_PARTS: Final = 10_000
+MAX_PARTS: Final = 10_000
 _NOT_IN_NAMES: Final = frozenset("[]\r\n")
 _SPEAKERS: Final = ("human", "ai")
 
@@ -292,8 +293,8 @@ def _check_parts(message: Message) -> None:
     if type(parts) is not tuple:
         parts = _parts_of(parts)
         force_setattr(message, "content", parts)
-    if len(parts) > _MAX_PARTS:
-        detail = f"has {len(parts):,} parts; {_MAX_PARTS:,} is the most"
+    if len(parts) > MAX_PARTS:
+        detail = f"has {len(parts):,} parts; {MAX_PARTS:,} is the most"
         raise ValidationError(detail, path="$.content", rule="size")
     kinds = set(map(type, parts))
     if not kinds <= _PARTS:

@@ -5,7 +5,9 @@ nodes that are new, and point to the others by the version that brought them. Re
 a conversation in order therefore gives every rope that ever was, sharing as before.
 
 Whoever was forked points into the frames of its parent: a reference names the generation (0 is the
-first ancestor), the version, and which node of that version.
+first ancestor), the version, and which node of that version. A fork that was taken out of its
+family (see `snapshots`) has no parent to point to: its first frame brings its past batches along,
+which count as those of versions before 0.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FrameBook"]
 
 Ref = tuple[int, int, int]
+BatchRef = tuple[int, int]
 
 
 class _Batch(Struct, frozen=True, array_like=True):
@@ -44,7 +47,7 @@ class _Batch(Struct, frozen=True, array_like=True):
 
 class _Frame(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l", "opened": "o",
              "marks": "m", "team_task": "t", "logged": "g", "back": "b", "redo": "d", "nodes": "n",
-             "batch": "e", "merged": "w"}, omit_defaults=True):  # fmt: skip
+             "batch": "e", "merged": "w", "past": "p"}, omit_defaults=True):  # fmt: skip
     """The written form. `nodes` has leaves of five numbers and branches of two references."""
 
     root: Ref | None = None
@@ -59,6 +62,7 @@ class _Frame(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l"
     nodes: list[list[Any]] = []
     batch: _Batch | None = None
     merged: dict[str, int] = {}
+    past: list[_Batch] = []
 
 
 _decoder = msgspec.json.Decoder(_Frame)
@@ -101,38 +105,58 @@ class FrameBook:
                 nodes.append(written)
             return self._ref(rope, new)
 
-        batch = frame.line
-        ended = None
-        if batch is not None and id(batch) not in self._batch_refs:
-            ended = _Batch(
-                batch.index, self._batch_ref(batch.before), self._batch_ref(batch.jump),
-                ref(batch.root), batch.start, batch.stop, batch.opened, batch.ended, batch.reason,
-                batch.place, dict(batch.merged),
-            )  # fmt: skip
-        line = (self.generation, version) if ended is not None else self._batch_ref(batch)
+        unknown = self._unknown_batches(frame.line)
+        names = {id(batch): name for name, batch in self._names(unknown, version)}
+
+        def named(batch: Batch | None) -> BatchRef | None:
+            return None if batch is None else names.get(id(batch)) or self._batch_refs[id(batch)]
+
+        ended = [
+            _Batch(
+                batch.index, named(batch.before), named(batch.jump), ref(batch.root), batch.start,
+                batch.stop, batch.opened, batch.ended, batch.reason, batch.place,
+                dict(batch.merged),
+            )
+            for batch in unknown
+        ]  # fmt: skip
         redo = frame.redo
         return _encoder.encode(
             _Frame(
                 root=ref(frame.root),
                 start=frame.start,
-                line=line,
+                line=named(frame.line),
                 opened=frame.opened,
-                marks={name: ref(rope) for name, rope in frame.marks.items()},  # type: ignore[misc]  # never empty
+                marks={
+                    name: found
+                    for name, rope in frame.marks.items()
+                    if (found := ref(rope)) is not None
+                },
                 team_task=frame.team_task,
                 logged=frame.logged,
                 back=frame.back,
                 redo=None if redo is None else (redo.version, redo.after is not None),
                 nodes=nodes,
-                batch=ended,
+                batch=ended[-1] if ended else None,
                 merged=dict(frame.merged),
+                past=ended[:-1],
             )
         )
 
     def _ref(self, node: Leaf | Branch, new: dict[int, Ref]) -> Ref:
         return self._refs.get(id(node)) or new[id(node)]
 
-    def _batch_ref(self, batch: Batch | None) -> tuple[int, int] | None:
-        return None if batch is None else self._batch_refs[id(batch)]
+    def _unknown_batches(self, batch: Batch | None) -> list[Batch]:
+        """The batches of a line without a name yet, oldest first: one at most, save for a past."""
+        found: list[Batch] = []
+        while batch is not None and id(batch) not in self._batch_refs:
+            found.append(batch)
+            batch = batch.before
+        return found[::-1]
+
+    def _names(self, batches: list[Batch], version: int) -> Iterator[tuple[BatchRef, Batch]]:
+        """What batches that are new in a version are called: the last by it, others before all."""
+        for place, batch in enumerate(batches, 1):
+            yield (self.generation, version if place == len(batches) else -place), batch
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -156,6 +180,11 @@ class FrameBook:
                 start, stop, *counts = node
                 made = Leaf(start, stop, packed(stop - start, *counts))
             self._name((generation, version, index), made)
+        if written.past and version:
+            msg = "only a first frame brings a past along"
+            raise ValueError(msg)
+        for place, batch in enumerate(written.past, 1):
+            self._name_batch((generation, -place), self._read_batch(batch))
         if written.batch is not None:
             self._name_batch((generation, version), self._read_batch(written.batch))
         redo = None
@@ -197,21 +226,35 @@ class FrameBook:
         self._batches[ref] = batch
         self._batch_refs[id(batch)] = ref
 
+    def nodes_of(self, version: int) -> Iterator[Leaf | Branch]:
+        """The nodes that a version of this conversation brought, children before their parents."""
+        index = 0
+        while (node := self._nodes.get((self.generation, version, index))) is not None:
+            yield node
+            index += 1
+
+    def batches_of(self, version: int) -> Iterator[Batch]:
+        """The batches that a version brought; the first may have brought a past along."""
+        place = -1
+        while not version and (batch := self._batches.get((self.generation, place))) is not None:
+            yield batch
+            place -= 1
+        if (batch := self._batches.get((self.generation, version))) is not None:
+            yield batch
+
     def keep(self, frame: Frame, version: int) -> None:
         """The bytes are safe: from now on this frame's nodes and batch can be pointed to."""
         index = 0
-        batch = frame.line
-        ropes: list[Rope] = []
-        if batch is not None and id(batch) not in self._batch_refs:
-            ropes.append(batch.root)
+        unknown = self._unknown_batches(frame.line)
+        ropes = [batch.root for batch in unknown]
         for rope in (*ropes, frame.root, *frame.marks.values()):
             if rope is None:
                 continue
             for node in _new_nodes(rope, self._refs, {}):
                 self._name((self.generation, version, index), node)
                 index += 1
-        if ropes and batch is not None:
-            self._name_batch((self.generation, version), batch)
+        for name, batch in self._names(unknown, version):
+            self._name_batch(name, batch)
         self._redo[self.generation, version] = frame.redo
 
 

@@ -21,11 +21,12 @@ _T = TypeVar("_T")
 class Job(Generic[_T]):
     """Something to do in a transaction, and what came of it."""
 
-    __slots__ = ("error", "leads", "result", "turn", "work")
+    __slots__ = ("atomic", "error", "leads", "result", "turn", "work")
 
-    def __init__(self, work: Callable[[], _T]) -> None:
-        """Take what is to be done."""
+    def __init__(self, work: Callable[[], _T], *, atomic: bool) -> None:
+        """Take what is to be done; `atomic` is work that needs no transaction when it is alone."""
         self.work = work
+        self.atomic = atomic
         self.result: _T | None = None
         self.error: BaseException | None = None
         self.turn: threading.Lock | None = None
@@ -49,9 +50,9 @@ class Group(Generic[_T]):
         self._queue: list[Job[_T]] = []
         self._busy = False
 
-    def do(self, work: Callable[[], _T]) -> _T:
+    def do(self, work: Callable[[], _T], *, atomic: bool = False) -> _T:
         """Have something done, alone or with others, and answer what came of it."""
-        job = Job(work)
+        job = Job(work, atomic=atomic)
         with self._gate:
             self._queue.append(job)
             leads = not self._busy

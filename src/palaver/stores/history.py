@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from palaver.errors import Clash, Conflict, Stale
+from palaver.errors import Clash, Conflict, Stale, ValidationError
 from palaver.history import History
 from palaver.history.erasing import SUMMARY_OF, Receipt
 from palaver.history.frame import Frame
@@ -24,6 +24,7 @@ from palaver.history.rope import size
 from palaver.history.versions import Versions
 from palaver.history.view import View
 from palaver.messages import Message, new_id
+from palaver.messages.gate import EMPTY, check_name
 from palaver.messages.ids import now_ms
 from palaver.stores.frames import FrameBook
 from palaver.stores.log import StoredLog
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["StoredHistory"]
 
 _T = TypeVar("_T")
+
+
+class _KeptBefore(Exception):  # noqa: N818 - nothing went wrong
+    """The change was kept before, under the same key."""
 
 
 class StoredHistory(History):
@@ -88,7 +93,7 @@ class StoredHistory(History):
     def _stored(self) -> StoredLog:
         return cast("StoredLog", self._log)
 
-    def refresh(self) -> History:
+    def refresh(self) -> StoredHistory:
         """See what others have done meanwhile."""
         with self._lock:
             head = self._keeper.head(self.id)
@@ -118,6 +123,14 @@ class StoredHistory(History):
         super()._set(frame, stop, kind)
 
     def _keep(self, frame: Frame | None, stop: int, kind: str) -> None:
+        version = self.version + 1
+        if self._keeper.commit(self._change(frame, stop, kind)) != version:
+            raise _KeptBefore
+        if frame is not None:
+            self._book.keep(frame, version)
+        self._stored.settle()
+
+    def _change(self, frame: Frame | None, stop: int, kind: str) -> Change:
         log, version = self._stored, self.version + 1
         current = self._frame if frame is None else frame
         names: tuple[tuple[str, str, bytes | None], ...] = ()
@@ -126,25 +139,22 @@ class StoredHistory(History):
                 ("names", other, json.dumps(list(pairs.items())).encode())
                 for other, pairs in self._names.items()
             )
-        self._keeper.commit(
-            Change(
-                conversation=self.id,
-                after=self.version,
-                kind=kind,
-                at=self._clock(),
-                stop=stop,
-                size=size(current.root) + stop - current.start,
-                messages=tuple(log.pending),
-                frame=None if frame is None else self._book.encode(frame, version),
-                replaces=dict(log.replaces),
-                key=self._key,
-                token=self._token,
-                records=names,
-            )
+        return Change(
+            conversation=self.id,
+            after=self.version,
+            kind=kind,
+            at=self._clock(),
+            stop=stop,
+            size=size(current.root) + stop - current.start,
+            first=log.kept,
+            counts=log.before(log.kept),
+            messages=tuple(log.pending),
+            frame=None if frame is None else self._book.encode(frame, version),
+            replaces=dict(log.replaces),
+            key=self._key,
+            token=self._token,
+            records=names,
         )
-        if frame is not None:
-            self._book.keep(frame, version)
-        log.settle()
 
     def _kept(self, change: Callable[[], _T], rebase: Callable[[View], _T] | None = None) -> _T:
         """Make a change; where another came first, refresh and make it again, or rebase it."""
@@ -153,6 +163,10 @@ class StoredHistory(History):
                 seen = self.view
                 try:
                     return change()
+                except _KeptBefore:
+                    self._stored.forget()
+                    self.refresh()
+                    return cast("_T", None)
                 except Stale:
                     self._stored.forget()
                     if rebase is not None:
@@ -169,9 +183,38 @@ class StoredHistory(History):
         self, message: Message | Mapping[str, Any], *, key: str | None = None
     ) -> Message:
         """Add a message at the end and return it; `key` makes doing it again harmless."""
-        (new,) = read_messages([message])
-        self.extend([new], key=key)
-        return new
+        if type(message) is not Message:
+            (message,) = read_messages([message])
+        with self._lock:
+            if not self._append_one(message, key):
+                self.extend([message], key=key)
+        return message
+
+    def _append_one(self, message: Message, key: str | None) -> bool:
+        """The common case without detours: the tail goes on, and nobody came in between."""
+        log = self._stored
+        first = log.kept
+        if first != self._stop:
+            return False
+        stop = first + 1
+        frame = self._frame
+        try:
+            version = self._keeper.commit(
+                Change(
+                    self.id, self.version, "append", self._clock(), stop,
+                    size(frame.root) + stop - frame.start, first, log.before(first), (message,),
+                    None, EMPTY, key, self._token,
+                )  # fmt: skip
+            )
+        except Stale:
+            return False
+        if version != self.version + 1:  # it was kept before, by this key
+            self.refresh()
+            return True
+        log.added(message)
+        self._stop = stop
+        self._stops.append(stop)
+        return True
 
     def extend(
         self, messages: Iterable[Message | Mapping[str, Any]], *, key: str | None = None
@@ -223,8 +266,9 @@ class StoredHistory(History):
             self._log.extend(joined.messages)
             self._log.note_origins(dict(joined.origins(opened)))
             rope = joined.rope(self.view.rope, opened, self._log)
+            place = joined.place if joined.new else plan.place
             try:
-                return self._open_batch(self._frame, rope, opened, plan.reason)
+                return self._open_batch(self._frame, rope, opened, plan.reason, place)
             except Stale:
                 self._stored.forget()
             except BaseException:
@@ -266,7 +310,9 @@ class StoredHistory(History):
 
     def merge(self, other: History) -> Result:
         """Bring in what a fork did; see `History.merge`."""
-        return self._kept(lambda: History.merge(self, other))
+        first, second = sorted((self, other), key=lambda side: (side.id, id(side)))
+        with first._lock, second._lock:  # in one order, whoever merges whom
+            return self._kept(lambda: History.merge(self, other))
 
     def set_team_task(self, task: str | None) -> None:
         """Say what the team is at work on, or None for nothing."""
@@ -281,11 +327,14 @@ class StoredHistory(History):
 
     def fork(self, *, at: int | None = None, id: str | None = None) -> StoredHistory:  # noqa: A002 - the word for it
         """A conversation that goes its own way from here; it shares every message up to here."""
+        if id == self.id:
+            raise ValidationError("must be another than its parent's", path="$.id", rule="HI-13")
         with self._lock:
             version = self.version if at is None else at
             frame, stop = self._versions.frame(version), self._stops[version]
             base = max(frame.logged, stop)
             name = new_id() if id is None else id
+            check_name(name, "$.id")
             now = self._clock()
             bare = replace(frame, logged=base, back=None, redo=None)
             count = size(bare.root) + stop - bare.start
@@ -295,7 +344,8 @@ class StoredHistory(History):
                 title=self._head.title, tags=self._head.tags, created=now, updated=now,
             )  # fmt: skip
             first = Change(
-                conversation=name, after=-1, kind="fork", at=now, stop=stop, size=count,
+                conversation=name, after=-1, kind="fork", at=now, stop=stop, size=count, first=base,
+                counts=head.counts,
                 frame=self._book.encode(bare, 0),
             )  # fmt: skip
             self._keeper.create(head, first)
@@ -309,15 +359,20 @@ class StoredHistory(History):
             for known in names:  # grows as summaries of summaries are found
                 names += [s for s in self._summaries_of(known) if s not in names]
             at = self._clock()
-            places = self._keeper.erase(self.id, names, at)
-            self._stored.drop_held()
-            version = self.version
-            self._kept(self._note_erasure)
+            version, places = self._kept(lambda: self._erase(names, at))
             return Receipt(name, at, (name,), tuple(names[1:]), places, version + 1)
 
-    def _note_erasure(self) -> None:
-        frame = replace(self._frame, back=self._versions.back(self.version), redo=None)
-        self._set(replace(frame, logged=len(self._log)), self._stop, "erase")
+    def _erase(self, names: list[str], at: int) -> tuple[int, int]:
+        """Bury the messages and note it, in one; answer the version before and the places."""
+        version = self.version
+        back = self._versions.back(version)
+        frame = replace(self._frame, back=back, redo=None, logged=len(self._log))
+        note = self._change(frame, self._stop, "erase")
+        places = self._keeper.erase(self.id, names, at, note=note)
+        self._stored.drop_held()
+        self._book.keep(frame, version + 1)
+        super()._set(frame, self._stop, "erase")
+        return version, places
 
     def _summaries_of(self, message_id: str) -> list[str]:
         found: list[str] = []

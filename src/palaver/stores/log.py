@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from palaver.history.log import Family
-from palaver.history.rope import MASK, SHIFTS, Counter
+from palaver.history.rope import MASK, SHIFTS, Counter, runs
 from palaver.stores.rows import one
 
 if TYPE_CHECKING:
@@ -67,6 +67,15 @@ class StoredLog(Counter):
     def note_origins(self, origins: Mapping[int, int]) -> None:
         """Note which positions were put in the place of which."""
         self.replaces.update((new - self._length, old) for new, old in origins.items())
+
+    def added(self, message: Message) -> None:
+        """One message was added and is kept, all at once."""
+        self._hold(self._length, message)
+        counts = self._counts[self._length] + one(message)
+        self._length += 1
+        if len(self._counts) > _HELD:
+            self._counts.clear()
+        self._counts[self._length] = counts
 
     def settle(self) -> None:
         """What was pending is kept."""
@@ -143,6 +152,10 @@ class StoredLog(Counter):
             found = self._keeper.select(self._name, role, start, min(stop, kept))
         new = [p for p, message in enumerate(self.pending, self._length) if message.role == role]
         return found + new[max(start - kept, 0) : max(stop - kept, 0)]
+
+    def of_times(self, since: int | None, until: int | None) -> list[tuple[int, int]]:
+        """The stretches of positions whose messages are of a time, in the log's order."""
+        return list(runs(self._keeper.between_times(self._name, since, until)))
 
     def positions_of(self, message_id: str) -> list[int]:
         """The positions of the messages with an id."""

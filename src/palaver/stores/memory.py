@@ -21,10 +21,10 @@ from palaver.errors import (
 )
 from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import body_of, message_of, one, tombstone
-from palaver.stores.words import indexed_text, phrases, snippet, spaced
+from palaver.stores.words import has, indexed_text, phrases, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
 
@@ -56,6 +56,18 @@ class _Kept:
         self.lease: Lease | None = None
         self.records: dict[tuple[str, str], bytes] = {}
 
+    def moment(self) -> tuple[Head, int, int, dict[str, int], dict[tuple[str, str], bytes]]:
+        """All it takes to return to how it is now."""
+        return self.head, len(self.rows), len(self.journal), dict(self.keys), dict(self.records)
+
+    def return_to(
+        self, moment: tuple[Head, int, int, dict[str, int], dict[tuple[str, str], bytes]]
+    ) -> None:
+        """Take back what came since."""
+        self.head, rows, journal, self.keys, self.records = moment
+        del self.rows[rows:]
+        del self.journal[journal:]
+
 
 class MemoryKeeper:
     """A store in memory."""
@@ -66,6 +78,11 @@ class MemoryKeeper:
         self._all: list[Journaled] = []
         self._told = 0
         self._news = threading.Condition(threading.RLock())
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """There is no schema."""
+        return 0, 0
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -125,6 +142,33 @@ class MemoryKeeper:
                 self.put(change.conversation, kind, name, value)
             return version
 
+    def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
+        """Keep changes that were made elsewhere: all of them, or none."""
+        all_of_them = list(changes)  # what is wrong with them shows here, before anything is done
+        version = -1
+        with self._news:
+            kept = self._kept.get(all_of_them[0].conversation) if all_of_them else None
+            back_to = None if kept is None else kept.moment()
+            told = self._told
+            try:
+                for change in all_of_them:
+                    if head is not None and change.after < 0:
+                        self.create(head, change)
+                        version = 0
+                        for record in change.records:
+                            self.put(head.id, *record)
+                    else:
+                        version = self.commit(change)
+            except BaseException:
+                if kept is not None and back_to is not None:
+                    kept.return_to(back_to)
+                elif head is not None:
+                    self._kept.pop(head.id, None)
+                self._told = told
+                self._all = [one for one in self._all if one.cursor <= told]
+                raise
+        return version
+
     @staticmethod
     def _add(kept: _Kept, change: Change, counts: int) -> None:
         for index, message in enumerate(change.messages):
@@ -170,11 +214,15 @@ class MemoryKeeper:
         head = self._of(conversation).head
         return head.id if head.parent is None else self._first(head.parent)
 
-    def erase(self, conversation: str, message_ids: Sequence[str], at: int) -> int:
+    def erase(
+        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+    ) -> int:
         """Put tombstones in the place of messages, here and in all relatives."""
         names = frozenset(message_ids)
         places = 0
         with self._news:
+            if note is not None:
+                self.commit(note)
             for name in self.family(conversation):
                 for row in self._of(name).rows:
                     if row.id in names:
@@ -191,7 +239,7 @@ class MemoryKeeper:
         with self._news:
             return self._of(conversation).head
 
-    def list(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
         with self._news:
             heads = [kept.head for kept in self._kept.values()]
@@ -273,6 +321,12 @@ class MemoryKeeper:
             journal = self._of(conversation).journal[after + 1 : upto + 1]
         return [Frames(told.version, frame) for told, _, frame in journal if frame is not None]
 
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """The idempotency keys of the changes after one version and up to another, by version."""
+        with self._news:
+            found = self._of(conversation).keys.items()
+            return {version: key for key, version in found if after < version <= upto}
+
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, the newest first."""
         wanted = phrases(words)
@@ -287,7 +341,7 @@ class MemoryKeeper:
                 for position, row in rows:
                     message = message_of(row.body)
                     text = indexed_text(message)
-                    if _has(text, wanted):
+                    if has(text, wanted):
                         hits.append(Hit(name, position, message, snippet(text, words)))
         return hits[::-1][:limit]
 
@@ -349,6 +403,11 @@ class MemoryKeeper:
             found = self._of(conversation).records.items()
             return {name: value for (of, name), value in sorted(found) if of == kind}
 
+    def kinds(self, conversation: str) -> list[str]:
+        """The kinds of records there are, in order."""
+        with self._news:
+            return sorted({kind for kind, _ in self._of(conversation).records})
+
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """Nothing can be wrong with a list."""
         del conversation, start, stop
@@ -357,15 +416,3 @@ class MemoryKeeper:
     def check(self) -> Iterator[str]:
         """Nothing can be wrong with a dict."""
         return iter(())
-
-
-def _has(text: str, wanted: list[list[str]]) -> bool:
-    words = [word for phrase in phrases(spaced(text)) for word in phrase]
-    folded = [word.casefold() for word in words]
-    return all(
-        any(
-            folded[place : place + len(phrase)] == [word.casefold() for word in phrase]
-            for place in range(len(folded))
-        )
-        for phrase in wanted
-    )

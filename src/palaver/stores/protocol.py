@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
@@ -20,6 +20,10 @@ __all__ = ["Keeper"]
 @runtime_checkable
 class Keeper(Protocol):
     """The store underneath: it keeps changes, and gives back what it was given."""
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """The schema's version when the store was opened, and since it was brought up to date."""
 
     def close(self) -> None:
         """Let go of files and connections."""
@@ -36,6 +40,15 @@ class Keeper(Protocol):
         again: its version is answered.
         """
 
+    def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
+        """Keep changes of one conversation that were made elsewhere: all of them, or none.
+
+        One transaction, however many there are. With a head, the first change begins the
+        conversation, as `create` does; without, they go on where it stands, as `commit` does. The
+        `records` of every change are kept too, the first's as well. Answers the last version.
+        What `changes` itself raises ends it like any other error.
+        """
+
     def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
         """Set a conversation's title and tags."""
 
@@ -45,15 +58,20 @@ class Keeper(Protocol):
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
 
-    def erase(self, conversation: str, message_ids: Sequence[str], at: int) -> int:
-        """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
+    def erase(
+        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+    ) -> int:
+        """Put tombstones in the place of messages, here and in all relatives; destroy the bytes.
+
+        `note` is the change that says so: it is kept in the same step, or neither is.
+        """
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def head(self, conversation: str) -> Head:
         """Where a conversation stands; `UnknownConversation` if it is not there."""
 
-    def list(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
@@ -81,6 +99,9 @@ class Keeper(Protocol):
 
     def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
         """The frames after one version and up to another, oldest first."""
+
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """The idempotency keys of the changes after one version and up to another, by version."""
 
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, best first."""
@@ -111,6 +132,9 @@ class Keeper(Protocol):
 
     def records(self, conversation: str, kind: str) -> dict[str, bytes]:
         """All records of a kind, by name."""
+
+    def kinds(self, conversation: str) -> list[str]:
+        """The kinds of records there are, in order."""
 
     # ── proof ───────────────────────────────────────────────────────────────────────────────────
 

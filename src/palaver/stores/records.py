@@ -54,7 +54,8 @@ class Head(Struct, frozen=True, gc=False):
 class Change(Struct, frozen=True, gc=False):
     """One change of a conversation, to be kept whole or not at all.
 
-    It applies to the version `after` and makes the next one. `frame` is there for every change but
+    It applies to the version `after` and makes the next one; `first` and `counts` say where the log
+    ended then, which is true whenever the version is. `frame` is there for every change but
     an append that goes on where the last one ended. `replaces` says which of the messages were put
     in the place of which positions. `key` makes a repetition harmless; `token` is that of the lease
     it is made under; `records` are kept with it, by kind and name (None: taken away).
@@ -66,6 +67,8 @@ class Change(Struct, frozen=True, gc=False):
     at: int
     stop: int
     size: int
+    first: int = 0
+    counts: int = 0
     messages: tuple[Message, ...] = ()
     frame: bytes | None = None
     replaces: Mapping[int, int] = EMPTY
@@ -73,6 +76,12 @@ class Change(Struct, frozen=True, gc=False):
     token: int | None = None
     data: Mapping[str, Any] = EMPTY
     records: tuple[tuple[str, str, bytes | None], ...] = ()
+
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether it only goes on where the last change ended: an append, and no more."""
+        return self.frame is None and self.kind == "append" and not self.data
 
 
 class Journaled(Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from palaver.history.erasing import tombstone
@@ -43,10 +43,10 @@ def one(message: Message) -> int:
     return 1 | 1 << SHIFTS[message.role]
 
 
-def row_hash(conversation: str, position: int, body: str) -> int:
-    """A number that changes when anything of a row does."""
-    text = f"{conversation}\0{position}\0{body}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)
+def row_hash(position: int, body: str) -> int:
+    """A number that changes when a row's position or a byte of its body does."""
+    mark = blake2b(body.encode(), digest_size=8, salt=position.to_bytes(16, "big"))
+    return int.from_bytes(mark.digest(), "big", signed=True)
 
 
 def packed(position: int, system: int, user: int, assistant: int) -> int:

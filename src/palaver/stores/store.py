@@ -10,8 +10,11 @@ What a store hands out are histories like any other; each change is kept before 
 
 from __future__ import annotations
 
+import re
+import time
 from typing import TYPE_CHECKING, Any
 
+from palaver.errors import UnknownConversation, ValidationError
 from palaver.history import History
 from palaver.history.frame import Frame
 from palaver.history.history import read_messages
@@ -25,6 +28,7 @@ from palaver.stores.records import Change, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import one
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Store"]
 
 _PAGE = 500
+_NAP = 0.25
+_CURSOR = re.compile(r"\d{1,16}:.", re.DOTALL)
 
 
 class Store:
@@ -103,8 +109,6 @@ class Store:
 
     def __contains__(self, conversation: object) -> bool:
         """Tell whether there is a conversation of this id."""
-        from palaver.errors import UnknownConversation  # noqa: PLC0415 - only here
-
         try:
             self.keeper.head(str(conversation))
         except UnknownConversation:
@@ -115,7 +119,11 @@ class Store:
         self, *, after: str | None = None, limit: int = 50, tag: str | None = None
     ) -> Listing:
         """Conversations, the latest changed first; `after` is the `next` of the page before."""
-        return self.keeper.list(after=after, limit=limit, tag=tag)
+        if limit < 1:
+            raise ValidationError(f"must be at least 1, not {limit}", path="$.limit")
+        if after is not None and not _CURSOR.match(after):
+            raise ValidationError("must be the `next` of a page", path="$.after")
+        return self.keeper.listing(after=after, limit=limit, tag=tag)
 
     def __iter__(self) -> Iterator[Head]:
         """Where every conversation stands, the latest changed first."""
@@ -137,7 +145,7 @@ class Store:
 
     def search(
         self, words: str, *, conversation: str | None = None, limit: int = 20
-    ) -> list[Hit]:
+    ) -> builtins.list[Hit]:
         """The messages with all these words ("in quotes": one after the other)."""
         return self.keeper.search(words, conversation, limit)
 
@@ -155,19 +163,25 @@ class Store:
         Of one conversation from a version on, or of the whole store from a cursor on: `after` is
         the last one seen. `seconds` ends the waiting when nothing has happened for so long.
         """
-        if after is None:
-            after = self._newest(conversation)
-        idle = 0.0
-        while seconds is None or idle <= seconds:
+        start = self._newest(conversation) if after is None else after
+        return self._follow(conversation, start, seconds)
+
+    def _follow(
+        self, conversation: str | None, after: int, seconds: float | None
+    ) -> Iterator[Journaled]:
+        last = time.monotonic()
+        while True:
             changes = self.keeper.journal(conversation, after, _PAGE)
             for change in changes:
                 yield change
                 after = change.cursor if conversation is None else change.version
-                idle = 0.0
-            if not changes:
-                before = self._clock()
-                self.keeper.wait(0.25 if seconds is None else min(0.25, seconds))
-                idle += max(self._clock() - before, 1) / 1000
+            if changes:
+                last = time.monotonic()
+                continue
+            left = _NAP if seconds is None else last + seconds - time.monotonic()
+            if left <= 0:
+                return
+            self.keeper.wait(min(left, _NAP))
 
     def _newest(self, conversation: str | None) -> int:
         if conversation is not None:

@@ -14,7 +14,7 @@ from palaver.messages import ReasoningPart, TextPart, ToolCallPart, ToolPart
 if TYPE_CHECKING:
     from palaver.messages import Message
 
-__all__ = ["indexed_text", "phrases", "snippet", "spaced"]
+__all__ = ["has", "indexed_text", "phrases", "snippet", "spaced"]
 
 _CJK = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3130-\u318f"
@@ -59,6 +59,22 @@ def phrases(query: str) -> list[list[str]]:
     """
     found = (_WORD.findall(quoted or plain) for quoted, plain in _QUERY.findall(query))
     return [words for words in found if words]
+
+
+def has(text: str, wanted: list[list[str]]) -> bool:
+    """Tell whether a text has all of some phrases, without regard to case.
+
+    >>> has("We had tea at five.", phrases("TEA"))
+    True
+    """
+    folded = [word.casefold() for words in phrases(spaced(text)) for word in words]
+    return all(
+        any(
+            folded[place : place + len(phrase)] == [word.casefold() for word in phrase]
+            for place in range(len(folded))
+        )
+        for phrase in wanted
+    )
 
 
 def snippet(text: str, query: str) -> str:

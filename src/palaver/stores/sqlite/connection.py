@@ -20,7 +20,7 @@ from palaver.stores.sql import load_migrations
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["APPLICATION", "connect", "migrate", "patient"]
+__all__ = ["APPLICATION", "connect", "migrate", "patient", "schema_of"]
 
 APPLICATION: Final = 0x70616C76  # "palv", in the file's header: this file is palaver's
 _PATIENCE: Final = 60.0
@@ -67,7 +67,7 @@ def migrate(connection: apsw.Connection, *, upto: int | None = None) -> int:
     """Bring the schema to the newest version, in one transaction; answer the version."""
     steps = load_migrations(_PACKAGE)
     newest = steps[-1][0] if upto is None else upto
-    version = _version(connection)
+    version = schema_of(connection)
     if version == newest:
         return version
     if version > steps[-1][0]:
@@ -75,7 +75,7 @@ def migrate(connection: apsw.Connection, *, upto: int | None = None) -> int:
         raise StoreError(msg)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection)  # another process may have been quicker
+        version = schema_of(connection)  # another process may have been quicker
         for number, statements in steps:
             if version < number <= newest:
                 connection.execute(statements)
@@ -88,7 +88,8 @@ def migrate(connection: apsw.Connection, *, upto: int | None = None) -> int:
     return newest
 
 
-def _version(connection: apsw.Connection) -> int:
+def schema_of(connection: apsw.Connection) -> int:
+    """The version of the schema; 0 for a file that is new."""
     version = int(connection.pragma("user_version"))
     known = int(connection.pragma("application_id"))
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

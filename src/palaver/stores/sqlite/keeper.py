@@ -11,9 +11,10 @@ import json
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import apsw
+from msgspec.structs import replace
 
 from palaver.errors import (
     AlreadyExists,
@@ -24,23 +25,27 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
+from palaver.history.rope import SHIFTS
+from palaver.messages import ROLES
 from palaver.messages.gate import EMPTY, MAX_INT
 from palaver.stores.groups import Group, Job
 from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import ROLE_NUMBERS, body_of, counts_of, message_of, one, packed, row_hash, tombstone
 from palaver.stores.sql import load_queries
-from palaver.stores.sqlite.connection import connect, migrate
+from palaver.stores.sqlite.connection import connect, migrate, schema_of
 from palaver.stores.sqlite.searching import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
 
 __all__ = ["SQLiteKeeper"]
 
 _Q: Final = load_queries("palaver.stores.sqlite")
+_APPEND: Final = _Q["append_message"]
 _FAR: Final = MAX_INT
+_CID: Final = 16  # where a head's row has it
 
 
 class _Stretch(NamedTuple):
@@ -63,7 +68,8 @@ class SQLiteKeeper:
         self._gate = threading.Lock()
         with _translated(path):
             self._writer = connect(path, vfs=vfs)
-            migrate(self._writer)
+            before = schema_of(self._writer)
+            self.migrated = before, migrate(self._writer)
         self._words = Words(self._writer)
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
@@ -96,16 +102,21 @@ class SQLiteKeeper:
                 self._readers.append(connection)
         return connection
 
-    def _write(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work answers
+    def _write(self, work: Callable[[], Any], *, atomic: bool = False) -> Any:  # noqa: ANN401 - what the work answers
         if self._closed:
             msg = "the store is closed"
             raise StoreError(msg)
-        with _translated(self.path):
-            return self._group.do(work)
+        try:
+            return self._group.do(work, atomic=atomic)
+        except apsw.Error as error:
+            raise _own(error, self.path) from error
 
     def _run_all(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in one transaction; one that fails takes only its own part back."""
         writer = self._writer
+        if len(jobs) == 1 and jobs[0].atomic:
+            jobs[0].run()
+            return
         writer.execute("BEGIN IMMEDIATE")
         try:
             if len(jobs) == 1:
@@ -128,95 +139,145 @@ class SQLiteKeeper:
 
     def create(self, head: Head, first: Change) -> None:
         """Begin a conversation, with its first messages and frame."""
+        self._write(lambda: self._create(head, first))
 
-        def work() -> None:
-            parent = None if head.parent is None else self._cid(head.parent, self._writer)
-            counts = counts_of(head.counts)
-            try:
-                self._writer.execute(
-                    _Q["insert_conversation"],
-                    (head.id, head.stop, head.length, *counts, head.size, parent, head.base,
-                     head.origin, head.title, json.dumps(head.tags), head.created, head.updated),
-                )  # fmt: skip
-            except apsw.ConstraintError:
-                msg = f"a conversation has the id {head.id!r} already"
-                raise AlreadyExists(msg) from None
-            cid = self._writer.last_insert_rowid()
-            self._insert_messages(cid, head.base, first, head)
-            self._insert_journal(cid, 0, head.base, first)
-
-        self._write(work)
-
-    def _insert_messages(self, cid: int, position: int, change: Change, head: Head) -> None:
-        counts = head.counts - sum(map(one, change.messages))
-        system, user, assistant = counts_of(counts)
-        self._rows(cid, head.id, position, change, (system, user, assistant))
-
-    def _rows(
-        self, cid: int, name: str, position: int, change: Change, counts: tuple[int, int, int]
-    ) -> None:
-        system, user, assistant = counts
-        rows: list[tuple[Any, ...]] = []
-        for index, message in enumerate(change.messages):
-            body = body_of(message)
-            tool = position - system - user - assistant
-            number = ROLE_NUMBERS[message.role]
-            ordinal = (system, user, assistant, tool)[number]
-            rows.append(
-                (cid, position, number, ordinal, system, user, assistant, message.timestamp,
-                 change.replaces.get(index), row_hash(name, position, body), message.id, body)
+    def _create(self, head: Head, first: Change) -> int:
+        parent = None if head.parent is None else self._cid(head.parent, self._writer)
+        counts = counts_of(head.counts)
+        try:
+            self._writer.execute(
+                _Q["insert_conversation"],
+                (head.id, head.stop, head.length, *counts, head.size, parent, head.base,
+                 head.origin, head.title, json.dumps(head.tags), head.created, head.updated),
             )  # fmt: skip
-            system += number == 0
-            user += number == 1
-            assistant += number == 2  # noqa: PLR2004 - the roles in their order
-            position += 1
-        if len(rows) == 1:
-            self._writer.execute(_Q["insert_message"], rows[0])
-        elif rows:
-            self._writer.executemany(_Q["insert_message"], rows)
+        except apsw.ConstraintError:
+            msg = f"a conversation has the id {head.id!r} already"
+            raise AlreadyExists(msg) from None
+        cid = self._writer.last_insert_rowid()
+        number = self._rows(cid, 0, first)
+        self._insert_journal(number, cid, 0, first)
+        for record in first.records:
+            self._put(cid, *record)
+        return 0
 
-    def _insert_journal(self, cid: int, version: int, first: int, change: Change) -> None:
-        data = json.dumps(change.data, ensure_ascii=False) if change.data else None
-        self._writer.execute(
-            _Q["insert_journal"],
-            (cid, version, change.kind, change.at, first, len(change.messages), change.stop, data,
-             change.key, change.frame),
-        )  # fmt: skip
+    def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
+        """Keep changes that were made elsewhere: all of them, or none."""
+
+        def work() -> int:
+            version = -1
+            for change in changes:
+                if head is not None and change.after < 0:
+                    version = self._create(head, change)
+                else:
+                    version = self._commit(change)
+            return version
+
+        try:
+            version: int = self._write(work)
+        except BaseException:
+            if head is not None:
+                self._cids.pop(head.id, None)  # it never was there
+            raise
+        return version
 
     def commit(self, change: Change) -> int:
         """Keep a change and answer its version; `Stale` where another came first."""
-        version: int = self._write(lambda: self._commit(change))
+        version: int
+        if len(change.messages) == 1 and change.plain and not (change.token or change.records):
+            version = self._write(lambda: self._append_one(change), atomic=True)
+        else:
+            version = self._write(lambda: self._commit(change))
+        return version
+
+    def _known(self, cid: int, change: Change) -> int | None:
+        """The version of a change that was kept before, by its key."""
+        row = self._writer.execute(_Q["version_of_key"], (cid, change.key)).fetchone()
+        return None if row is None else int(row[0])
+
+    def _append_one(self, change: Change) -> int:
+        """The most common change of all, in one statement."""
+        writer = self._writer
+        cid = self._cids.get(change.conversation) or self._cid(change.conversation, writer)
+        if change.key is not None:
+            known = self._known(cid, change)
+            if known is not None:
+                return known
+        (message,) = change.messages
+        position, version = change.first, change.after + 1
+        system, user, assistant = counts_of(change.counts)
+        role = ROLE_NUMBERS[message.role]
+        body = body_of(message)
+        ordinal = (system, user, assistant, position - system - user - assistant)[role]
+        try:
+            writer.execute(
+                _APPEND,
+                (cid, position, version, change.at, role, ordinal, system, user, assistant,
+                 message.timestamp, row_hash(position, body), change.key, message.id, body),
+            )  # fmt: skip
+        except apsw.ConstraintError:
+            _stale(change)
         return version
 
     def _commit(self, change: Change) -> int:
-        cid = self._cid(change.conversation, self._writer)
+        """Any change. A plain append is its messages; the others have a journal record too."""
+        writer = self._writer
+        cid = self._cid(change.conversation, writer)
         if change.key is not None:
-            known = self._writer.execute(_Q["version_of_key"], (cid, change.key)).fetchone()
+            known = self._known(cid, change)
             if known is not None:
-                return int(known[0])
+                return known
         if change.token is not None:
             self._check_token(cid, change.token)
-        version = change.after + 1
-        added = sum(map(one, change.messages))
-        system, user, assistant = counts_of(added)
-        count = len(change.messages)
-        row = self._writer.execute(
-            _Q["advance"],
-            (change.stop, count, system, user, assistant,
-             version if change.frame is not None else None, change.size, change.at, cid,
-             change.after),
-        ).fetchone()  # fmt: skip
-        if row is None:
-            msg = f"{change.conversation} is no longer at version {change.after}"
-            raise Stale(msg)
-        first = row[0] - count
-        before = (row[1] - system, row[2] - user, row[3] - assistant)
-        if count:
-            self._rows(cid, change.conversation, first, change, before)
-        self._insert_journal(cid, version, first, change)
+        (version,) = writer.execute(_Q["standing"], (cid,)).fetchone()
+        if version != change.after:
+            _stale(change)
+        version += 1
+        number = self._rows(cid, version, change)
+        if not change.plain:
+            self._insert_journal(number, cid, version, change)
+            length = change.first + len(change.messages)
+            counts = counts_of(change.counts + sum(map(one, change.messages)))
+            framed = None if change.frame is None else version
+            writer.execute(
+                _Q["advance"],
+                (version, change.stop, length, *counts, framed, change.size, change.at, cid),
+            )
         for record in change.records:
             self._put(cid, *record)
-        return version
+        return int(version)
+
+    def _rows(self, cid: int, version: int, change: Change) -> int:
+        """Insert a change's messages, and answer the number that comes after theirs."""
+        (number,) = self._writer.execute(_Q["next_number"]).fetchone()
+        system, user, assistant = counts_of(change.counts)
+        position, last = change.first, len(change.messages) - 1
+        rows: list[tuple[Any, ...]] = []
+        for index, message in enumerate(change.messages):
+            body = body_of(message)
+            role = ROLE_NUMBERS[message.role]
+            ordinal = (system, user, assistant, position - system - user - assistant)[role]
+            closes = change.plain and index == last
+            rows.append(
+                (number, cid, position, version, last + 1 if closes else 0, change.at, role,
+                 ordinal, system, user, assistant, message.timestamp, change.replaces.get(index),
+                 row_hash(position, body), change.key if closes else None, message.id, body)
+            )  # fmt: skip
+            system += role == 0
+            user += role == 1
+            assistant += role == 2  # noqa: PLR2004 - the roles in their order
+            position += 1
+            number += 1
+        if rows:
+            self._writer.executemany(_Q["insert_message"], rows)
+        return int(number)
+
+    def _insert_journal(self, number: int, cid: int, version: int, change: Change) -> None:
+        data = json.dumps(change.data, ensure_ascii=False) if change.data else None
+        self._writer.execute(
+            _Q["insert_journal"],
+            (number, cid, version, change.kind, change.at, change.first, len(change.messages),
+             change.stop, data, change.key, change.frame),
+        )  # fmt: skip
 
     def _check_token(self, cid: int, token: int) -> None:
         row = self._writer.execute(_Q["lease"], (cid,)).fetchone()
@@ -243,11 +304,15 @@ class SQLiteKeeper:
                 msg = f"{fork[0]} was forked from it, and reads its messages"
                 raise StoreError(msg)
             self._forget_words(self._writer.execute(_Q["all_rows"], (cid,)).fetchall())
+            (newest,) = self._writer.execute(_Q["newest"]).fetchone()
             for table in ("messages", "journal", "leases", "records", "conversations"):
                 self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
+            self._writer.execute(_Q["keep_counting"], (newest,))
+            self._writer.execute(_Q["index_again"])
 
         self._write(work)
         self._cids.pop(conversation, None)
+        self._lineages.clear()
         self._scrub()
 
     def _forget_words(self, rows: list[Any]) -> None:
@@ -258,7 +323,9 @@ class SQLiteKeeper:
         """A conversation and all its relatives: whoever shares its first ancestor."""
         return [row[0] for row in self._read("family", self._cid(conversation))]
 
-    def erase(self, conversation: str, message_ids: Sequence[str], at: int) -> int:
+    def erase(
+        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+    ) -> int:
         """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
         family = self.family(conversation)
 
@@ -271,11 +338,13 @@ class SQLiteKeeper:
                     self._forget_words([(row[0], row[2]) for row in rows])
                     for number, position, body in rows:
                         left = body_of(tombstone(message_of(body), at))
-                        mark = row_hash(name, position, left)
+                        mark = row_hash(position, left)
                         self._writer.execute(_Q["bury"], (left, mark, number))
                         self._words.remember(number, left)
                     places += len(rows)
                 self._writer.execute(_Q["note_erasure"], (cid,))
+            if note is not None:
+                self._commit(note)
             return places
 
         places: int = self._write(work)
@@ -298,7 +367,7 @@ class SQLiteKeeper:
         if not rows:
             _unknown(conversation)
         row: tuple[Any, ...] = rows[0]
-        self._cids[conversation] = row[-2]
+        self._cids[conversation] = row[_CID]
         return row
 
     def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
@@ -310,7 +379,7 @@ class SQLiteKeeper:
                 row = connection.execute(_Q["head"], (conversation,)).fetchone()
                 if row is None:
                     _unknown(conversation)
-                self._cids[conversation] = row[-2]
+                self._cids[conversation] = row[_CID]
             cid = self._cids[conversation]
         return cid
 
@@ -331,7 +400,7 @@ class SQLiteKeeper:
             self._lineages[cid] = known
         return known
 
-    def list(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
         updated, _, name = (after or f"{_FAR}:\U0010ffff").partition(":")
         rows = self._read("list", int(updated), name, tag, limit + 1)
@@ -400,35 +469,56 @@ class SQLiteKeeper:
 
     def stop(self, conversation: str, version: int) -> int:
         """Where the view's tail ended at a version."""
-        rows = self._read("stop", self._cid(conversation), version)
-        if not rows:
-            msg = f"{conversation} has no version {version}"
-            raise StoreDamaged(msg)
-        return int(rows[0][0])
+        cid = self._cid(conversation)
+        rows = self._read("stop", cid, version)
+        return int(rows[0][0]) if rows else self._first_after(conversation, version)
+
+    def _first_after(self, conversation: str, version: int) -> int:
+        """The position of the first message that came after a version, by halving."""
+        head = self.head(conversation)
+        cid = self._cid(conversation)
+        low, high = head.base, head.length
+        while low < high:
+            middle = (low + high) // 2
+            if self._read("version_at", cid, middle)[0][0] > version:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
         """The frames after one version and up to another, oldest first."""
         cid = self._cid(conversation)
         return [Frames(*row) for row in self._read("frames", cid, after, upto)]
 
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """The idempotency keys of the changes after one version and up to another, by version."""
+        start, stop = (self._first_after(conversation, version) for version in (after, upto))
+        return dict(self._read("keys", self._cid(conversation), after, upto, start, stop))
+
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, best first."""
         self._write(lambda: self._words.catch_up())
         stretches = None if conversation is None else self._lineage(conversation)
         with _translated(self.path):
-            return self._words.search(self._reader(), words, stretches, limit)
+            hits = self._words.search(self._reader(), words, stretches, limit)
+        if conversation is not None:  # what it inherited has the same place there
+            hits = [replace(hit, conversation=conversation) for hit in hits]
+        return hits
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
     def journal(self, conversation: str | None, after: int, limit: int) -> list[Journaled]:
         """Changes after a version (of a conversation) or a cursor (of the whole store)."""
         if conversation is None:
-            rows = self._read("journal_of_all", after, limit)
+            found = self._read("journal_of_all", after, limit)
         else:
-            rows = self._read("journal", self._cid(conversation), after, limit)
+            start = self._first_after(conversation, after)
+            rows = self._read("journal", self._cid(conversation), after, start, limit)
+            found = [(conversation, *row) for row in rows]
         return [
             Journaled(*row[:6], EMPTY if row[6] is None else json.loads(row[6]), row[7])
-            for row in rows
+            for row in found
         ]
 
     def newest(self) -> int:
@@ -488,6 +578,10 @@ class SQLiteKeeper:
         """All records of a kind, by name."""
         return dict(self._read("records", self._cid(conversation), kind))
 
+    def kinds(self, conversation: str) -> list[str]:
+        """The kinds of records there are, in order."""
+        return [row[0] for row in self._read("kinds", self._cid(conversation))]
+
     # ── proof ───────────────────────────────────────────────────────────────────────────────────
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
@@ -496,7 +590,7 @@ class SQLiteKeeper:
         for position, mark, body in self._read("hashes", self._cid(conversation), start, stop):
             if position != expected:
                 yield f"message {expected} is missing"
-            if mark != row_hash(conversation, position, body):
+            if mark != row_hash(position, body):
                 yield f"message {position}: the row is not what was written"
             expected = position + 1
         if expected != stop:
@@ -515,25 +609,38 @@ class SQLiteKeeper:
 
 def _head(row: tuple[Any, ...]) -> Head:
     (name, version, stop, length, system, user, assistant, framed, size, parent, base, origin,
-     title, tags, created, updated, _, erased) = row  # fmt: skip
+     title, tags, created, updated, _, erased, *last) = row  # fmt: skip
     counts = packed(length, system, user, assistant)
+    if last[0] is not None and last[0] > version:  # plain appends since the last record
+        version, seq, role, system, user, assistant, at = last
+        size += seq + 1 - length
+        stop = length = seq + 1
+        counts = packed(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
+        updated = max(updated, at)
     return Head(name, version, stop, length, counts, framed, size, parent, base, origin, title,
                 tuple(json.loads(tags)), created, updated, erased)  # fmt: skip
 
 
-def _unknown(conversation: str) -> None:
+def _unknown(conversation: str) -> NoReturn:
     msg = f"no conversation has the id {conversation!r}"
     raise UnknownConversation(msg)
 
 
+def _stale(change: Change) -> NoReturn:
+    msg = f"{change.conversation} is no longer at version {change.after}"
+    raise Stale(msg)
+
+
+def _own(error: apsw.Error, path: str) -> Exception:
+    """SQLite's error as one of palaver's."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreDamaged(f"{path} is damaged: {error}")
+    return StoreError(f"{path}: {error}")
+
+
 @contextmanager
 def _translated(path: str) -> Generator[None]:
-    """SQLite's errors as palaver's own."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        msg = f"{path} is damaged: {error}"
-        raise StoreDamaged(msg) from error
-    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        msg = f"{path}: {error}"
-        raise StoreError(msg) from error
+    except apsw.Error as error:
+        raise _own(error, path) from error

@@ -2,17 +2,25 @@
 
 -- name: head
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.cid, c.erased
-FROM conversations AS c LEFT JOIN conversations AS p ON p.cid = c.parent
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.cid, c.erased,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+FROM conversations AS c
+LEFT JOIN conversations AS p ON p.cid = c.parent
+LEFT JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
 WHERE c.id = ?;
 
 -- name: list
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.cid, c.erased
-FROM conversations AS c LEFT JOIN conversations AS p ON p.cid = c.parent
-WHERE (c.updated, c.id) < (?, ?)
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.cid, c.erased,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+FROM conversations AS c
+LEFT JOIN conversations AS p ON p.cid = c.parent
+LEFT JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
+WHERE (max(c.updated, coalesce(m.at, 0)), c.id) < (?1, ?2)
   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?3))
-ORDER BY c.updated DESC, c.id DESC
+ORDER BY max(c.updated, coalesce(m.at, 0)) DESC, c.id DESC
 LIMIT ?4;
 
 -- name: insert_conversation
@@ -20,25 +28,47 @@ INSERT INTO conversations (id, version, stop, length, n_system, n_user, n_assist
                            parent, base, origin, title, tags, created, updated)
 VALUES (?, 0, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: standing
+SELECT max(version, coalesce((SELECT version FROM messages WHERE cid = ?1
+                              ORDER BY seq DESC LIMIT 1), 0))
+FROM conversations WHERE cid = ?1;
+
 -- name: advance
 UPDATE conversations
-SET version = version + 1, stop = ?, length = length + ?, n_system = n_system + ?,
-    n_user = n_user + ?, n_assistant = n_assistant + ?, framed = coalesce(?, framed), size = ?,
-    updated = max(updated, ?)
-WHERE cid = ? AND version = ?
-RETURNING length, n_system, n_user, n_assistant;
+SET version = ?, stop = ?, length = ?, n_system = ?, n_user = ?, n_assistant = ?,
+    framed = coalesce(?, framed), size = ?, updated = max(updated, ?)
+WHERE cid = ?;
+
+-- name: next_number
+SELECT max(coalesce((SELECT max(number) FROM messages), 0),
+           coalesce((SELECT max(number) FROM journal), 0)) + 1;
 
 -- name: insert_message
-INSERT INTO messages (cid, seq, role, ordinal, n_system, n_user, n_assistant, time, replaces, hash,
-                      id, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO messages (number, cid, seq, version, batch, at, role, ordinal, n_system, n_user,
+                      n_assistant, time, replaces, hash, key, id, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- A plain append of one message, refused by the table itself where it comes too late: another append
+-- has taken its place, or a journal record its version (NULL is not allowed there).
+-- name: append_message
+INSERT INTO messages (number, cid, seq, version, batch, at, role, ordinal, n_system, n_user,
+                      n_assistant, time, replaces, hash, key, id, body)
+VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
+            coalesce((SELECT max(number) FROM journal), 0)) + 1,
+        ?1, ?2, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?3 THEN ?3 END,
+        1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, NULL, ?11, ?12, ?13, ?14);
 
 -- name: insert_journal
-INSERT INTO journal (cid, version, kind, at, first, count, stop, data, key, frame)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO journal (number, cid, version, kind, at, first, count, stop, data, key, frame)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: version_of_key
-SELECT version FROM journal WHERE cid = ? AND key = ?;
+SELECT version FROM journal WHERE cid = ?1 AND key = ?2
+UNION ALL
+SELECT version FROM messages WHERE cid = ?1 AND key = ?2;
+
+-- name: version_at
+SELECT version FROM messages WHERE cid = ? AND seq = ?;
 
 -- name: bodies
 SELECT body FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
@@ -67,14 +97,32 @@ SELECT version, frame FROM journal
 WHERE cid = ? AND frame IS NOT NULL AND version > ? AND version <= ? ORDER BY version;
 
 -- name: journal
-SELECT c.id, j.version, j.kind, j.at, j.first, j.count, j.data, j.number
-FROM journal AS j JOIN conversations AS c ON c.cid = j.cid
-WHERE j.cid = ? AND j.version > ? ORDER BY j.version LIMIT ?;
+SELECT * FROM (
+    SELECT version, kind, at, first, count, data, number FROM journal
+    WHERE cid = ?1 AND version > ?2 ORDER BY version LIMIT ?4
+)
+UNION ALL
+SELECT * FROM (
+    SELECT version, 'append', at, seq - batch + 1, batch, NULL, number FROM messages
+    WHERE cid = ?1 AND seq >= ?3 AND batch > 0 ORDER BY seq LIMIT ?4
+)
+ORDER BY version LIMIT ?4;
 
 -- name: journal_of_all
-SELECT c.id, j.version, j.kind, j.at, j.first, j.count, j.data, j.number
-FROM journal AS j JOIN conversations AS c ON c.cid = j.cid
-WHERE j.number > ? ORDER BY j.number LIMIT ?;
+SELECT c.id, j.* FROM (
+    SELECT * FROM (
+        SELECT version, kind, at, first, count, data, number, cid FROM journal
+        WHERE number > ?1 ORDER BY number LIMIT ?2
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT version, 'append', at, seq - batch + 1, batch, NULL, number, cid FROM messages
+        WHERE number > ?1 AND batch > 0 ORDER BY number LIMIT ?2
+    )
+    ORDER BY number LIMIT ?2
+) AS j
+JOIN conversations AS c ON c.cid = j.cid
+ORDER BY j.number;
 
 -- name: describe
 UPDATE conversations SET title = ?, tags = ? WHERE cid = ?;
@@ -98,6 +146,16 @@ DELETE FROM records WHERE cid = ? AND kind = ? AND name = ?;
 
 -- name: records
 SELECT name, value FROM records WHERE cid = ? AND kind = ? ORDER BY name;
+
+-- name: kinds
+SELECT DISTINCT kind FROM records WHERE cid = ? ORDER BY kind;
+
+-- name: keys
+SELECT version, key FROM journal
+WHERE cid = ?1 AND key IS NOT NULL AND version > ?2 AND version <= ?3
+UNION ALL
+SELECT version, key FROM messages
+WHERE cid = ?1 AND seq >= ?4 AND seq < ?5 AND key IS NOT NULL;
 
 -- name: a_fork_of
 SELECT id FROM conversations WHERE parent = ? LIMIT 1;
@@ -129,7 +187,18 @@ UPDATE messages SET body = ?, hash = ? WHERE number = ?;
 UPDATE conversations SET erased = erased + 1 WHERE cid = ?;
 
 -- name: newest
-SELECT coalesce(max(number), 0) FROM journal;
+SELECT max(coalesce((SELECT max(number) FROM messages), 0),
+           coalesce((SELECT max(number) FROM journal), 0));
+
+-- After a deletion: no number is given twice, or who follows the store would miss the second.
+-- name: keep_counting
+INSERT OR IGNORE INTO journal (number, cid, version, kind, at, first, count, stop)
+SELECT ?1, 0, ?1, 'delete', 0, 0, 0, 0
+WHERE NOT EXISTS (SELECT 1 FROM messages WHERE number >= ?1);
+
+-- After a deletion: what the index has ends with the last message there is.
+-- name: index_again
+UPDATE indexing SET indexed = min(indexed, coalesce((SELECT max(number) FROM messages), 0));
 
 -- name: hashes
 SELECT seq, hash, body FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;

@@ -1,0 +1,143 @@
+"""`palaver export`, `palaver import` and `palaver copy`: conversations between files and stores."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from palaver.cli.manners import Refused, file_argument, json_option, open_input, say, styled
+from palaver.cli.stored import (
+    conversation_argument,
+    found,
+    opened,
+    progress,
+    put_json,
+    store_option,
+)
+from palaver.messages import to_dict
+from palaver.stores import open_store
+from palaver.stores.copying import copy as copy_conversations
+from palaver.stores.snapshots import FORMS, Form, export_conversation, import_conversation
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["copy", "export", "import_"]
+
+
+@click.command(short_help="Write a conversation to a file.")
+@conversation_argument
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--form", type=click.Choice(FORMS), default="lines", help="Which form.  [lines]")
+@store_option
+@json_option
+def export(conversation: str, file: str, form: Form, address: str | None, *, as_json: bool) -> None:
+    """Write CONVERSATION to FILE, by default to standard output.
+
+    "lines" and "document" hold everything: every version, batch and mark. "version-1" holds what
+    users and assistants said, and the team task. A fork is written with all that it has from its
+    parent. The file appears when it is complete.
+    """
+    with opened(address) as store:
+        history = found(store, conversation)
+        with _writing(file) as stream, progress("exporting") as bar:
+            export_conversation(store, history.id, stream, form=form, progress=bar)
+        if form == "version-1":
+            _say_what_is_missing(len(history) - history.count(roles=("user", "assistant")))
+        if file == "-":
+            return  # standard output is the conversation
+        if as_json:
+            put_json({"conversation": history.id, "version": history.version, "file": file})
+        else:
+            say(f"{styled(history.id, bold=True)}: written to {click.format_filename(file)}")
+
+
+def _say_what_is_missing(count: int) -> None:
+    if count:
+        what = f"{count:,} system and tool message{'' if count == 1 else 's'}"
+        click.echo(f"palaver: {what} left out: version 1 has no place for them", err=True)
+
+
+@contextmanager
+def _writing(file: str) -> Generator[IO[bytes]]:
+    """Write to a file that takes its place when it is complete, readable by its owner alone."""
+    if file == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    place = Path(file)
+    if place.exists() and not place.is_file():  # a pipe or a device
+        with place.open("wb") as stream:
+            yield stream
+        return
+    number, name = tempfile.mkstemp(prefix=f".{place.name[:100]}.", dir=place.parent)
+    try:
+        with os.fdopen(number, "wb") as stream:
+            yield stream
+        Path(name).replace(place)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@click.command("import", short_help="Read a conversation from a file.")
+@file_argument
+@click.option("--id", "name", help="The id to give it, instead of its own.")
+@store_option
+@json_option
+def import_(file: str, name: str | None, address: str | None, *, as_json: bool) -> None:
+    """Read a conversation from FILE, of any form that `palaver export` writes, and print its id.
+
+    All of FILE is checked first. Where anything is wrong with it, nothing changes.
+    """
+    with (
+        open_input(file) as (stream, _),
+        opened(address, make=True) as store,
+        progress("importing") as bar,
+    ):
+        history = import_conversation(store, stream, id=name, progress=bar)
+        size = len(history)
+    if as_json:
+        put_json({"conversation": history.id, "version": history.version, "messages": size})
+    else:
+        say(history.id)
+
+
+@click.command(short_help="Copy conversations to another store.")
+@click.argument("target", metavar="TARGET")
+@click.argument("conversations", nargs=-1)
+@store_option
+@json_option
+def copy(
+    target: str, conversations: tuple[str, ...], address: str | None, *, as_json: bool
+) -> None:
+    """Copy CONVERSATIONS, by default all, from the store to the store TARGET (a file or a URL).
+
+    What is there already is skipped, and what is there in part is completed: after an interruption,
+    simply do it again. Forks go with the conversations they were forked from.
+    """
+    with opened(address) as source:
+        names = [found(source, text).id for text in conversations] or None
+        if Path(target).exists() and source_is(address, target):
+            msg = "the store can't be copied to itself"
+            raise Refused(msg)
+        with open_store(target) as there, progress("copying") as bar:
+            copied = copy_conversations(source, there, names, progress=bar)
+    if as_json:
+        put_json(to_dict(copied))
+        return
+    say(
+        f"{copied.copied:,} conversation{'' if copied.copied == 1 else 's'} copied "
+        f"({copied.messages:,} messages), {copied.unchanged:,} there already"
+    )
+
+
+def source_is(address: str | None, target: str) -> bool:
+    """Tell whether the store asked for is the file `target`."""
+    return address is not None and Path(address).exists() and Path(address).samefile(target)

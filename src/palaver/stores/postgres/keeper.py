@@ -1,0 +1,387 @@
+"""The PostgreSQL store: one database, any number of processes on any number of machines.
+
+A change is one statement: it moves the conversation on from the version it was made for, and only
+if that succeeds adds the rest. Every change carries a mark of its own (`attempt`), so that whoever
+loses the connection before the answer can ask what became of it: sent again, it finds either the
+version it was made for, and is made now, or its own mark, and is not made twice.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
+
+import psycopg
+from msgspec.structs import replace
+
+from palaver.errors import LeaseTaken, StoreDamaged, StoreError
+from palaver.messages.gate import EMPTY, MAX_INT
+from palaver.stores.postgres.cleaning import scrub
+from palaver.stores.postgres.connections import STATEMENTS, Connections
+from palaver.stores.postgres.following import Bell, Ears, settled
+from palaver.stores.postgres.migrating import migrate
+from palaver.stores.postgres.searching import Words
+from palaver.stores.postgres.writing import Adoption, begin, keep, unknown
+from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
+from palaver.stores.rows import ROLE_NUMBERS, body_of, message_of, packed, row_hash, tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from palaver.messages import Message, Role
+    from palaver.stores.postgres.connections import Line
+
+__all__ = ["PostgresKeeper"]
+
+_FAR: Final = MAX_INT
+
+
+class _Stretch(NamedTuple):
+    """Positions from start to before stop are rows of a conversation."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class PostgresKeeper:
+    """A store in a PostgreSQL database, in the schema `palaver`."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        pool: int = 10,
+        patience: float = 30.0,
+        rewrite: int = 1 << 28,
+    ) -> None:
+        """Go to a database, and bring its schema up to date.
+
+        `pool` is the most connections at a time; `patience` how many seconds a server that went
+        away is waited for; `rewrite` how large the tables may be, in bytes, for an erasure to write
+        them anew (see `cleaning`).
+        """
+        self._connections = Connections(address, size=pool, patience=patience)
+        self._rewrite = rewrite
+        self._words = Words(self._connections)
+        self._bell = Bell(self._connections)
+        self._ears = Ears(self._connections)
+        self._lineages: dict[str, tuple[_Stretch, ...]] = {}
+        try:
+            with self._connections.dial() as line:
+                self.migrated = migrate(line)
+        except psycopg.Error as error:
+            raise self._connections.own(error) from error
+
+    def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        self._bell.close()
+        self._ears.close()
+        self._connections.close()
+
+    def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what a column has
+        return self._connections.fetch(name, values)
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+    def create(self, head: Head, first: Change) -> None:
+        """Begin a conversation, with its first messages and frame."""
+        attempt = uuid4()
+        self._connections.run(lambda line: begin(line, head, first, attempt))
+        self._bell.ring()
+
+    def commit(self, change: Change) -> int:
+        """Keep a change and answer its version; `Stale` where another came first."""
+        attempt = uuid4()
+        version = self._connections.run(lambda line: keep(line, change, attempt))
+        self._bell.ring()
+        return version
+
+    def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
+        """Keep changes that were made elsewhere: all of them, or none."""
+        version = Adoption(self._connections, head).keep_all(changes)
+        self._bell.ring()
+        return version
+
+    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
+        """Set a conversation's title and tags."""
+        if not self._connections.count("describe", (title, list(tags), conversation)):
+            unknown(conversation)
+
+    def delete(self, conversation: str) -> None:
+        """Forget a conversation that nothing was forked from."""
+        tried = False
+
+        def work(line: Line) -> None:
+            nonlocal tried
+            with line.transaction():
+                self._words.lock(line)
+                if line.execute(STATEMENTS["lock"], (conversation,)).fetchone() is None:
+                    if tried:  # the answer was lost, the deed was not
+                        return
+                    unknown(conversation)
+                fork = line.execute(STATEMENTS["a_fork_of"], (conversation,)).fetchone()
+                if fork is not None:
+                    msg = f"{fork[0]} was forked from it, and reads its messages"
+                    raise StoreError(msg)
+                line.execute(STATEMENTS["delete"], {"id": conversation})
+                tried = True
+
+        self._connections.run(work)
+        self._lineages.pop(conversation, None)
+
+    def family(self, conversation: str) -> list[str]:
+        """A conversation and all its relatives: whoever shares its first ancestor."""
+        found = [row[0] for row in self._read("family", conversation)]
+        if not found:
+            self.head(conversation)
+        return found
+
+    def erase(
+        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+    ) -> int:
+        """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
+        family = self.family(conversation)
+        attempt = uuid4()
+
+        def work(line: Line) -> tuple[int, str]:
+            with line.transaction():
+                self._words.lock(line)
+                if note is not None:
+                    keep(line, note, attempt)
+                values = (family, list(message_ids))
+                rows = line.execute(STATEMENTS["rows_of"], values).fetchall()
+                for name, position, body in rows:
+                    left = body_of(tombstone(message_of(body), at))
+                    mark = row_hash(position, left)
+                    line.execute(STATEMENTS["bury"], (left, mark, name, position))
+                    self._words.replace(line, name, position, left)
+                line.execute(STATEMENTS["note_erasure"], (family,))
+                (transaction,) = line.execute(STATEMENTS["transaction"]).fetchone() or ("0",)
+                return len(rows), transaction
+
+        places, transaction = self._connections.run(work)
+        self._bell.ring()
+        scrub(self._connections, transaction, self._rewrite)
+        return places
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def head(self, conversation: str) -> Head:
+        """Where a conversation stands."""
+        rows = self._read("head", conversation)
+        if not rows:
+            self._lineages.pop(conversation, None)
+            unknown(conversation)
+        return _head(rows[0])
+
+    def _lineage(self, conversation: str) -> tuple[_Stretch, ...]:
+        """Who has which stretch of a conversation's messages, oldest first."""
+        known = self._lineages.get(conversation)
+        if known is None:
+            head = self.head(conversation)
+            inherited: tuple[_Stretch, ...] = ()
+            if head.parent is not None:
+                inherited = tuple(
+                    stretch._replace(stop=min(stretch.stop, head.base))
+                    for stretch in self._lineage(head.parent)
+                    if stretch.start < head.base
+                )
+            known = (*inherited, _Stretch(conversation, head.base, _FAR))
+            self._lineages[conversation] = known
+        return known
+
+    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+        """Conversations, the latest changed first, page by page."""
+        updated, _, name = (after or f"{_FAR}:\U0010ffff").partition(":")
+        values = {"updated": int(updated), "id": name, "tag": tag, "limit": limit + 1}
+        rows = self._connections.fetch("listing", values)
+        heads = tuple(_head(row) for row in rows[:limit])
+        more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
+        return Listing(heads, more)
+
+    def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
+        """The messages from one position to before another."""
+        return [
+            message_of(row[0])
+            for stretch in self._lineage(conversation)
+            if start < stretch.stop and stretch.start < stop
+            for row in self._read("bodies", stretch.name, max(start, stretch.start),
+                                  min(stop, stretch.stop))
+        ]  # fmt: skip
+
+    def before(self, conversation: str, position: int) -> int:
+        """How many messages there are before a position, in all and by role, packed."""
+        for stretch in self._lineage(conversation):
+            if stretch.start <= position < stretch.stop:
+                rows = self._read("before", stretch.name, position)
+                if rows:
+                    return packed(position, *rows[0])
+        head = self.head(conversation)
+        if position != head.length:
+            msg = f"{conversation} has no message at {position}"
+            raise StoreDamaged(msg)
+        return head.counts
+
+    def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
+        """The positions of a role's messages from its start-th to before its stop-th."""
+        number = ROLE_NUMBERS[role]
+        return [
+            row[0]
+            for stretch in self._lineage(conversation)
+            for row in self._read("select", stretch.name, number, start, stop, stretch.stop)
+        ]
+
+    def positions_of(self, conversation: str, message_id: str) -> list[int]:
+        """The positions of the messages with an id."""
+        return [
+            row[0]
+            for stretch in self._lineage(conversation)
+            for row in self._read("positions_of", stretch.name, message_id, stretch.stop)
+        ]
+
+    def between_times(
+        self, conversation: str, since: int | None, until: int | None
+    ) -> list[int]:
+        """The positions of the messages of a time, in the log's order."""
+        begin, end = 0 if since is None else since, _FAR if until is None else until
+        return [
+            row[0]
+            for stretch in self._lineage(conversation)
+            for row in self._read("between_times", stretch.name, stretch.stop, begin, end)
+        ]
+
+    def replaced(self, conversation: str, position: int) -> int | None:
+        """The position whose message was replaced by the one at a position."""
+        for stretch in self._lineage(conversation):
+            if stretch.start <= position < stretch.stop:
+                rows = self._read("replaced", stretch.name, position)
+                return rows[0][0] if rows else None
+        return None
+
+    def stop(self, conversation: str, version: int) -> int:
+        """Where the view's tail ended at a version."""
+        rows = self._read("stop", conversation, version)
+        if not rows:
+            self.head(conversation)
+            msg = f"{conversation} has no version {version}"
+            raise StoreDamaged(msg)
+        return int(rows[0][0])
+
+    def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
+        """The frames after one version and up to another, oldest first."""
+        rows = self._read("frames", conversation, after, upto)
+        if not rows:
+            self.head(conversation)
+        return [Frames(*row) for row in rows]
+
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """The idempotency keys of the changes after one version and up to another, by version."""
+        rows = self._read("keys", conversation, after, upto)
+        if not rows:
+            self.head(conversation)
+        return dict(rows)
+
+    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+        """The messages with all these words, the newest first."""
+        stretches = None if conversation is None else self._lineage(conversation)
+        self._words.catch_up()
+        hits = self._words.search(words, stretches, limit)
+        if conversation is not None:  # what it inherited has the same place there
+            hits = [replace(hit, conversation=conversation) for hit in hits]
+        return hits
+
+    # ── following ───────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, conversation: str | None, after: int, limit: int) -> list[Journaled]:
+        """Changes after a version (of a conversation) or a cursor (of the whole store)."""
+        if conversation is None:
+            rows = settled(self._connections, after, limit)
+        else:
+            rows = self._read("journal", conversation, after, limit)
+            if not rows:
+                self.head(conversation)
+        return [
+            Journaled(*row[:6], EMPTY if row[6] is None else json.loads(row[6]), row[7])
+            for row in rows
+        ]
+
+    def newest(self) -> int:
+        """The cursor of the last change of all."""
+        return int(self._read("newest")[0][0])
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there may be news, and no longer than this."""
+        self._ears.wait(seconds)
+
+    # ── beside the log ──────────────────────────────────────────────────────────────────────────
+
+    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
+        """Take or renew the lease; `LeaseTaken` while another holds it."""
+        expires = at + round(seconds * 1000)
+        values = {"id": conversation, "holder": holder, "at": at, "expires": expires}
+        rows = self._connections.fetch("lease", values)
+        if rows:
+            return Lease(conversation, holder, rows[0][0], expires)
+        held = self._read("leased", conversation)
+        if not held:
+            unknown(conversation)
+        msg = f"{held[0][0]} has the lease for another {held[0][1] - at} ms"
+        raise LeaseTaken(msg)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        if not self._connections.count("release", (lease.conversation, lease.token)):
+            self.head(lease.conversation)
+
+    def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
+        """Keep a record beside the log; None removes it."""
+        statement = "drop_record" if value is None else "put_record"
+        values = {"id": conversation, "kind": kind, "name": name, "value": value}
+        if not self._connections.count(statement, values):
+            self.head(conversation)
+
+    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
+        """All records of a kind, by name."""
+        rows = self._read("records", conversation, kind)
+        if not rows:
+            self.head(conversation)
+        return dict(rows)
+
+    def kinds(self, conversation: str) -> list[str]:
+        """The kinds of records there are, in order."""
+        rows = self._read("kinds", conversation)
+        if not rows:
+            self.head(conversation)
+        return [row[0] for row in rows]
+
+    # ── proof ───────────────────────────────────────────────────────────────────────────────────
+
+    def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
+        """What is wrong with the rows of some messages that this conversation has itself."""
+        expected = start
+        for position, mark, body in self._read("hashes", conversation, start, stop):
+            if position != expected:
+                yield f"message {expected} is missing"
+            if mark != row_hash(position, body):
+                yield f"message {position}: the row is not what was written"
+            expected = position + 1
+        if expected != stop:
+            yield f"message {expected} is missing"
+
+    def check(self) -> Iterator[str]:
+        """Rows that belong to nothing, and forks whose parent is gone."""
+        try:
+            for what, conversation, place in self._read("orphans"):
+                yield f"{what} belongs to nothing: {conversation} at {place}"
+        except StoreError as error:
+            yield str(error)
+
+
+def _head(row: tuple[Any, ...]) -> Head:
+    (name, version, stop, length, system, user, assistant, framed, size, parent, base, origin,
+     title, tags, created, updated, erased) = row  # fmt: skip
+    counts = packed(length, system, user, assistant)
+    return Head(name, version, stop, length, counts, framed, size, parent, base, origin, title,
+                tuple(tags), created, updated, erased)  # fmt: skip

@@ -1,0 +1,337 @@
+-- Every statement the PostgreSQL store makes, by name. Values are bound, never written in.
+
+-- name: head
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased
+FROM palaver.conversations WHERE id = %s;
+
+-- name: listing
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased
+FROM palaver.conversations
+WHERE (updated, id) < (%(updated)s, %(id)s)
+  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
+ORDER BY updated DESC, id DESC
+LIMIT %(limit)s;
+
+-- name: create
+WITH parent AS (
+    SELECT 1 FROM palaver.conversations WHERE id = %(parent)s::text FOR KEY SHARE
+), made AS (
+    INSERT INTO palaver.conversations (
+        id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+        title, tags, created, updated)
+    SELECT %(id)s::text, 0, %(stop)s, %(length)s, %(system)s, %(user)s, %(assistant)s, 0, %(size)s,
+           %(parent)s, %(base)s, %(origin)s, %(title)s::text, %(tags)s::text[], %(created)s,
+           %(updated)s
+    WHERE %(parent)s::text IS NULL OR EXISTS (SELECT 1 FROM parent)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+), told AS (
+    INSERT INTO palaver.journal (number, conversation, version, kind, at, first, count, stop, data,
+                                 key, attempt, frame)
+    SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
+               + %(index)s,
+           id, 0, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text, %(key)s::text, %(attempt)s,
+           %(frame)s::bytea
+    FROM made
+), added AS (
+    INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
+                                  time, replaces, hash, id, body)
+    SELECT made.id, seq, role, ordinal, n_system, n_user, n_assistant, time,
+           nullif(replaces, -1), hash, r.id, body
+    FROM made, unnest(%(seqs)b::bigint[], %(roles)b::bigint[], %(ordinals)b::bigint[],
+                      %(systems)b::bigint[], %(users)b::bigint[], %(assistants)b::bigint[],
+                      %(times)b::bigint[], %(replaces)b::bigint[], %(hashes)b::bigint[],
+                      %(ids)b::text[], %(bodies)b::text[])
+               AS r (seq, role, ordinal, n_system, n_user, n_assistant, time, replaces, hash, id,
+                     body)
+), kept AS (
+    INSERT INTO palaver.records (conversation, kind, name, value)
+    SELECT made.id, r.kind, r.name, r.value
+    FROM made, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[])
+               AS r (kind, name, value)
+)
+SELECT id FROM made;
+
+-- name: commit
+WITH moved AS (
+    UPDATE palaver.conversations
+    SET version = version + 1, stop = %(stop)s, length = length + %(count)s,
+        n_system = n_system + %(system)s, n_user = n_user + %(user)s,
+        n_assistant = n_assistant + %(assistant)s, framed = coalesce(%(framed)s::bigint, framed),
+        size = %(size)s, updated = greatest(updated, %(at)s)
+    WHERE id = %(id)s AND version = %(after)s AND length = %(first)s
+      AND (%(token)s::bigint IS NULL OR lease_token = %(token)s)
+      AND (%(key)s::text IS NULL OR NOT EXISTS (
+              SELECT 1 FROM palaver.journal WHERE conversation = %(id)s AND key = %(key)s))
+    RETURNING id, version
+), told AS (
+    INSERT INTO palaver.journal (number, conversation, version, kind, at, first, count, stop, data,
+                                 key, attempt, frame)
+    SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
+               + %(index)s,
+           id, version, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text, %(key)s,
+           %(attempt)s, %(frame)s::bytea
+    FROM moved
+), added AS (
+    INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
+                                  time, replaces, hash, id, body)
+    SELECT moved.id, seq, role, ordinal, n_system, n_user, n_assistant, time,
+           nullif(replaces, -1), hash, r.id, body
+    FROM moved, unnest(%(seqs)b::bigint[], %(roles)b::bigint[], %(ordinals)b::bigint[],
+                       %(systems)b::bigint[], %(users)b::bigint[], %(assistants)b::bigint[],
+                       %(times)b::bigint[], %(replaces)b::bigint[], %(hashes)b::bigint[],
+                       %(ids)b::text[], %(bodies)b::text[])
+                AS r (seq, role, ordinal, n_system, n_user, n_assistant, time, replaces, hash, id,
+                      body)
+), kept AS (
+    INSERT INTO palaver.records (conversation, kind, name, value)
+    SELECT moved.id, r.kind, r.name, r.value
+    FROM moved, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[])
+                AS r (kind, name, value)
+    ON CONFLICT (conversation, kind, name) DO UPDATE SET value = excluded.value
+), dropped AS (
+    DELETE FROM palaver.records AS k
+    USING moved, unnest(%(dropped_kinds)b::text[], %(dropped_names)b::text[]) AS r (kind, name)
+    WHERE k.conversation = moved.id AND k.kind = r.kind AND k.name = r.name
+)
+SELECT version FROM moved;
+
+-- name: outcome
+SELECT c.lease_token,
+       (SELECT version FROM palaver.journal WHERE conversation = c.id AND key = %(key)s::text),
+       (SELECT attempt FROM palaver.journal WHERE conversation = c.id AND version = %(version)s)
+FROM palaver.conversations AS c WHERE c.id = %(id)s;
+
+-- name: bodies
+SELECT body FROM palaver.messages WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
+
+-- name: before
+SELECT n_system, n_user, n_assistant FROM palaver.messages WHERE conversation = %s AND seq = %s;
+
+-- name: select
+SELECT seq FROM palaver.messages
+WHERE conversation = %s AND role = %s AND ordinal >= %s AND ordinal < %s AND seq < %s
+ORDER BY ordinal;
+
+-- name: positions_of
+SELECT seq FROM palaver.messages WHERE conversation = %s AND id = %s AND seq < %s ORDER BY seq;
+
+-- name: between_times
+SELECT seq FROM palaver.messages
+WHERE conversation = %s AND seq < %s AND time >= %s AND time < %s ORDER BY seq;
+
+-- name: replaced
+SELECT replaces FROM palaver.messages WHERE conversation = %s AND seq = %s;
+
+-- name: stop
+SELECT stop FROM palaver.journal WHERE conversation = %s AND version = %s;
+
+-- name: frames
+SELECT version, frame FROM palaver.journal
+WHERE conversation = %s AND frame IS NOT NULL AND version > %s AND version <= %s ORDER BY version;
+
+-- name: keys
+SELECT version, key FROM palaver.journal
+WHERE conversation = %s AND key IS NOT NULL AND version > %s AND version <= %s ORDER BY version;
+
+-- name: journal
+SELECT conversation, version, kind, at, first, count, data, number
+FROM palaver.journal WHERE conversation = %s AND version > %s ORDER BY version LIMIT %s;
+
+-- name: journal_of_all
+SELECT conversation, version, kind, at, first, count, data, number
+FROM palaver.journal
+WHERE number > %(after)s
+  AND number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
+                FROM palaver.store)
+ORDER BY number LIMIT %(limit)s;
+
+-- name: in_sight
+SELECT EXISTS (SELECT 1 FROM palaver.journal WHERE number > %s);
+
+-- name: newest
+SELECT coalesce(max(number), 0) FROM palaver.journal
+WHERE number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
+                FROM palaver.store);
+
+-- name: describe
+UPDATE palaver.conversations SET title = %s, tags = %s WHERE id = %s;
+
+-- name: lease
+UPDATE palaver.conversations
+SET lease_token = lease_token + (lease_holder IS DISTINCT FROM %(holder)s
+                                 OR lease_expires <= %(at)s)::integer,
+    lease_holder = %(holder)s, lease_expires = %(expires)s
+WHERE id = %(id)s
+  AND (lease_holder IS NULL OR lease_holder = %(holder)s OR lease_expires <= %(at)s)
+RETURNING lease_token;
+
+-- name: leased
+SELECT lease_holder, lease_expires FROM palaver.conversations WHERE id = %s;
+
+-- name: release
+UPDATE palaver.conversations SET lease_expires = 0 WHERE id = %s AND lease_token = %s;
+
+-- name: put_record
+INSERT INTO palaver.records (conversation, kind, name, value)
+SELECT id, %(kind)s, %(name)s, %(value)s
+FROM (SELECT id FROM palaver.conversations WHERE id = %(id)s FOR KEY SHARE) AS c
+ON CONFLICT (conversation, kind, name) DO UPDATE SET value = excluded.value;
+
+-- name: drop_record
+DELETE FROM palaver.records WHERE conversation = %(id)s AND kind = %(kind)s AND name = %(name)s;
+
+-- name: kinds
+SELECT DISTINCT kind FROM palaver.records WHERE conversation = %s ORDER BY kind;
+
+-- name: records
+SELECT name, value FROM palaver.records WHERE conversation = %s AND kind = %s ORDER BY name;
+
+-- name: lock
+SELECT 1 FROM palaver.conversations WHERE id = %s FOR UPDATE;
+
+-- name: a_fork_of
+SELECT id FROM palaver.conversations WHERE parent = %s LIMIT 1;
+
+-- name: delete
+WITH said AS (DELETE FROM palaver.messages WHERE conversation = %(id)s),
+     told AS (DELETE FROM palaver.journal WHERE conversation = %(id)s),
+     kept AS (DELETE FROM palaver.records WHERE conversation = %(id)s),
+     found AS (DELETE FROM palaver.words WHERE conversation = %(id)s)
+DELETE FROM palaver.conversations WHERE id = %(id)s;
+
+-- name: family
+WITH RECURSIVE up (id, parent) AS (
+    SELECT id, parent FROM palaver.conversations WHERE id = %s
+    UNION ALL
+    SELECT c.id, c.parent FROM palaver.conversations AS c JOIN up ON c.id = up.parent
+), down (id) AS (
+    SELECT id FROM up WHERE parent IS NULL
+    UNION ALL
+    SELECT c.id FROM palaver.conversations AS c JOIN down ON c.parent = down.id
+)
+SELECT id FROM down;
+
+-- name: rows_of
+SELECT conversation, seq, body FROM palaver.messages
+WHERE conversation = ANY (%s) AND id = ANY (%s);
+
+-- name: bury
+UPDATE palaver.messages SET body = %s, hash = %s WHERE conversation = %s AND seq = %s;
+
+-- name: note_erasure
+UPDATE palaver.conversations SET erased = erased + 1 WHERE id = ANY (%s);
+
+-- name: lock_index
+SELECT indexed FROM palaver.indexing FOR UPDATE;
+
+-- name: unindexed
+SELECT conversation, first, count, number,
+       number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
+                FROM palaver.store)
+FROM palaver.journal WHERE number > %s ORDER BY number LIMIT %s;
+
+-- name: to_index
+SELECT m.conversation, m.seq, m.time, m.body
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS j (conversation, first, count)
+JOIN palaver.messages AS m
+  ON m.conversation = j.conversation AND m.seq >= j.first AND m.seq < j.first + j.count
+WHERE NOT EXISTS (SELECT 1 FROM palaver.words AS w
+                  WHERE w.conversation = m.conversation AND w.seq = m.seq)
+ORDER BY m.conversation, m.seq;
+
+-- name: index_words
+INSERT INTO palaver.words (conversation, seq, time, words)
+VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))
+ON CONFLICT (conversation, seq) DO NOTHING;
+
+-- name: note_indexed
+UPDATE palaver.indexing SET indexed = %s;
+
+-- name: reindex_words
+UPDATE palaver.words SET words = array_to_tsvector(%s::text[]) WHERE conversation = %s AND seq = %s;
+
+-- name: search
+SELECT m.conversation, m.seq, m.body
+FROM palaver.words AS w JOIN palaver.messages AS m USING (conversation, seq)
+WHERE w.words @@ %(query)s::tsquery
+ORDER BY w.time DESC, w.conversation DESC, w.seq DESC
+LIMIT %(limit)s OFFSET %(offset)s;
+
+-- name: search_in
+SELECT m.conversation, m.seq, m.body
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS s (conversation, start, stop)
+JOIN palaver.words AS w
+  ON w.conversation = s.conversation AND w.seq >= s.start AND w.seq < s.stop
+JOIN palaver.messages AS m ON m.conversation = w.conversation AND m.seq = w.seq
+WHERE w.words @@ %(query)s::tsquery
+ORDER BY w.seq DESC
+LIMIT %(limit)s OFFSET %(offset)s;
+
+-- name: hashes
+SELECT seq, hash, body FROM palaver.messages
+WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
+
+-- name: orphans
+SELECT 'a message', conversation, seq FROM palaver.messages AS m
+WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c
+                  WHERE c.id = m.conversation AND m.seq >= c.base AND m.seq < c.length)
+UNION ALL
+SELECT 'a journal record', conversation, version FROM palaver.journal AS j
+WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c
+                  WHERE c.id = j.conversation AND j.version <= c.version)
+UNION ALL
+SELECT 'an entry of the search index', conversation, seq FROM palaver.words AS w
+WHERE NOT EXISTS (SELECT 1 FROM palaver.messages AS m
+                  WHERE m.conversation = w.conversation AND m.seq = w.seq)
+UNION ALL
+SELECT 'a record', conversation, 0 FROM palaver.records AS r
+WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c WHERE c.id = r.conversation)
+UNION ALL
+SELECT 'a fork without its parent', id, base FROM palaver.conversations AS c
+WHERE parent IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM palaver.conversations AS p WHERE p.id = c.parent)
+LIMIT 100;
+
+-- name: footprint
+SELECT pg_total_relation_size('palaver.messages') + pg_total_relation_size('palaver.words');
+
+-- name: readers_of_the_past
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+  AND age(backend_xmin) >= age(%s::text::xid);
+
+-- name: transaction
+SELECT pg_current_xact_id()::xid::text;
+
+-- name: present
+SELECT to_regclass('palaver.store') IS NOT NULL;
+
+-- name: standing
+SELECT version, shift FROM palaver.store;
+
+-- name: ahead
+SELECT coalesce(max(number) / 4194304, 0) + 1
+       - pg_snapshot_xmax(pg_current_snapshot())::text::bigint - (SELECT shift FROM palaver.store)
+FROM palaver.journal;
+
+-- name: migration_lock
+SELECT pg_advisory_xact_lock(7308324466019595126);
+
+-- name: found
+CREATE SCHEMA IF NOT EXISTS palaver;
+
+-- name: found_store
+CREATE TABLE palaver.store (version integer NOT NULL, shift bigint NOT NULL);
+
+-- name: begin_store
+INSERT INTO palaver.store VALUES (0, 0);
+
+-- name: note_version
+UPDATE palaver.store SET version = %s;
+
+-- name: shift
+UPDATE palaver.store SET shift = shift + %s;

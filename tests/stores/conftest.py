@@ -1,0 +1,53 @@
+"""Every kind of store, to be tested alike.
+
+A kind is a function from a folder of its own to what opens the store there, the same store every
+time. Another kind is one more entry in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import palaver
+from palaver.stores import Store
+from palaver.stores.memory import MemoryKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Opener = Callable[[], Store]
+
+
+def memory(folder: Path) -> Opener:
+    del folder
+    keeper = MemoryKeeper()
+    return lambda: Store(keeper)
+
+
+def sqlite(folder: Path) -> Opener:
+    return lambda: palaver.open(folder / "chat.db")
+
+
+KINDS: dict[str, Callable[[Path], Opener]] = {"memory": memory, "sqlite": sqlite}
+
+
+@pytest.fixture(params=KINDS)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    """What opens a store, the same one every time."""
+    return KINDS[request.param](tmp_path)
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Iterator[Store]:
+    """A store, open."""
+    with open_store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a SQLite store may be made."""
+    return tmp_path / "chat.db"

