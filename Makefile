@@ -8,7 +8,7 @@ WITH    = made-with-$(subst /,-,$(PYTHON))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check bench faults compat reference clean
+.PHONY: help run test check bench faults compat reference pictures clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ compat:  ## palaver inside other frameworks
 
 reference: .venv/check.done  ## write docs/reference again
 	.venv/bin/python -m tools.reference
+
+pictures: .venv/check.done  ## make the pictures in the docs again
+	.venv/bin/python -m tools.pictures
 
 clean:  ## remove everything made here
 	rm -rf .venv .venv-bench build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

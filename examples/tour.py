@@ -180,11 +180,18 @@ def main() -> None:
     logging.getLogger("palaver").addHandler(logging.NullHandler())  # the tour shows the errors
     show = _printer()
     for number, stop in enumerate(STOPS, 1):
-        show(f"\n{number}. {stop.__doc__}\n", "bold")
-        for code, answer in stop():
-            show(f"   {code}", "cyan")
-            show(f"   → {answer}", "red" if isinstance(answer, PalaverError) else "green")
+        show_stop(stop, show, f"{number}. ")
     show("\nNext: README.md, and `palaver --help` for files of your own.", "")
+
+
+def show_stop(
+    stop: Callable[[], Iterator[Shown]], show: Callable[[str, str], None], number: str = ""
+) -> None:
+    """Show one stop: what it is about, and each line of code with what came of it."""
+    show(f"\n{number}{stop.__doc__}\n", "bold")
+    for code, answer in stop():
+        show(f"   {code}", "cyan")
+        show(f"   → {answer}", "red" if isinstance(answer, PalaverError) else "green")
 
 
 def _printer() -> Callable[[str, str], None]:

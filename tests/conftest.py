@@ -6,6 +6,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.faults.summary import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]  # a hook, found here by pytest
+
 settings.register_profile(
     "repeatable",  # the same examples every time, so that a red run is red again
     derandomize=True,

@@ -1,4 +1,4 @@
-"""I/O errors and full disks: every call that a script of fifty changes makes to the system fails once.
+"""I/O errors and full disks: every system call of a script of fifty changes fails once.
 
 A change that returned must be there; one that raised must not, in this process and after opening
 again, and doing it once more must work, in the same store. Only errors of a store may come out.
@@ -113,7 +113,7 @@ class _Campaign:
         failure = failure or self._look(program, store, number)
         if failure:
             self.tally.fail(failure.partition(":")[0], f"{story}{self.calls.failed} {failure}")
-        return True
+        return self.calls.failed is not None
 
     def _open(self, program: Program) -> Store:
         return program.over(SQLiteKeeper(str(self.path), vfs=self.vfs))

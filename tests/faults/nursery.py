@@ -1,4 +1,4 @@
-"""Processes that may be killed: forked, quickly, from one that has everything loaded and no threads.
+"""Processes that may be killed: forked from one that has everything loaded and no threads.
 
     with Nursery() as nursery:
         status = nursery.run("tests.faults.kills:child", [path, 7], ledger, lines=3, grace=0.001)
@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Nursery:
             text=True,
         )
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> Self:
         """End it with the block."""
         return self
 

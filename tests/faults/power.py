@@ -55,7 +55,7 @@ def record(name: str, path: Path) -> list[Event]:
             recorder.events.append(Event("begin"))
             program.step(store, number)
             recorder.events.append(Event("ack"))
-            if number % 15 == 14:  # noqa: PLR2004 - twice: closing empties the write-ahead log
+            if number % 15 == 14:  # twice: closing empties the write-ahead log
                 store.close()
                 store = program.over(SQLiteKeeper(str(path), vfs="palaver-recording"))
         store.close()

@@ -239,10 +239,7 @@ _STEPS: Final[dict[str, Callable[[_Step], None]]] = {
 
 def picture(store: Store) -> Picture:
     """All that can be seen of a store, one text for each conversation."""
-    return tuple(
-        _conversation(store, name)
-        for name in sorted(head.id for head in store)
-    )
+    return tuple(_conversation(store, name) for name in sorted(head.id for head in store))
 
 
 def _conversation(store: Store, name: str) -> str:

@@ -63,7 +63,7 @@ class _File(apsw.VFSFile):
         if self._file is not None:  # one without a name does not outlive its process
             self._events.append(Event(kind, self._file, offset, data))
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # type: ignore[override]  # noqa: N802 - SQLite's
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's
         self._note("write", offset, bytes(data))
         super().xWrite(data, offset)
 
@@ -181,9 +181,7 @@ def _put(content: bytearray, offset: int, data: bytes) -> None:
     content[offset : offset + len(data)] = data
 
 
-def _torn(
-    old: bytes | None, events: list[Event], way: str, draw: random.Random
-) -> bytes | None:
+def _torn(old: bytes | None, events: list[Event], way: str, draw: random.Random) -> bytes | None:
     """Any of the sectors that were written; as "holes" the lost ones of a longer file are zeros."""
     sector = 4096 if way.endswith("4096") else 512
     gone = _deleted(events)
@@ -219,7 +217,6 @@ def write_image(files: dict[str, bytes], path: Path) -> None:
     """Put an image where a store can be opened."""
     for end in ("", *_BESIDE, "-shm"):
         beside = path.with_name(path.name + end)
+        beside.unlink(missing_ok=True)
         if end in files:
             beside.write_bytes(files[end])
-        else:
-            beside.unlink(missing_ok=True)

@@ -13,12 +13,15 @@ import pytest
 import palaver
 from palaver.stores import Store
 from palaver.stores.memory import MemoryKeeper
+from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Opener = Callable[[], Store]
+
+__all__ = ["postgres", "postgres_server"]  # fixtures, for every test here
 
 
 def memory(folder: Path) -> Opener:
@@ -34,9 +37,12 @@ def sqlite(folder: Path) -> Opener:
 KINDS: dict[str, Callable[[Path], Opener]] = {"memory": memory, "sqlite": sqlite}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, "postgres"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """What opens a store, the same one every time."""
+    if request.param == "postgres":
+        address: str = request.getfixturevalue("postgres")
+        return lambda: palaver.open(address)
     return KINDS[request.param](tmp_path)
 
 

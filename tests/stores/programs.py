@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from palaver.errors import PalaverError
@@ -34,10 +35,8 @@ def run(store: Store, chance: random.Random, steps: int) -> list[str]:
             names.append(history.fork(at=at, id=f"c{len(names)}").id)
         elif chance.random() < 0.05 and history.origin is not None:
             parent = store.get(history.origin[0])
-            try:
+            with suppress(PalaverError):  # a conflict, which changes nothing
                 parent.merge(history)
-            except PalaverError:
-                pass  # a conflict, which changes nothing
         else:
             live(history, chance, key=f"k{step}")
     store.keeper.put("c0", "draft", "a name", b"\x00\xff bytes")

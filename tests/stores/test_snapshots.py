@@ -62,8 +62,8 @@ def everything(history: StoredHistory) -> Any:  # noqa: ANN401 - to be compared
                 view.team_task,
                 dict(view.marks),
                 view.batch_index,
-                [snapshot.to_dict() for snapshot in view.batch_snapshots()],
-                to_dict(view.mark_map()),
+                [snapshot.to_dict(messages=False) for snapshot in view.batch_snapshots()],
+                view.mark_map().original_indices,
             )
             for view in views
         ],
@@ -83,21 +83,19 @@ def ways(history: StoredHistory) -> list[list[str]]:
     return found
 
 
-@at_least(40)
+@at_least(15)
 @given(seed=st.integers(0, 2**32), form=st.sampled_from(WHOLE))
 def test_what_comes_in_is_what_went_out(seed: int, form: Form) -> None:
     """Every version, batch, mark and way back; and what goes out again is the same file."""
     store = palaver.open(":memory:")
-    for name in run(store, random.Random(seed), 40):  # noqa: S311 - a repeatable chance
+    for name in run(store, random.Random(seed), 30):  # noqa: S311 - a repeatable chance
         written = exported(store, name, form)
         other = palaver.open(":memory:")
         history = imported(other, written)
         assert everything(store.get(name)) == everything(history)
         assert written == exported(other, name, form)
         assert [] == list(other.verify())
-        twin = import_conversation(other, io.BytesIO(written), id="twin")
-        alone = palaver.open(":memory:")
-        assert ways(imported(alone, written)) == ways(twin)
+        assert ways(store.get(name)) == ways(history)
 
 
 @pytest.mark.parametrize("form", WHOLE)
@@ -176,7 +174,7 @@ def test_a_damaged_file_changes_nothing_or_is_harmless(form: Form) -> None:
     source, name = small()
     written = bytearray(exported(source, name, form))
     chance = random.Random(7)  # noqa: S311 - a repeatable chance
-    for _ in range(600):
+    for _ in range(400):
         place = chance.randrange(len(written))
         damaged = bytearray(written)
         damaged[place] = chance.choice(b'0123456789{}[],:"axz \n')

@@ -16,6 +16,7 @@ from palaver.cli.stored import (
     conversation_argument,
     found,
     opened,
+    place_of,
     progress,
     put_json,
     store_option,
@@ -124,7 +125,8 @@ def copy(
     """
     with opened(address) as source:
         names = [found(source, text).id for text in conversations] or None
-        if Path(target).exists() and source_is(address, target):
+        place = Path(place_of(address))
+        if place.exists() and Path(target).exists() and place.samefile(target):
             msg = "the store can't be copied to itself"
             raise Refused(msg)
         with open_store(target) as there, progress("copying") as bar:
@@ -136,8 +138,3 @@ def copy(
         f"{copied.copied:,} conversation{'' if copied.copied == 1 else 's'} copied "
         f"({copied.messages:,} messages), {copied.unchanged:,} there already"
     )
-
-
-def source_is(address: str | None, target: str) -> bool:
-    """Tell whether the store asked for is the file `target`."""
-    return address is not None and Path(address).exists() and Path(address).samefile(target)

@@ -39,7 +39,7 @@ def erase(
             place = history.view.find(target)
             said = history.log[place]
             click.echo(message_line(said), err=True)
-            if not click.confirm("Destroy it, with no way back?", err=True):
+            if not _sure():
                 msg = "nothing was erased"
                 raise Refused(msg)
         receipt = history.erase(target)
@@ -50,3 +50,10 @@ def erase(
     what = f"{count} message{'' if count == 1 else 's'}"
     say(f"{styled(receipt.message_id, bold=True)}: {what} erased in {receipt.places} places")
     say(styled(f"out of reach: {', '.join(receipt.out_of_reach)}", dim=True))
+
+
+def _sure() -> bool:
+    try:
+        return click.confirm("Destroy it, with no way back?", err=True)
+    except click.Abort:  # Ctrl-C, or nobody to ask
+        return False

@@ -34,6 +34,7 @@ __all__ = [
     "message_line",
     "moment",
     "opened",
+    "place_of",
     "progress",
     "put_json",
     "store_option",
@@ -59,6 +60,11 @@ def store_option(function: _Function) -> _Function:
     )(function)
 
 
+def place_of(address: str | None) -> str:
+    """Where the store is that was asked for, or that is there by default."""
+    return address or str(_default_file())
+
+
 def _default_file() -> Path:
     home = os.environ.get("XDG_DATA_HOME") or ""
     folder = Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share"
@@ -68,7 +74,7 @@ def _default_file() -> Path:
 @contextmanager
 def opened(address: str | None, *, make: bool = False) -> Generator[Store]:
     """Open the store that was asked for; only a command that adds to it makes a new one."""
-    where = address or str(_default_file())
+    where = place_of(address)
     if "://" not in where and where != ":memory:" and not Path(where).exists():
         if not make:
             msg = f"there is no store at {click.format_filename(where)}"

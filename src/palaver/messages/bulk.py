@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 
-from msgspec import UNSET, MsgspecError
+from msgspec import UNSET, MsgspecError, Raw
 
 from palaver.messages.drafts import Doubt, drafts, frozen
 from palaver.messages.files import FilePart, FilePartSource, SourceText
-from palaver.messages.gate import EMPTY, MAX_INT, MAX_TEXT
+from palaver.messages.gate import EMPTY, MAX_INT, MAX_TEXT, FrozenDict
 from palaver.messages.message import MAX_PARTS, Message
 from palaver.messages.parts import (
     Created,
@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from msgspec import Struct
-    from msgspec.json import Decoder
 
-__all__ = ["read_message", "read_messages"]
+__all__ = ["read_messages"]
 
-_T = TypeVar("_T")
+_Known: TypeAlias = dict[bytes, FrozenDict[str, Any]]
 _CONTROLS: Final = tuple(map(chr, (*range(0x20), 0x7F)))
 _HEX: Final = b"0123456789abcdefABCDEF"
 _TO_FORM: Final = bytes(ord("x") if n in _HEX else n if n == ord("-") else 0 for n in range(256))
@@ -52,11 +51,12 @@ _SAFE: Final = frozenset((bool, NoneType, ModelRef, SourceText, *get_args(FilePa
 
 
 class _Found(NamedTuple):
-    """What is looked at for all parts together."""
+    """What is looked at for all parts together, and the objects that have been frozen so far."""
 
     names: list[str]
     sessions: list[str]
     owners: list[str]
+    known: _Known
 
 
 def read_messages(raw: bytes) -> list[Message] | None:
@@ -67,20 +67,11 @@ def read_messages(raw: bytes) -> list[Message] | None:
     >>> read_messages(b'[{"role": "robot", "content": "hi"}]') is None
     True
     """
-    return _read(raw, drafts().messages, _accept)
-
-
-def read_message(raw: bytes) -> Message | None:
-    """Read one message; None where there is any doubt."""
-    return _read(raw, drafts().message, lambda draft: _accept([draft]))
-
-
-def _read(raw: bytes, decoder: Decoder[_T], accept: Callable[[_T], None]) -> _T | None:
     if type(raw) is not bytes or len(raw) > MAX_TEXT:  # in so few bytes no text can be too long
         return None
     try:
-        made = decoder.decode(raw)
-        accept(made)
+        made = drafts().decoder.decode(raw)
+        _accept(made)
     except (Doubt, MsgspecError, RecursionError, UnicodeError):
         return None
     return made
@@ -88,9 +79,9 @@ def _read(raw: bytes, decoder: Decoder[_T], accept: Callable[[_T], None]) -> _T 
 
 def _accept(messages: list[Any]) -> None:
     """Make messages of drafts, or raise Doubt."""
-    found = _Found([message.id for message in messages], [], [])
+    found = _Found([message.id for message in messages], [], [], {})
     ids: list[str] = []
-    for draft, parts in _accept_messages(messages).items():
+    for draft, parts in _accept_messages(messages, found.known).items():
         ids += _accept_parts(parts, drafts().parts[draft], found)
     if len(set(ids)) < len(ids) or len(ids) > MAX_PARTS:  # in all of them, so look at each
         _look_at_number_of_parts(messages)
@@ -98,7 +89,7 @@ def _accept(messages: list[Any]) -> None:
     _look_at_ids(found)
 
 
-def _accept_messages(messages: list[Any]) -> dict[type, list[Any]]:
+def _accept_messages(messages: list[Any], known: _Known) -> dict[type, list[Any]]:
     """Make messages of drafts; their parts, which are still drafts, by kind."""
     answers: list[Any] = []
     others: list[Any] = []
@@ -112,7 +103,7 @@ def _accept_messages(messages: list[Any]) -> dict[type, list[Any]]:
         else:
             others += content
         if message.metadata is not EMPTY:
-            message.metadata = frozen(message.metadata)
+            message.metadata = frozen(message.metadata, known)
         if message.info is not None and message.info.__struct_config__.tag != message.role:
             raise Doubt
         message.__class__ = Message
@@ -162,13 +153,13 @@ def _look_at_whole(bits: int) -> None:
         raise Doubt
 
 
-def _look_at_texts(parts: list[Any], _found: _Found) -> None:
-    bits = 0
+def _look_at_texts(parts: list[Any], found: _Found) -> None:
+    known, bits = found.known, 0
     for part in parts:
         if "\0" in part.text:
             raise Doubt
         if part.metadata is not EMPTY:
-            part.metadata = frozen(part.metadata)
+            part.metadata = frozen(part.metadata, known)
         time = part.time
         if time is not None:
             bits |= (time.start or 0) | (time.end or 0)
@@ -182,26 +173,26 @@ def _look_at_thoughts(parts: list[Any], found: _Found) -> None:
 
 
 def _look_at_calls(parts: list[Any], found: _Found) -> None:
-    names = found.names
+    names, known = found.names, found.known
     for part in parts:
         names += part.call_id, part.tool
         if "\0" in part.raw:
             raise Doubt
-        part.input = frozen(part.input)
+        part.input = frozen(part.input, known)
         if part.metadata is not EMPTY:
-            part.metadata = frozen(part.metadata)
+            part.metadata = frozen(part.metadata, known)
 
 
 def _look_at_tools(parts: list[Any], found: _Found) -> None:
-    names, kinds, bits = found.names, drafts().states, 0
+    names, known, kinds, bits = found.names, found.known, drafts().states, 0
     for part in parts:
         names += part.call_id, part.tool
         if part.metadata is not EMPTY:
-            part.metadata = frozen(part.metadata)
+            part.metadata = frozen(part.metadata, known)
         state = part.state
-        state.input = frozen(state.input)
+        state.input = frozen(state.input, known)
         if state.metadata is not EMPTY:
-            state.metadata = frozen(state.metadata)
+            state.metadata = frozen(state.metadata, known)
         time, kind = state.time, kinds[type(state)]
         bits |= time.start | time.end
         if kind is ToolCompleted:
@@ -236,7 +227,7 @@ def _look_at_finishes(parts: list[Any], found: _Found) -> None:
     _look_at_whole(bits)
 
 
-def _look_at_fields(parts: list[Any], _found: _Found) -> None:
+def _look_at_fields(parts: list[Any], found: _Found) -> None:
     """Look at parts of a rarer kind: at each field, by what it holds."""
     for part in parts:
         for name in part.__struct_fields__:
@@ -245,8 +236,8 @@ def _look_at_fields(parts: list[Any], _found: _Found) -> None:
             if kind is str or kind is tuple:  # in a tuple are texts
                 if "\0" in (value if kind is str else "".join(value)):
                     raise Doubt
-            elif kind is dict:
-                setattr(part, name, frozen(value))
+            elif kind is Raw:
+                setattr(part, name, frozen(value, found.known))
             elif kind is int or kind is Created:
                 _look_at_whole(value if kind is int else value.created)
             elif kind not in _SAFE:

@@ -1,19 +1,20 @@
 """Drafts: messages, parts and states as the decoder makes them when `bulk` is to look at them all.
 
 A draft's class is a private subclass of the real one, with the same fields, so that an accepted
-draft can be given its real class. It checks nothing but what the decoder checks at no cost, and it
-can be written to, so that `frozen` objects can take the place of those the decoder made.
+draft can be given its real class. It checks nothing but what the decoder checks at no cost, it can
+be written to, and its JSON objects are still raw, until `frozen` ones take their place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, reduce
 from operator import or_
 from types import GenericAlias
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeAlias, get_args
+from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeAlias, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct, UnsetType
+from msgspec import Meta, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
 from palaver.messages.files import FilePart
@@ -21,9 +22,6 @@ from palaver.messages.gate import EMPTY, MAX_DEPTH, MAX_INT, MAX_NAME, FrozenDic
 from palaver.messages.message import Message
 from palaver.messages.parts import KnownPart, ToolPart
 from palaver.messages.toolstate import ToolCompleted, ToolError
-
-if TYPE_CHECKING:
-    from msgspec.structs import FieldInfo
 
 __all__ = ["Doubt", "Drafts", "drafts", "frozen"]
 
@@ -33,6 +31,7 @@ _Filled: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 _Price: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_INT)] | None
 _MIN_INT: Final = -MAX_INT
+_OBJECT: Final = Decoder(dict[str, Any])
 _new_dict, _fill_dict = dict.__new__, dict.update
 _new_list, _fill_list = list.__new__, list.extend
 
@@ -42,10 +41,9 @@ class Doubt(Exception):  # noqa: N818 - no error: something is unusual, or wrong
 
 
 class Drafts(NamedTuple):
-    """The decoders, and the real class of each draft's class."""
+    """The decoder, and the real class of each draft's class."""
 
-    message: Decoder[Any]
-    messages: Decoder[list[Any]]
+    decoder: Decoder[list[Any]]
     parts: dict[type, type[Struct]]
     states: dict[type, type[Struct]]
     tool: type
@@ -62,8 +60,8 @@ class _Absent:
 def drafts() -> Drafts:
     """The drafts of everything that a message may hold, made when first asked for.
 
-    >>> draft = drafts().message.decode(b'{"role": "user", "content": "hi"}')
-    >>> draft.content = "yes, it can be written to"
+    >>> [draft] = drafts().decoder.decode(b'[{"role": "user", "content": "hi"}]')
+    >>> draft.content = "it can be written to"
     """
     ids = {"id": _Name, "session_id": _Uuid, "message_id": _Uuid, "call_id": _Name, "tool": _Name}
     file = _draft(FilePart, ids)
@@ -73,29 +71,23 @@ def drafts() -> Drafts:
     states: dict[type, type[Struct]] = {completed: ToolCompleted, _draft(ToolError, {}): ToolError}
     others = {"cost": _Price, "state": reduce(or_, states)}
     kinds = [kind for kind in get_args(KnownPart) if kind is not FilePart]
-    parts: dict[type, type[Struct]] = {
-        file: FilePart,
-        **{_draft(kind, ids | others): kind for kind in kinds},
-    }
+    made = {_draft(kind, ids | others): kind for kind in kinds}
+    parts: dict[type, type[Struct]] = {file: FilePart, **made}
     content = str | GenericAlias(tuple, (reduce(or_, parts), ...))
     message = _draft(Message, {"id": _Name, "timestamp": _Whole, "content": content})
-    return Drafts(
-        Decoder(message),
-        Decoder(GenericAlias(list, (message,))),
-        parts,
-        states,
-        next(draft for draft, kind in parts.items() if kind is ToolPart),
-    )
+    tool = next(draft for draft, kind in parts.items() if kind is ToolPart)
+    return Drafts(Decoder(GenericAlias(list, (message,))), parts, states, tool)
 
 
 def _draft(kind: type[Struct], types: dict[str, Any]) -> Any:  # noqa: ANN401 - a class, made here
-    """The class of a kind's drafts; some of its fields have narrower types."""
-    config = kind.__struct_config__
-    fields = [
-        (field.name, types[field.name], msgspec.field(name=field.encode_name, **_default(field)))
-        for field in msgspec.structs.fields(kind)
-        if field.name in types
-    ]
+    """The class of a kind's drafts; these fields have narrower types, and JSON objects are raw."""
+    config, fields = kind.__struct_config__, []
+    for field in msgspec.structs.fields(kind):
+        raw = Raw if get_origin(field.type) is Mapping else None
+        narrow = types.get(field.name, raw)
+        if narrow is not None:
+            default = {"default": field.default, "default_factory": field.default_factory}
+            fields.append((field.name, narrow, msgspec.field(name=field.encode_name, **default)))
     return msgspec.defstruct(
         kind.__name__, fields, bases=(kind,), namespace={"__post_init__": _Absent()},
         frozen=False, gc=False, kw_only=kind is not Message,
@@ -103,47 +95,41 @@ def _draft(kind: type[Struct], types: dict[str, Any]) -> Any:  # noqa: ANN401 - 
     )  # fmt: skip
 
 
-def _default(field: FieldInfo) -> dict[str, Any]:
-    return {"default": field.default, "default_factory": field.default_factory}
+def frozen(raw: Raw, known: dict[bytes, FrozenDict[str, Any]]) -> FrozenDict[str, Any]:
+    """What the gate makes of a JSON object, still in its own words; the same words, the same object.
 
+    A call and what became of it have the same input, and metadata repeat themselves: so `known`
+    are the objects of the document so far. JSON has no NaN and no half characters, which leaves
+    NUL, numbers and depth to look at.
 
-def frozen(value: dict[str, Any], levels: int = MAX_DEPTH) -> FrozenDict[str, Any]:
-    """What the gate makes of a JSON object; the decoder has just made it, and no one else has it.
-
-    JSON text has no NaN and no half characters, so NUL and large numbers are left to look for.
-
-    >>> frozen({"a": [1, {"b": None}]})
+    >>> frozen(Raw(b'{"a": [1, {"b": null}]}'), {})
     {'a': [1, {'b': None}]}
     """
-    if not value:
-        return EMPTY
-    for key, item in value.items():
-        if "\0" in key:
+    text = bytes(raw)
+    made = known.get(text)
+    if made is None:
+        if b"\\u0000" in text:
             raise Doubt
-        kind = type(item)
-        if kind is str:
-            if "\0" in item:
-                raise Doubt
-        elif kind is int:
-            if not _MIN_INT <= item <= MAX_INT:
-                raise Doubt
-        elif kind is dict or kind is list:
-            value[key] = _frozen_item(item, levels - 1)
-    made: FrozenDict[str, Any] = _new_dict(FrozenDict)
-    _fill_dict(made, value)
+        value = _OBJECT.decode(text)
+        made = known[text] = _frozen(value, MAX_DEPTH) if value else EMPTY
     return made
 
 
-def _frozen_item(item: Any, levels: int) -> object:  # noqa: ANN401 - JSON
-    kind = type(item)
-    if kind is dict or kind is list:
-        if not levels:
-            raise Doubt
-        if kind is dict:
-            return frozen(item, levels)
-        made: FrozenList[object] = _new_list(FrozenList)
-        _fill_list(made, [_frozen_item(inner, levels - 1) for inner in item])
-        return made
-    if (kind is str and "\0" in item) or (kind is int and not _MIN_INT <= item <= MAX_INT):
+def _frozen(value: Any, levels: int) -> Any:  # noqa: ANN401 - a dict or a list, fresh from JSON
+    if not levels:
         raise Doubt
-    return item
+    is_object = type(value) is dict
+    for key, item in value.items() if is_object else enumerate(value):
+        kind = type(item)
+        if kind is int:
+            if not _MIN_INT <= item <= MAX_INT:
+                raise Doubt
+        elif kind is dict or kind is list:
+            value[key] = _frozen(item, levels - 1)
+    if is_object:
+        made: FrozenDict[str, Any] = _new_dict(FrozenDict)
+        _fill_dict(made, value)
+        return made
+    items: FrozenList[object] = _new_list(FrozenList)
+    _fill_list(items, value)
+    return items

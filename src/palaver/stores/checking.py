@@ -35,15 +35,21 @@ def problems(store: Store, conversation: str | None) -> Iterator[str]:
         yield str(error)
         return
     for head in heads:
-        try:
-            yield from (f"{head.id}: {problem}" for problem in _conversation(store, head))
-        except PalaverError as error:
-            yield f"{head.id}: {error}"
+        for part in (
+            _messages(store.keeper, head),
+            _journal(store.keeper, head),
+            _view(store, head),
+        ):
+            try:
+                for problem in part:
+                    yield f"{head.id}: {problem}"
+            except PalaverError as error:
+                yield f"{head.id}: {error}"
+            except Exception as error:  # noqa: BLE001 - whatever a damaged file may bring about
+                yield f"{head.id}: {type(error).__name__}: {error}"
 
 
-def _conversation(store: Store, head: Head) -> Iterator[str]:
-    yield from _messages(store.keeper, head)
-    yield from _journal(store.keeper, head)
+def _view(store: Store, head: Head) -> Iterator[str]:
     history = store.get(head.id)
     if history.version != head.version:
         return  # somebody wrote meanwhile: what follows would compare two moments
@@ -60,7 +66,14 @@ def _messages(keeper: Keeper, head: Head) -> Iterator[str]:
     position = head.base
     while position < head.length:
         stop = min(position + _PAGE, head.length)
-        yield from keeper.damaged(head.id, position, stop)
+        damaged = False
+        for problem in keeper.damaged(head.id, position, stop):
+            damaged = True
+            yield problem
+        if damaged:  # what else could be said of these would only follow from it
+            position = stop
+            counts = keeper.before(head.id, position)
+            continue
         for offset, message in enumerate(keeper.messages(head.id, position, stop)):
             before = keeper.before(head.id, position + offset)
             if before != counts:
@@ -89,6 +102,9 @@ def _journal(keeper: Keeper, head: Head) -> Iterator[str]:
             yield f"version {version + 1} is missing from the journal"
             return
         for change in changes:
+            if change.version <= version:
+                yield f"version {change.version} comes after version {version} in the journal"
+                return
             if change.version != version + 1:
                 yield f"version {version + 1} is missing from the journal"
             if change.first != length:

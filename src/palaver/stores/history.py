@@ -9,26 +9,26 @@ it is a `Conflict` and nothing changes. Nothing is ever lost in silence.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 
-from palaver.errors import Clash, Conflict, Stale, ValidationError
+from palaver.errors import Clash, Conflict, Stale, StoreDamaged, ValidationError
 from palaver.history import History
 from palaver.history.erasing import SUMMARY_OF, Receipt
 from palaver.history.frame import Frame
-from palaver.history.history import read_messages
 from palaver.history.merging import Sides, join
+from palaver.history.operations import read_messages
 from palaver.history.plan import Edit, carried_out, planned
 from palaver.history.rope import size
 from palaver.history.versions import Versions
 from palaver.history.view import View
 from palaver.messages import Message, new_id
-from palaver.messages.gate import EMPTY, check_name
+from palaver.messages.gate import check_name
 from palaver.messages.ids import now_ms
 from palaver.stores.frames import FrameBook
 from palaver.stores.log import StoredLog
-from palaver.stores.records import Change, Head
+from palaver.stores.records import NONE, Change, Head
 from palaver.stores.versions import StoredStops
 
 if TYPE_CHECKING:
@@ -171,11 +171,18 @@ class StoredHistory(History):
                     self._stored.forget()
                     if rebase is not None:
                         return rebase(seen)
-                    self.refresh()
+                    self._see_others(seen.version)
                 except BaseException:
                     self._stored.forget()
                     self._read_names()
                     raise
+
+    def _see_others(self, version: int) -> None:
+        """Refresh after `Stale`: where nothing came in between, it is the file that is wrong."""
+        self.refresh()
+        if self.version == version:
+            msg = f"{self.id} takes no change at version {version}, though it is the last"
+            raise StoreDamaged(msg)
 
     # ── appends go after what came in between ───────────────────────────────────────────────────
 
@@ -203,7 +210,7 @@ class StoredHistory(History):
                 Change(
                     self.id, self.version, "append", self._clock(), stop,
                     size(frame.root) + stop - frame.start, first, log.before(first), (message,),
-                    None, EMPTY, key, self._token,
+                    None, NONE, key, self._token,
                 )  # fmt: skip
             )
         except Stale:
@@ -259,8 +266,10 @@ class StoredHistory(History):
         end = len(log)
         frame = Frame(root=rope, start=end, marks=seen.mark_ropes, team_task=seen.team_task)
         meant = View(cast("Log", log), frame, end, seen.version)
+        version = seen.version
         while True:
-            self.refresh()
+            self._see_others(version)
+            version = self.version
             joined = join(Sides(seen, self.view, meant, shared.length, {}, base_is_ours=False))
             opened = len(self._log)
             self._log.extend(joined.messages)
@@ -282,8 +291,8 @@ class StoredHistory(History):
 
     # ── the rest must not guess ─────────────────────────────────────────────────────────────────
 
-    def _unseen(self, what: str) -> Callable[[View], Any]:
-        def refuse(seen: View) -> Any:  # noqa: ANN401 - it never answers
+    def _unseen(self, what: str) -> Callable[[View], NoReturn]:
+        def refuse(seen: View) -> NoReturn:
             self.refresh()
             there = f"changed from version {seen.version} to {self.version}"
             raise Conflict((Clash("the conversation", what, there),))
@@ -338,10 +347,11 @@ class StoredHistory(History):
             now = self._clock()
             bare = replace(frame, logged=base, back=None, redo=None)
             count = size(bare.root) + stop - bare.start
+            called = self._keeper.head(self.id)  # it may have another title meanwhile
             head = Head(
                 id=name, version=0, stop=stop, length=base, counts=self._log.before(base),
                 framed=0, size=count, parent=self.id, base=base, origin=version,
-                title=self._head.title, tags=self._head.tags, created=now, updated=now,
+                title=called.title, tags=called.tags, created=now, updated=now,
             )  # fmt: skip
             first = Change(
                 conversation=name, after=-1, kind="fork", at=now, stop=stop, size=count, first=base,
@@ -391,6 +401,9 @@ def _read_frames(keeper: Keeper, head: Head) -> tuple[FrameBook, list[tuple[int,
     while line[-1][0].parent is not None:
         child = line[-1][0]
         line.append((keeper.head(str(child.parent)), child.origin))
+        if any(line[-1][0].id == known.id for known, _ in line[:-1]):
+            msg = f"{head.id} is its own ancestor"
+            raise StoreDamaged(msg)
     book = FrameBook(len(line) - 1)
     frames: list[tuple[int, Frame]] = []
     for generation, (one, upto) in enumerate(reversed(line)):
@@ -398,4 +411,7 @@ def _read_frames(keeper: Keeper, head: Head) -> tuple[FrameBook, list[tuple[int,
             (kept.version, book.decode(kept.data, kept.version, generation))
             for kept in keeper.frames(one.id, -1, upto)
         ]
+    if not frames:
+        msg = f"{head.id} has no frame"
+        raise StoreDamaged(msg)
     return book, frames

@@ -292,9 +292,7 @@ class MemoryKeeper:
             rows = self._rows(conversation)
         return [position for position, row in rows if row.id == message_id]
 
-    def between_times(
-        self, conversation: str, since: int | None, until: int | None
-    ) -> list[int]:
+    def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
         with self._news:
             rows = self._rows(conversation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaver.errors import StoreError
@@ -11,6 +10,7 @@ from palaver.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from palaver.stores.protocol import Keeper
 

@@ -24,6 +24,7 @@ class Keeper(Protocol):
     @property
     def migrated(self) -> tuple[int, int]:
         """The schema's version when the store was opened, and since it was brought up to date."""
+        ...
 
     def close(self) -> None:
         """Let go of files and connections."""
@@ -31,7 +32,7 @@ class Keeper(Protocol):
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
     def create(self, head: Head, first: Change) -> None:
-        """Begin a conversation, with its first messages and frame. `AlreadyExists` if it is there."""
+        """Begin a conversation, with its first messages and frame; `AlreadyExists` if not new."""
 
     def commit(self, change: Change) -> int:
         """Keep a change and answer its version; `Stale` where another came first.
@@ -39,6 +40,7 @@ class Keeper(Protocol):
         When it returns, the change is on disk. A change whose key is known already is not made
         again: its version is answered.
         """
+        ...
 
     def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
         """Keep changes of one conversation that were made elsewhere: all of them, or none.
@@ -48,6 +50,7 @@ class Keeper(Protocol):
         `records` of every change are kept too, the first's as well. Answers the last version.
         What `changes` itself raises ends it like any other error.
         """
+        ...
 
     def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
         """Set a conversation's title and tags."""
@@ -57,6 +60,7 @@ class Keeper(Protocol):
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
+        ...
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
@@ -65,56 +69,67 @@ class Keeper(Protocol):
 
         `note` is the change that says so: it is kept in the same step, or neither is.
         """
+        ...
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def head(self, conversation: str) -> Head:
         """Where a conversation stands; `UnknownConversation` if it is not there."""
+        ...
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
+        ...
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
+        ...
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
+        ...
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
+        ...
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
+        ...
 
-    def between_times(
-        self, conversation: str, since: int | None, until: int | None
-    ) -> list[int]:
+    def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
+        ...
 
     def replaced(self, conversation: str, position: int) -> int | None:
         """The position whose message was replaced by the one at a position."""
+        ...
 
     def stop(self, conversation: str, version: int) -> int:
         """Where the view's tail ended at a version."""
+        ...
 
     def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
         """The frames after one version and up to another, oldest first."""
+        ...
 
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
         """The idempotency keys of the changes after one version and up to another, by version."""
+        ...
 
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, best first."""
+        ...
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
-    def journal(
-        self, conversation: str | None, after: int, limit: int
-    ) -> list[Journaled]:
+    def journal(self, conversation: str | None, after: int, limit: int) -> list[Journaled]:
         """Changes after a version (of a conversation) or a cursor (of the whole store)."""
+        ...
 
     def newest(self) -> int:
         """The cursor of the last change of all."""
+        ...
 
     def wait(self, seconds: float) -> None:
         """Wait until there may be news, and no longer than this."""
@@ -123,6 +138,7 @@ class Keeper(Protocol):
 
     def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
         """Take or renew the lease; `LeaseTaken` while another holds it."""
+        ...
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""
@@ -132,14 +148,18 @@ class Keeper(Protocol):
 
     def records(self, conversation: str, kind: str) -> dict[str, bytes]:
         """All records of a kind, by name."""
+        ...
 
     def kinds(self, conversation: str) -> list[str]:
         """The kinds of records there are, in order."""
+        ...
 
     # ── proof ───────────────────────────────────────────────────────────────────────────────────
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """What is wrong with the rows of some messages that this conversation has itself."""
+        ...
 
     def check(self) -> Iterator[str]:
         """Everything that is wrong with the store as a whole, in words."""
+        ...

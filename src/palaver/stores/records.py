@@ -7,7 +7,7 @@ journal record for each change, and for each conversation a head: where it stand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from palaver.messages import Message
 from palaver.messages.gate import EMPTY
 
 __all__ = [
+    "NONE",
     "Change",
     "Frames",
     "Head",
@@ -23,6 +24,10 @@ __all__ = [
     "Lease",
     "Listing",
 ]
+
+
+NONE: Final = cast("Mapping[int, int]", EMPTY)
+"""No message replaces another."""
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -71,7 +76,7 @@ class Change(Struct, frozen=True, gc=False):
     counts: int = 0
     messages: tuple[Message, ...] = ()
     frame: bytes | None = None
-    replaces: Mapping[int, int] = EMPTY
+    replaces: Mapping[int, int] = NONE
     key: str | None = None
     token: int | None = None
     data: Mapping[str, Any] = EMPTY

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.erasing import tombstone
 from palaver.history.rope import SHIFTS
 from palaver.messages import ROLES, dump, parse_message
@@ -35,7 +36,11 @@ def body_of(message: Message) -> str:
 
 def message_of(body: str) -> Message:
     """The message that was kept."""
-    return parse_message(body)
+    try:
+        return parse_message(body)
+    except ValidationError as error:
+        msg = f"a message can't be read: {error}"
+        raise StoreDamaged(msg) from error
 
 
 def one(message: Message) -> int:
@@ -51,7 +56,11 @@ def row_hash(position: int, body: str) -> int:
 
 def packed(position: int, system: int, user: int, assistant: int) -> int:
     """Counts as the rope has them, from the three that a row has; the rest are tools."""
-    tool = position - system - user - assistant
+    try:
+        tool = position - system - user - assistant
+    except TypeError as error:  # only a damaged file has rows without
+        msg = f"the counts at {position} can't be read"
+        raise StoreDamaged(msg) from error
     return (
         position | system << _SYSTEM | user << _USER | assistant << _ASSISTANT | tool << _TOOL
     )

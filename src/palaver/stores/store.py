@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from palaver.errors import UnknownConversation, ValidationError
 from palaver.history import History
 from palaver.history.frame import Frame
-from palaver.history.history import read_messages
+from palaver.history.operations import read_messages
 from palaver.messages import new_id
 from palaver.messages.gate import check_name, check_text
 from palaver.messages.ids import now_ms

@@ -78,7 +78,7 @@ class _Walk:
         frames = {f.version: f.data for f in keeper.frames(name, first - 1, last)}
         keys = keeper.keys(name, first - 1, last)
         counts = keeper.before(name, page[0].first)
-        read = _Reading(keeper, name)
+        read = _Reading(keeper, self._head)
         for told in page:
             data = frames.get(told.version)
             stop = told.first + told.count
@@ -93,7 +93,7 @@ class _Walk:
             if self._alone is not None:
                 if told.version == 0:
                     start, before = 0, 0
-                    messages = (*keeper.messages(name, 0, self._head.base), *messages)
+                    messages = (*read.between(0, self._head.base), *messages)
                 if data is not None:
                     data = self._alone.encode(self._frame, told.version)
                     self._alone.keep(self._frame, told.version)
@@ -123,22 +123,22 @@ class _Walk:
 class _Reading:
     """Messages of a log one stretch after the other, asked for by many at once."""
 
-    def __init__(self, keeper: Keeper, name: str) -> None:
+    def __init__(self, keeper: Keeper, head: Head) -> None:
         self._keeper = keeper
-        self._name = name
+        self._name, self._length = head.id, head.length
         self._start = 0
         self._ahead: list[Message] = []
 
     def between(self, first: int, count: int) -> tuple[Message, ...]:
         place = first - self._start
         if place < 0 or place + count > len(self._ahead):
-            self._ahead = self._keeper.messages(self._name, first, first + max(count, _MANY))
+            stop = max(first + count, min(first + _MANY, self._length))
+            self._ahead = self._keeper.messages(self._name, first, stop)
+            if len(self._ahead) != stop - first:  # a gap would shift all that follow
+                msg = f"{self._name}: of the messages {first} to {stop - 1} some are missing"
+                raise StoreDamaged(msg)
             self._start, place = first, 0
-        found = tuple(self._ahead[place : place + count])
-        if len(found) != count:
-            msg = f"{self._name}: message {first + len(found)} is missing"
-            raise StoreDamaged(msg)
-        return found
+        return tuple(self._ahead[place : place + count])
 
 
 def _family_book(keeper: Keeper, head: Head) -> FrameBook:

@@ -38,7 +38,11 @@ def indexed_text(message: Message) -> str:
         elif isinstance(part, ToolCallPart):
             found += (part.tool, part.raw)
         elif isinstance(part, ToolPart):
-            found += (part.tool, getattr(part.state, "output", ""), getattr(part.state, "error", ""))
+            found += (
+                part.tool,
+                getattr(part.state, "output", ""),
+                getattr(part.state, "error", ""),
+            )
     return "\n".join(found)
 
 
@@ -67,14 +71,15 @@ def has(text: str, wanted: list[list[str]]) -> bool:
     >>> has("We had tea at five.", phrases("TEA"))
     True
     """
-    folded = [word.casefold() for words in phrases(spaced(text)) for word in words]
-    return all(
-        any(
-            folded[place : place + len(phrase)] == [word.casefold() for word in phrase]
-            for place in range(len(folded))
-        )
-        for phrase in wanted
-    )
+    folded = text.casefold()
+    if not all(word.casefold() in folded for phrase in wanted for word in phrase):
+        return False
+    words = _joined(_WORD.findall(text))
+    return all(_joined(phrase) in words for phrase in wanted)
+
+
+def _joined(words: list[str]) -> str:
+    return "\0".join(["", *words, ""]).casefold()
 
 
 def snippet(text: str, query: str) -> str:

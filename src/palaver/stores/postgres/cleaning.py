@@ -1,10 +1,10 @@
 """After an erasure: the old versions of rows, which PostgreSQL keeps until someone cleans up.
 
-VACUUM takes them out of the tables: no statement can reach them, but their bytes may lie in a page's
-free space until a new row is written over them. VACUUM FULL writes the tables anew and removes the
-old files; nobody can read the tables meanwhile. So that is done as long as they are small, and above
-that it is the administrator's to decide. What the server has written to its write-ahead log goes
-when the server lets go of those files; archives and backups are out of reach.
+VACUUM takes them out of the tables: no statement can reach them, but their bytes may lie in the
+free space of a page until a new row is written over them. VACUUM FULL writes the tables anew and
+removes the old files; nobody can read the tables meanwhile. So that is done as long as they are
+small, and above that it is the administrator's to decide. What the server has written to its
+write-ahead log goes when the server lets go of those files; archives and backups are out of reach.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors
 
+from palaver.errors import StoreError
 from palaver.stores.postgres.connections import STATEMENTS
 
 if TYPE_CHECKING:
@@ -24,26 +25,28 @@ if TYPE_CHECKING:
 __all__ = ["scrub"]
 
 _PATIENCE: Final = 5.0
+_LOCKED: Final = b"SET lock_timeout = '5s'"
 _GENTLE: Final = b"VACUUM palaver.messages, palaver.words"
 _THOROUGH: Final = b"VACUUM FULL palaver.messages, palaver.words"
 
 
 def scrub(connections: Connections, transaction: str, rewrite: int) -> None:
     """Destroy what a transaction has replaced; tables smaller than `rewrite` are written anew."""
-    with connections.dial() as line:
-        try:
+    try:
+        with connections.dial() as line:
             _wait(line, transaction)
             line.execute(b"SET statement_timeout = 0")
             (size,) = line.execute(STATEMENTS["footprint"]).fetchone() or (0,)
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
-                    line.execute(b"SET lock_timeout = '5s'")
+                    line.execute(_LOCKED)
                     line.execute(_THOROUGH)
                     return
             line.execute(b"SET lock_timeout = '60s'")
             line.execute(_GENTLE)
-        except psycopg.Error as error:
-            raise connections.own(error) from error
+    except (psycopg.Error, StoreError) as error:
+        msg = f"it is erased, but the server could not clean up; erase it again: {error}"
+        raise StoreError(msg) from error
 
 
 def _wait(line: Line, transaction: str) -> None:

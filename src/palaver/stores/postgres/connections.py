@@ -40,25 +40,31 @@ _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.Un
 _DAMAGE: Final = (errors.DataCorrupted, errors.IndexCorrupted)
 _TIMES: Final = 20
 _SETTINGS: Final = b"""
-SELECT set_config('synchronous_commit', 'on', false), set_config('statement_timeout', '60s', false),
-       set_config('lock_timeout', '30s', false),
-       set_config('idle_in_transaction_session_timeout', '60s', false)
+SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                  WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
+       set_config('statement_timeout', '60s', false), set_config('lock_timeout', '30s', false),
+       set_config('idle_in_transaction_session_timeout', '60s', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false)
 """
 
 
 def _adapters() -> AdaptersMap:
     """Numbers all go as bigint, so that a statement is prepared once and not by their sizes."""
     adapters = AdaptersMap(psycopg.adapters)
-    adapters.register_dumper(int, Int8BinaryDumper)
     adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(int, Int8BinaryDumper)
     return adapters
 
 
 class _Context:
     """What psycopg takes adapters from."""
 
-    adapters = _adapters()
-    connection = None
+    def __init__(self) -> None:
+        self.adapters = _adapters()
+        self.connection = None
+
+
+_CONTEXT: Final = _Context()
 
 
 class Connections:
@@ -72,20 +78,23 @@ class Connections:
         except psycopg.Error as error:
             msg = f"that is not a PostgreSQL address: {str(error).strip()}"
             raise StoreError(msg) from None
-        self.name = make_conninfo("", **{key: parts[key] for key in ("host", "port", "dbname") if key in parts})
+        self.name = make_conninfo(
+            "", **{key: parts[key] for key in ("host", "port", "dbname") if key in parts}
+        )
         self._conninfo = make_conninfo("", **parts)
         self._patience = patience
         self._gate = threading.Lock()
         self._closed = False
         self._pool: ConnectionPool[Line] = ConnectionPool(
             self._conninfo,
-            kwargs={"autocommit": True, "context": _Context},
+            kwargs={"autocommit": True, "context": _CONTEXT},
             min_size=0,
             max_size=size,
             open=False,
             configure=_configure,
             timeout=patience,
             reconnect_timeout=max(patience, 1),
+            num_workers=1,
         )
 
     def close(self) -> None:
@@ -97,7 +106,7 @@ class Connections:
     def dial(self) -> Line:
         """A connection of one's own, outside the pool."""
         try:
-            line = psycopg.connect(self._conninfo, autocommit=True, context=_Context)
+            line = psycopg.connect(self._conninfo, autocommit=True, context=_CONTEXT)
             _configure(line)
         except psycopg.Error as error:
             raise self.own(error) from error

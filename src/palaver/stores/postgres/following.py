@@ -2,22 +2,23 @@
 
 A follower of one conversation goes by its versions, which have no gaps. A follower of the whole
 store goes by `number`: the transaction's own number (pg_current_xact_id) times 2^22, plus the
-change's place in it (0, unless many were adopted in one). No two changes have the same. Transactions
-get their numbers when they begin to write, and they end in any order, so the last number one can see
-proves nothing: a smaller one may still be under way. Therefore only what is below the snapshot's
-xmin is told. Whatever has such a number is over, and if it was kept it is in sight; whatever is not
-over has a higher one. So none is missed, and since numbers only rise, none is told twice. The price:
-a transaction that stays open on that server holds followers of the whole store back until it ends.
-And on a database that is spread over several servers, each of which counts for itself, only single
-conversations can be followed.
+change's place in it (0, unless many were adopted in one). No two changes have the same.
+
+Transactions get their numbers when they begin to write, and they end in any order, so the last
+number one can see proves nothing: a smaller one may still be under way. Therefore only what is
+below the snapshot's xmin is told. Whatever has such a number is over, and if it was kept it is in
+sight; whatever is not over has a higher one. So none is missed, and since numbers only rise, none
+is told twice. The price: a transaction that stays open on that server holds followers of the whole
+store back until it ends. And on a database that is spread over several servers, each of which
+counts for itself, only single conversations can be followed.
 
 A store restored from a dump comes to a server that counts from elsewhere: `store.shift` is added to
 the transactions' numbers, and raised when a store is opened, so that they go on rising.
 
 NOTIFY only wakes followers. It is not part of a change's transaction, because it takes one lock for
-the whole server until that transaction is on disk: all changes would wait for each other's. A thread
-rings behind the changes instead, once for all that came meanwhile. If it does not, or if the process
-ends first, followers look by themselves: nothing hangs on it.
+the whole server until that transaction is on disk: all changes would wait for each other's.
+A thread rings behind the changes instead, once for all that came meanwhile. If it does not, or if
+the process ends first, followers look by themselves: nothing hangs on it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bell", "Ears", "settled"]
 
-_PAUSE: Final = 0.005
+_PAUSE: Final = 0.02
 _SOON: Final = 0.1
 
 
@@ -56,13 +57,14 @@ class Bell:
         if self._due.is_set():
             return
         if self._thread is None:
-            with self._gate:
-                if self._thread is None and not self._closed:
-                    self._thread = threading.Thread(
-                        target=self._stay, name="palaver-bell", daemon=True
-                    )
-                    self._thread.start()
+            self._begin()
         self._due.set()
+
+    def _begin(self) -> None:
+        with self._gate:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._stay, name="bell", daemon=True)
+                self._thread.start()
 
     def close(self) -> None:
         """Ring a last time if need be, and end."""

@@ -1,16 +1,15 @@
 """The PostgreSQL store: one database, any number of processes on any number of machines.
 
-A change is one statement: it moves the conversation on from the version it was made for, and only
-if that succeeds adds the rest. Every change carries a mark of its own (`attempt`), so that whoever
-loses the connection before the answer can ask what became of it: sent again, it finds either the
-version it was made for, and is made now, or its own mark, and is not made twice.
+Nearly everything is one statement, and so one transaction and one round trip. How a change is kept
+stands in `writing`, which changes a follower may be told in `following`, what an erasure leaves
+behind in `cleaning`. A conversation that was forked reads its first messages from its parent's
+rows: `lineage` is the list of who has which stretch.
 """
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import uuid4
 
 import psycopg
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from palaver.stores.postgres.connections import STATEMENTS, Connections
 from palaver.stores.postgres.following import Bell, Ears, settled
 from palaver.stores.postgres.migrating import migrate
 from palaver.stores.postgres.searching import Words
-from palaver.stores.postgres.writing import Adoption, begin, keep, unknown
+from palaver.stores.postgres.writing import Adoption, begin, keep, new_attempt, unknown
 from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import ROLE_NUMBERS, body_of, message_of, packed, row_hash, tombstone
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PostgresKeeper"]
 
 _FAR: Final = MAX_INT
+_KNOWN: Final = 10_000
 
 
 class _Stretch(NamedTuple):
@@ -87,13 +87,13 @@ class PostgresKeeper:
 
     def create(self, head: Head, first: Change) -> None:
         """Begin a conversation, with its first messages and frame."""
-        attempt = uuid4()
+        attempt = new_attempt()
         self._connections.run(lambda line: begin(line, head, first, attempt))
         self._bell.ring()
 
     def commit(self, change: Change) -> int:
         """Keep a change and answer its version; `Stale` where another came first."""
-        attempt = uuid4()
+        attempt = new_attempt()
         version = self._connections.run(lambda line: keep(line, change, attempt))
         self._bell.ring()
         return version
@@ -143,7 +143,7 @@ class PostgresKeeper:
     ) -> int:
         """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
         family = self.family(conversation)
-        attempt = uuid4()
+        attempt = new_attempt()
 
         def work(line: Line) -> tuple[int, str]:
             with line.transaction():
@@ -174,7 +174,11 @@ class PostgresKeeper:
         if not rows:
             self._lineages.pop(conversation, None)
             unknown(conversation)
-        return _head(rows[0])
+        head = _head(rows[0])
+        known = self._lineages.get(conversation)
+        if known is not None and known[-1].start != head.base:  # another one of the same name
+            del self._lineages[conversation]
+        return head
 
     def _lineage(self, conversation: str) -> tuple[_Stretch, ...]:
         """Who has which stretch of a conversation's messages, oldest first."""
@@ -189,6 +193,8 @@ class PostgresKeeper:
                     if stretch.start < head.base
                 )
             known = (*inherited, _Stretch(conversation, head.base, _FAR))
+            if len(self._lineages) >= _KNOWN:
+                self._lineages.clear()
             self._lineages[conversation] = known
         return known
 
@@ -241,9 +247,7 @@ class PostgresKeeper:
             for row in self._read("positions_of", stretch.name, message_id, stretch.stop)
         ]
 
-    def between_times(
-        self, conversation: str, since: int | None, until: int | None
-    ) -> list[int]:
+    def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
         begin, end = 0 if since is None else since, _FAR if until is None else until
         return [
@@ -302,10 +306,7 @@ class PostgresKeeper:
             rows = self._read("journal", conversation, after, limit)
             if not rows:
                 self.head(conversation)
-        return [
-            Journaled(*row[:6], EMPTY if row[6] is None else json.loads(row[6]), row[7])
-            for row in rows
-        ]
+        return [_journaled(row) for row in rows]
 
     def newest(self) -> int:
         """The cursor of the last change of all."""
@@ -385,3 +386,9 @@ def _head(row: tuple[Any, ...]) -> Head:
     counts = packed(length, system, user, assistant)
     return Head(name, version, stop, length, counts, framed, size, parent, base, origin, title,
                 tuple(tags), created, updated, erased)  # fmt: skip
+
+
+def _journaled(row: tuple[Any, ...]) -> Journaled:
+    conversation, version, kind, at, first, count, data, number = row
+    known = EMPTY if data is None else json.loads(data)
+    return Journaled(conversation, version, kind, at, first, count, known, number)

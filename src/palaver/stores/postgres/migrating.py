@@ -22,7 +22,9 @@ def migrate(line: Line, *, upto: int | None = None) -> tuple[int, int]:
     newest = steps[-1][0] if upto is None else upto
     before = version = _version(line)
     if version > steps[-1][0]:
-        msg = f"the store was written by a newer palaver (schema {version}, this one knows {newest})"
+        msg = (
+            f"the store was written by a newer palaver (schema {version}, this one knows {newest})"
+        )
         raise StoreError(msg)
     if version < newest:
         with line.transaction():

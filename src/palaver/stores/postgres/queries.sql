@@ -98,6 +98,34 @@ WITH moved AS (
 )
 SELECT version FROM moved;
 
+-- name: append
+WITH moved AS (
+    UPDATE palaver.conversations
+    SET version = version + 1, stop = %(stop)s, length = length + 1,
+        n_system = n_system + (%(role)s = 0)::integer, n_user = n_user + (%(role)s = 1)::integer,
+        n_assistant = n_assistant + (%(role)s = 2)::integer, size = %(size)s,
+        updated = greatest(updated, %(at)s)
+    WHERE id = %(id)s AND version = %(after)s AND length = %(first)s
+      AND (%(token)s::bigint IS NULL OR lease_token = %(token)s)
+      AND (%(key)s::text IS NULL OR NOT EXISTS (
+              SELECT 1 FROM palaver.journal WHERE conversation = %(id)s AND key = %(key)s))
+    RETURNING id, version
+), told AS (
+    INSERT INTO palaver.journal (number, conversation, version, kind, at, first, count, stop, key,
+                                 attempt)
+    SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
+               + %(index)s,
+           id, version, 'append', %(at)s, %(first)s, 1, %(stop)s, %(key)s, %(attempt)s
+    FROM moved
+), added AS (
+    INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
+                                  time, hash, id, body)
+    SELECT id, %(first)s, %(role)s, %(ordinal)s, %(system)s, %(user)s, %(assistant)s, %(time)s,
+           %(hash)s, %(message)s::text, %(body)s::text
+    FROM moved
+)
+SELECT version FROM moved;
+
 -- name: outcome
 SELECT c.lease_token,
        (SELECT version FROM palaver.journal WHERE conversation = c.id AND key = %(key)s::text),
@@ -308,7 +336,8 @@ WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_ba
 SELECT pg_current_xact_id()::xid::text;
 
 -- name: present
-SELECT to_regclass('palaver.store') IS NOT NULL;
+SELECT EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+               WHERE n.nspname = 'palaver' AND c.relname = 'store');
 
 -- name: standing
 SELECT version, shift FROM palaver.store;

@@ -92,7 +92,7 @@ def _some(line: Line) -> bool:
         while True:
             changes = line.execute(STATEMENTS["unindexed"], (upto, _MANY)).fetchall()
             _index(line, changes)
-            for *_, upto, settled in changes:  # noqa: B007 - where the next look begins
+            for *_, upto, settled in changes:
                 whole = whole and settled
                 if whole:
                     indexed = upto

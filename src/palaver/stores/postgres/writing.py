@@ -9,8 +9,8 @@ version it was made for, and is made now, or its own mark, and is not made twice
 from __future__ import annotations
 
 import json
+import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
-from uuid import UUID, uuid4
 
 import psycopg
 
@@ -24,20 +24,25 @@ if TYPE_CHECKING:
     from palaver.stores.postgres.connections import Connections, Cursor, Line
     from palaver.stores.records import Change, Head
 
-__all__ = ["Adoption", "begin", "keep", "unknown"]
+__all__ = ["Adoption", "begin", "keep", "new_attempt", "unknown"]
 
 _NONE: Final = -1  # in a list of numbers, where NULL is meant
 _MANY: Final = 100
 _MOST: Final = 1 << 22  # numbers that a transaction has for its changes, as in queries.sql
 
 
-def begin(line: Line, head: Head, first: Change, attempt: UUID) -> None:
+def new_attempt() -> int:
+    """A mark that no other change of the same version has."""
+    return secrets.randbits(63)
+
+
+def begin(line: Line, head: Head, first: Change, attempt: int) -> None:
     """Begin a conversation."""
     if line.execute(STATEMENTS["create"], _created(head, first, attempt, 0)).fetchone() is None:
         _explain_begin(line, head, attempt)
 
 
-def _explain_begin(line: Line, head: Head, attempt: UUID) -> None:
+def _explain_begin(line: Line, head: Head, attempt: int) -> None:
     found = _outcome(line, head.id, None, 0)
     if found is None:
         unknown(str(head.parent))
@@ -46,13 +51,14 @@ def _explain_begin(line: Line, head: Head, attempt: UUID) -> None:
         raise AlreadyExists(msg)
 
 
-def keep(line: Line, change: Change, attempt: UUID) -> int:
+def keep(line: Line, change: Change, attempt: int) -> int:
     """Keep a change and answer its version."""
-    row = line.execute(STATEMENTS["commit"], _moved(change, attempt, 0)).fetchone()
+    name, values = _statement(change, attempt, 0)
+    row = line.execute(STATEMENTS[name], values).fetchone()
     return int(row[0]) if row is not None else _explain(line, change, attempt)
 
 
-def _explain(line: Line, change: Change, attempt: UUID) -> int:
+def _explain(line: Line, change: Change, attempt: int) -> int:
     """Why a change was not made: it was made before, or there is a reason against it."""
     version = change.after + 1
     found = _outcome(line, change.conversation, change.key, version)
@@ -74,7 +80,7 @@ class _Outcome(NamedTuple):
 
     token: int
     keyed: int | None
-    attempt: UUID | None
+    attempt: int | None
 
 
 def _outcome(line: Line, conversation: str, key: str | None, version: int) -> _Outcome | None:
@@ -100,7 +106,7 @@ class Adoption:
         """Take the way to the server and, where a conversation begins, its head."""
         self._connections = connections
         self._head = head
-        self._attempt = uuid4()
+        self._attempt = new_attempt()
         self._last: Change | None = None
         self._answers: list[tuple[Change, Cursor]] = []
 
@@ -131,8 +137,8 @@ class Adoption:
                     values = _created(self._head, change, self._attempt, index)
                     answer = line.execute(STATEMENTS["create"], values)
                 else:
-                    values = _moved(change, self._attempt, index)
-                    answer = line.execute(STATEMENTS["commit"], values)
+                    name, values = _statement(change, self._attempt, index)
+                    answer = line.execute(STATEMENTS[name], values)
                 self._last = change
                 self._answers.append((change, answer))
                 if len(self._answers) == _MANY:
@@ -152,7 +158,31 @@ class Adoption:
         return version
 
 
-def _created(head: Head, first: Change, attempt: UUID, index: int) -> dict[str, Any]:
+def _statement(change: Change, attempt: int, index: int) -> tuple[str, dict[str, Any]]:
+    """The statement that makes a change, and what it takes; one message more is the common case."""
+    if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
+        return "append", _appended(change, attempt, index)
+    return "commit", _moved(change, attempt, index)
+
+
+def _appended(change: Change, attempt: int, index: int) -> dict[str, Any]:
+    """What the statement `append` takes."""
+    (message,) = change.messages
+    position = change.first
+    system, user, assistant = counts_of(change.counts)
+    body = body_of(message)
+    role = ROLE_NUMBERS[message.role]
+    return {
+        "id": change.conversation, "after": change.after, "first": position, "at": change.at,
+        "stop": change.stop, "size": change.size, "token": change.token, "key": change.key,
+        "attempt": attempt, "index": index, "role": role,
+        "ordinal": (system, user, assistant, position - system - user - assistant)[role],
+        "system": system, "user": user, "assistant": assistant, "time": message.timestamp,
+        "hash": row_hash(position, body), "message": message.id, "body": body,
+    }  # fmt: skip
+
+
+def _created(head: Head, first: Change, attempt: int, index: int) -> dict[str, Any]:
     """What the statement `create` takes."""
     system, user, assistant = counts_of(head.counts)
     return {
@@ -166,7 +196,7 @@ def _created(head: Head, first: Change, attempt: UUID, index: int) -> dict[str, 
     }  # fmt: skip
 
 
-def _moved(change: Change, attempt: UUID, index: int) -> dict[str, Any]:
+def _moved(change: Change, attempt: int, index: int) -> dict[str, Any]:
     """What the statement `commit` takes."""
     system, user, assistant = counts_of(sum(map(one, change.messages)))
     return {
@@ -179,7 +209,7 @@ def _moved(change: Change, attempt: UUID, index: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _journaled(change: Change, attempt: UUID, index: int) -> dict[str, Any]:
+def _journaled(change: Change, attempt: int, index: int) -> dict[str, Any]:
     return {
         "kind": change.kind, "at": change.at, "stop": change.stop, "size": change.size,
         "first": change.first, "count": len(change.messages), "key": change.key,

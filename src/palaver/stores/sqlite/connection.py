@@ -30,10 +30,15 @@ _PACKAGE: Final = "palaver.stores.sqlite"
 def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
     """Open the file, and make it if need be."""
     if vfs is None and not Path(path).exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            msg = f"{path} can't be made: {error.strerror}"
+            raise StoreError(msg) from None
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=128)
     connection.set_busy_handler(patient())
     try:
+        schema_of(connection)  # what is not ours is left as it is
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = OFF")
@@ -44,6 +49,9 @@ def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
         connection.close()
         msg = f"{path} is not a palaver store: {error}"
         raise StoreDamaged(msg) from None
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -71,7 +79,8 @@ def migrate(connection: apsw.Connection, *, upto: int | None = None) -> int:
     if version == newest:
         return version
     if version > steps[-1][0]:
-        msg = f"the store was written by a newer palaver (schema {version}, this one knows {newest})"
+        name = connection.filename
+        msg = f"{name} was written by a newer palaver (schema {version}, this one knows {newest})"
         raise StoreError(msg)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -94,6 +103,6 @@ def schema_of(connection: apsw.Connection) -> int:
     known = int(connection.pragma("application_id"))
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if known != APPLICATION and tables and tables[0]:
-        msg = "the file is a database, but not a palaver store"
+        msg = f"{connection.filename} is a database, but not a palaver store"
         raise StoreDamaged(msg)
     return version

@@ -68,8 +68,12 @@ class SQLiteKeeper:
         self._gate = threading.Lock()
         with _translated(path):
             self._writer = connect(path, vfs=vfs)
-            before = schema_of(self._writer)
-            self.migrated = before, migrate(self._writer)
+            try:
+                before = schema_of(self._writer)
+                self.migrated = before, migrate(self._writer)
+            except BaseException:
+                self._writer.close()
+                raise
         self._words = Words(self._writer)
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
@@ -108,7 +112,7 @@ class SQLiteKeeper:
             raise StoreError(msg)
         try:
             return self._group.do(work, atomic=atomic)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise _own(error, self.path) from error
 
     def _run_all(self, jobs: list[Job[Any]]) -> None:
@@ -228,7 +232,7 @@ class SQLiteKeeper:
                 return known
         if change.token is not None:
             self._check_token(cid, change.token)
-        (version,) = writer.execute(_Q["standing"], (cid,)).fetchone()
+        version: int = writer.execute(_Q["standing"], (cid,)).get
         if version != change.after:
             _stale(change)
         version += 1
@@ -248,7 +252,7 @@ class SQLiteKeeper:
 
     def _rows(self, cid: int, version: int, change: Change) -> int:
         """Insert a change's messages, and answer the number that comes after theirs."""
-        (number,) = self._writer.execute(_Q["next_number"]).fetchone()
+        number: int = self._writer.execute(_Q["next_number"]).get
         system, user, assistant = counts_of(change.counts)
         position, last = change.first, len(change.messages) - 1
         rows: list[tuple[Any, ...]] = []
@@ -304,7 +308,7 @@ class SQLiteKeeper:
                 msg = f"{fork[0]} was forked from it, and reads its messages"
                 raise StoreError(msg)
             self._forget_words(self._writer.execute(_Q["all_rows"], (cid,)).fetchall())
-            (newest,) = self._writer.execute(_Q["newest"]).fetchone()
+            newest: int = self._writer.execute(_Q["newest"]).get
             for table in ("messages", "journal", "leases", "records", "conversations"):
                 self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
             self._writer.execute(_Q["keep_counting"], (newest,))
@@ -334,7 +338,8 @@ class SQLiteKeeper:
             for name in family:
                 cid = self._cid(name, self._writer)
                 for message_id in message_ids:
-                    rows = self._writer.execute(_Q["rows_of"], (message_id, cid)).fetchall()
+                    found = self._writer.execute(_Q["rows_of"], (message_id, cid))
+                    rows: list[Any] = found.fetchall()
                     self._forget_words([(row[0], row[2]) for row in rows])
                     for number, position, body in rows:
                         left = body_of(tombstone(message_of(body), at))
@@ -391,6 +396,9 @@ class SQLiteKeeper:
             head = self.head(conversation)
             inherited: tuple[_Stretch, ...] = ()
             if head.parent is not None:
+                if self._cid(head.parent) >= cid:
+                    msg = f"{conversation} is older than what it was forked from"
+                    raise StoreDamaged(msg)
                 inherited = tuple(
                     stretch._replace(stop=min(stretch.stop, head.base))
                     for stretch in self._lineage(head.parent)
@@ -480,7 +488,11 @@ class SQLiteKeeper:
         low, high = head.base, head.length
         while low < high:
             middle = (low + high) // 2
-            if self._read("version_at", cid, middle)[0][0] > version:
+            rows = self._read("version_at", cid, middle)
+            if not rows or rows[0][0] is None:
+                msg = f"{conversation} has no message at {middle}"
+                raise StoreDamaged(msg)
+            if rows[0][0] > version:
                 high = middle
             else:
                 low = middle + 1
@@ -510,6 +522,7 @@ class SQLiteKeeper:
 
     def journal(self, conversation: str | None, after: int, limit: int) -> list[Journaled]:
         """Changes after a version (of a conversation) or a cursor (of the whole store)."""
+        found: list[Any]
         if conversation is None:
             found = self._read("journal_of_all", after, limit)
         else:
@@ -517,7 +530,7 @@ class SQLiteKeeper:
             rows = self._read("journal", self._cid(conversation), after, start, limit)
             found = [(conversation, *row) for row in rows]
         return [
-            Journaled(*row[:6], EMPTY if row[6] is None else json.loads(row[6]), row[7])
+            Journaled(*row[:6], EMPTY if row[6] is None else _known_json(row[6]), row[7])
             for row in found
         ]
 
@@ -618,7 +631,7 @@ def _head(row: tuple[Any, ...]) -> Head:
         counts = packed(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
         updated = max(updated, at)
     return Head(name, version, stop, length, counts, framed, size, parent, base, origin, title,
-                tuple(json.loads(tags)), created, updated, erased)  # fmt: skip
+                tuple(_known_json(tags)), created, updated, erased)  # fmt: skip
 
 
 def _unknown(conversation: str) -> NoReturn:
@@ -631,9 +644,17 @@ def _stale(change: Change) -> NoReturn:
     raise Stale(msg)
 
 
-def _own(error: apsw.Error, path: str) -> Exception:
+def _known_json(text: str) -> Any:  # noqa: ANN401 - what was written
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        msg = f"what was written as JSON is none: {error}"
+        raise StoreDamaged(msg) from error
+
+
+def _own(error: apsw.Error | UnicodeDecodeError, path: str) -> Exception:
     """SQLite's error as one of palaver's."""
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
         return StoreDamaged(f"{path} is damaged: {error}")
     return StoreError(f"{path}: {error}")
 
@@ -642,5 +663,5 @@ def _own(error: apsw.Error, path: str) -> Exception:
 def _translated(path: str) -> Generator[None]:
     try:
         yield
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         raise _own(error, path) from error

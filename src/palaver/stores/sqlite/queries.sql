@@ -164,12 +164,12 @@ SELECT id FROM conversations WHERE parent = ? LIMIT 1;
 WITH RECURSIVE
     up (cid, parent) AS (
         SELECT cid, parent FROM conversations WHERE cid = ?
-        UNION ALL
+        UNION
         SELECT c.cid, c.parent FROM conversations AS c JOIN up ON c.cid = up.parent
     ),
     down (cid, id) AS (
         SELECT c.cid, c.id FROM conversations AS c JOIN up ON up.cid = c.cid WHERE up.parent IS NULL
-        UNION ALL
+        UNION
         SELECT c.cid, c.id FROM conversations AS c JOIN down ON c.parent = down.cid
     )
 SELECT id FROM down;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from palaver.stores.records import Hit
 from palaver.stores.rows import message_of
@@ -28,9 +28,9 @@ class Words:
     def catch_up(self) -> None:
         """Index the messages that came since the last time; inside a transaction."""
         writer = self._writer
-        (indexed,) = writer.execute("SELECT indexed FROM indexing").fetchone()
+        indexed: int = writer.execute("SELECT indexed FROM indexing").get
         while True:
-            rows = writer.execute(
+            rows: list[Any] = writer.execute(
                 "SELECT number, body FROM messages WHERE number > ? ORDER BY number LIMIT ?",
                 (indexed, _MANY),
             ).fetchall()
@@ -45,7 +45,7 @@ class Words:
 
     def forget(self, number: int, body: str) -> None:
         """Take a message out of the index, bytes and all; inside a transaction."""
-        (indexed,) = self._writer.execute("SELECT indexed FROM indexing").fetchone()
+        indexed: int = self._writer.execute("SELECT indexed FROM indexing").get
         if number <= indexed:
             self._writer.execute(
                 "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
@@ -54,7 +54,7 @@ class Words:
 
     def remember(self, number: int, body: str) -> None:
         """Put what is left of a message into the index; inside a transaction."""
-        (indexed,) = self._writer.execute("SELECT indexed FROM indexing").fetchone()
+        indexed: int = self._writer.execute("SELECT indexed FROM indexing").get
         if number <= indexed:
             self._writer.execute(
                 "INSERT INTO words (rowid, text) VALUES (?, ?)",
@@ -79,7 +79,7 @@ class Words:
             one = "(m.cid = ? AND m.seq >= ? AND m.seq < ?)"
             where = "AND (" + " OR ".join([one] * len(stretches)) + ")"
             values += [value for stretch in stretches for value in stretch]
-        rows = reader.execute(
+        rows: list[Any] = reader.execute(
             f"""
             SELECT c.id, m.seq, m.body
             FROM words JOIN messages AS m ON m.number = words.rowid

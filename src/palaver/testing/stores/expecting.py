@@ -36,7 +36,8 @@ class Clock:
 def one(name: str, text: str | None = None, **fields: Any) -> Message:  # noqa: ANN401 - a message's own
     """One message; the first letter of its name is that of its role."""
     content = f"says {name}" if text is None else text
-    return Message(_LETTERS[name[0]], content, id=name, **{"timestamp": 0, **fields})
+    fields = {"timestamp": 0, **fields}
+    return Message(_LETTERS[name[0]], content, id=name, **fields)
 
 
 def said(names: str) -> list[Message]:

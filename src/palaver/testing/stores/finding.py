@@ -1,4 +1,4 @@
-"""Search finds what was said, where it was said, and nothing that is gone; a store can be proven."""
+"""Search finds what was said, where it was said, and nothing that is gone; `verify` proves it."""
 
 from __future__ import annotations
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from palaver.errors import PalaverError
-from palaver.messages import to_dict
+from palaver.messages import ROLES, to_dict
 from palaver.testing.stores.expecting import Twins, expect, line, one, raises, said
 from palaver.testing.stores.running import Checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from palaver.history import History
+    from palaver.history import History, View
     from palaver.testing.stores.running import Trial
 
 __all__ = ["CHECKS"]
@@ -50,18 +50,15 @@ _REFUSED: tuple[dict[str, Any], ...] = (
 )
 
 
-def _steps() -> list[Callable[[History], object]]:
-    def execute(operation: dict[str, Any]) -> Callable[[History], object]:
-        return lambda history: history.execute(operation)
-
-    return [*map(execute, _OPERATIONS)]
+def _executed(operation: dict[str, Any]) -> Callable[[History], object]:
+    return lambda history: history.execute(operation)
 
 
 @CHECKS
 def the_seven_operations_do_what_they_do_in_memory(trial: Trial) -> None:
     """Every operation answers and leaves what a history in memory does."""
     twins = Twins(trial.store, "s1 u2 a3 u4 a5 t6")
-    for step in _steps():
+    for step in map(_executed, _OPERATIONS):
         twins.both(step)
         twins.compare()
     twins.reopen(trial.reopen())
@@ -72,7 +69,7 @@ def the_seven_operations_do_what_they_do_in_memory(trial: Trial) -> None:
 def operations_go_on_after_reopening(trial: Trial) -> None:
     """The same, with the store opened again before each of them."""
     twins = Twins(trial.store, "s1 u2 a3 u4 a5 t6")
-    for step in _steps():
+    for step in map(_executed, _OPERATIONS):
         twins.reopen(trial.reopen())
         twins.both(step)
     twins.compare()
@@ -83,7 +80,7 @@ def what_is_refused_changes_nothing(trial: Trial) -> None:
     """An operation that breaks a rule is the same error as in memory, and leaves no trace."""
     twins = Twins(trial.store, "s1 u2")
     for operation in _REFUSED:
-        twins.both(lambda history, operation=operation: history.execute(operation))  # type: ignore[misc]
+        twins.both(_executed(operation))
         with raises(PalaverError, operation["operation"]):
             twins.kept.execute(operation)
     twins.both(lambda history: history.undo(), lambda history: history.redo())
@@ -199,20 +196,34 @@ def questions_are_answered_as_in_memory(trial: Trial) -> None:
         lambda history: history.extend(said("u102 a103 t104")),
     )
     twins.reopen(trial.reopen())
-    roles = ("system", "user", "assistant", "tool")
-    for view in (lambda h: h.view, lambda h: h.log, lambda h: h.at(1)):
-        twins.both(
-            *[lambda h, v=view, r=role: v(h).by_role(r) for role in roles],  # type: ignore[misc]
-            *[lambda h, v=view, r=role: v(h).recent(3, role=r) for role in roles],  # type: ignore[misc]
-            *[lambda h, v=view, r=role: v(h).range(2, 6, role=r) for role in roles],  # type: ignore[misc]
-            *[lambda h, v=view, r=role: v(h).count(role=r) for role in roles],  # type: ignore[misc]
-            lambda h, v=view: v(h).query(since=5, until=20),  # type: ignore[misc]
-            lambda h, v=view: v(h).query(mark="pin", roles=["tool", "user"]),  # type: ignore[misc]
-            lambda h, v=view: v(h).query(text="says u1", recent=2),  # type: ignore[misc]
-            lambda h, v=view: v(h).query(roles=["user", "tool"], range=(1, 9)),  # type: ignore[misc]
-            lambda h, v=view: v(h)[-3:],  # type: ignore[misc]
-        )
+    views: list[Callable[[History], View]] = [
+        lambda history: history.view,
+        lambda history: history.log,
+        lambda history: history.at(1),
+    ]
+    for view in views:
+        for question in _QUESTIONS:
+            twins.both(_asked(view, question))
     twins.compare()
+
+
+def _asked(
+    view: Callable[[History], View], question: Callable[[View], object]
+) -> Callable[[History], object]:
+    return lambda history: question(view(history))
+
+
+_QUESTIONS: list[Callable[[View], object]] = [
+    lambda view: [view.by_role(role) for role in ROLES],
+    lambda view: [view.recent(3, role=role) for role in ROLES],
+    lambda view: [view.range(2, 6, role=role) for role in ROLES],
+    lambda view: [view.count(role=role) for role in ROLES],
+    lambda view: view.query(since=5, until=20),
+    lambda view: view.query(mark="pin", roles=["tool", "user"]),
+    lambda view: view.query(text="says u1", recent=2),
+    lambda view: view.query(roles=["user", "tool"], range=(1, 9)),
+    lambda view: view[-3:],
+]
 
 
 @CHECKS
@@ -256,7 +267,7 @@ def the_keeper_answers_by_position(trial: Trial) -> None:
 def a_long_life_lasts(trial: Trial) -> None:
     """Hundreds of changes of all kinds, every version as it was, nothing wrong anywhere."""
     twins = Twins(trial.store, "s0 u1")
-    for number in range(100):
+    for number in range(40):
         place = number * 7 % (len(twins.plain) + 1)
         for history in (twins.plain, twins.kept):
             history.insert(place, said(f"u{number}x a{number}y"))

@@ -54,11 +54,11 @@ CREATE INDEX messages_time ON palaver.messages (conversation, time);
 CREATE TABLE palaver.journal (
     number       bigint   NOT NULL,
     at           bigint   NOT NULL,
+    attempt      bigint   NOT NULL,
     version      integer  NOT NULL,
     first        integer  NOT NULL,
     count        integer  NOT NULL,
     stop         integer  NOT NULL,
-    attempt      uuid     NOT NULL,
     conversation text     NOT NULL COLLATE "C",
     kind         text     NOT NULL,
     key          text     COLLATE "C",

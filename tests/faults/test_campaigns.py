@@ -1,0 +1,78 @@
+"""The campaigns: a slice of each with all other tests, the whole of each by `make faults`.
+
+The large ones are in shares, so that processes can work on them side by side.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import crowd, damage, inputs, kills, power
+from tests.faults.scratch import scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.faults.tally import Tally
+
+    Told = Callable[[Tally], None]
+
+
+def test_a_power_cut_leaves_what_was_acknowledged(told: Told) -> None:
+    told(power.run(100, seed=0))
+
+
+def test_the_recordings_hold_commits_and_checkpoints() -> None:
+    with scratch() as folder:
+        events = power.record("power/0/0", Path(folder) / "run.db")
+    for file in ("", "-wal"):
+        for kind in ("write", "sync"):
+            assert any(event.kind == kind and event.file == file for event in events), (kind, file)
+
+
+def test_a_killed_process_loses_nothing_and_doubles_nothing(told: Told) -> None:
+    told(kills.run(5, seed=0))
+
+
+def test_a_failing_call_leaves_a_store_that_works(told: Told) -> None:
+    told(inputs.run(40, seed=0))
+
+
+def test_damage_is_reported_or_harmless(told: Told) -> None:
+    told(damage.run(40, seed=0))
+
+
+def test_many_processes_lose_nothing(told: Told) -> None:
+    told(crowd.run(3, seconds=2, seed=0))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 9))
+def test_power_cuts_by_the_thousand(told: Told, share: int) -> None:
+    told(power.run(2_500, seed=share))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 6))
+def test_kills_by_the_hundred(told: Told, share: int) -> None:
+    told(kills.run(100, seed=share))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 3))
+def test_every_call_fails_once(told: Told, share: int) -> None:
+    told(inputs.run(1, seed=share))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 5))
+def test_damages_by_the_hundred(told: Told, share: int) -> None:
+    told(damage.run(500, seed=share))
+
+
+@pytest.mark.faults
+def test_a_crowd_for_half_a_minute(told: Told) -> None:
+    told(crowd.run(8, seconds=30, seed=1))

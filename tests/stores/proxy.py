@@ -1,0 +1,108 @@
+"""A proxy between a client and PostgreSQL that cuts the connection when it is told to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Self
+
+from tests.stores.postgres import PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["Proxy"]
+
+When = Literal["before", "after", "between"]
+
+
+class Proxy:
+    """Passes everything on, until something is said that it waits for.
+
+    "before": the server never gets it. "after": the server does it and answers, and the client
+    never gets the answer. "between": the server gets it, and the connection is cut at once.
+    """
+
+    def __init__(self, folder: Path, server: Path) -> None:
+        """Listen on a socket in a folder, for a server whose socket is in another."""
+        self._server = str(server / f".s.PGSQL.{PORT}")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / f".s.PGSQL.{PORT}"))
+        self._listener.listen()
+        self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._word: bytes | None = None
+        self._when: When = "after"
+        self.cuts = 0
+        self._start(self._accept)
+
+    def cut(self, word: bytes, when: When) -> None:
+        """Cut the connection on which a word is said, once."""
+        self._when, self._word = when, word
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for each in (self._listener, *self._sockets):
+            _shut(each)
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _start(self, work: Callable[..., None], *values: object) -> None:
+        thread = threading.Thread(target=work, args=values, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._server)
+                self._sockets += (client, server)
+                doomed = threading.Event()
+                self._start(self._from_client, client, server, doomed)
+                self._start(self._from_server, client, server, doomed)
+
+    def _from_client(
+        self, client: socket.socket, server: socket.socket, doomed: threading.Event
+    ) -> None:
+        with suppress(OSError):
+            while data := client.recv(1 << 16):
+                if self._word is not None and self._word in data:
+                    self._word = None
+                    self.cuts += 1
+                    doomed.set()
+                    if self._when == "before":
+                        break
+                    server.sendall(data)
+                    if self._when == "between":
+                        break
+                else:
+                    server.sendall(data)
+        if not (doomed.is_set() and self._when == "after"):
+            _shut(client)
+            _shut(server)
+
+    @staticmethod
+    def _from_server(client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        with suppress(OSError):
+            while (data := server.recv(1 << 16)) and not doomed.is_set():
+                client.sendall(data)
+        _shut(client)
+        _shut(server)
+
+
+def _shut(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

@@ -1,0 +1,210 @@
+"""The file: whose it is, what it must be, and how it comes of age."""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+import palaver
+from palaver.errors import StoreDamaged, StoreError
+from palaver.stores.sql import load_migrations
+from palaver.stores.sqlite import SQLiteKeeper, connection
+from palaver.stores.sqlite.connection import connect, patient
+from palaver.testing.stores.expecting import everything
+from tests.history.samples import line, one, talk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from palaver.stores import Store
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_files_are_for_their_owner_alone(path: Path) -> None:
+    with palaver.open(path) as store:
+        store.create().append(one("u1"))
+        store.search("u1")
+        files = sorted(path.parent.iterdir())
+        assert [f"{path.name}{end}" for end in ("", "-shm", "-wal")] == [f.name for f in files]
+        assert [0o600] * 3 == [mode(file) for file in files]
+
+
+def test_a_commit_is_on_disk_when_it_returns(path: Path) -> None:
+    opened = connect(str(path))
+    assert ("wal", 2, 1) == (
+        opened.pragma("journal_mode"), opened.pragma("synchronous"), opened.pragma("secure_delete"),
+    )  # fmt: skip
+    opened.close()
+
+
+def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None:
+    theirs = apsw.Connection(str(path))
+    theirs.execute("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+    theirs.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreDamaged, match="is a database, but not a palaver store") as caught:
+        palaver.open(path)
+    assert str(path) in str(caught.value)
+    assert before == path.read_bytes()
+    assert [path] == list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("data", [b"nonsense " * 1_000, b"SQLite format 3\0" + b"\1" * 5_000])
+def test_what_is_no_database_is_refused_and_left_alone(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    with pytest.raises(StoreDamaged, match="is not a palaver store") as caught:
+        palaver.open(path)
+    assert str(path) in str(caught.value)
+    assert data == path.read_bytes()
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch(0o600)
+    with palaver.open(path) as store:
+        assert 0 == store.create().version
+
+
+@pytest.mark.parametrize("name", ["missing/chat.db", "."])
+def test_a_place_where_no_file_can_be_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError, match=str(tmp_path)):
+        palaver.open(tmp_path / name)
+
+
+def test_an_unknown_kind_of_address_is_an_error() -> None:
+    with pytest.raises(StoreError, match="there is no store for mongodb:// addresses"):
+        palaver.open("mongodb://localhost/chat")
+
+
+def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+    palaver.open(path).close()
+    newer = apsw.Connection(str(path))
+    newer.pragma("user_version", 99)
+    newer.close()
+    with pytest.raises(StoreError, match=r"was written by a newer palaver \(schema 99"):
+        palaver.open(path)
+    again = apsw.Connection(str(path))
+    assert 99 == again.pragma("user_version")
+    again.close()
+
+
+def test_opening_again_migrates_nothing(path: Path) -> None:
+    newest = load_migrations("palaver.stores.sqlite")[-1][0]
+    for expected in ((0, newest), (newest, newest)):
+        keeper = SQLiteKeeper(str(path))
+        assert expected == keeper.migrated
+        keeper.close()
+
+
+def lived(store: Store) -> list[str]:
+    """Some conversations with something of everything; their ids."""
+    history = store.create(talk("s0 u1 a2"), title="Tea 茶", tags=["a"])
+    history.insert(1, talk("u3"))
+    history.extend(talk("a4 t5"))
+    history.mark(0, "pin")
+    history.set_team_task("brew")
+    fork = history.fork(at=1)
+    fork.append(one("u6", "searched"))
+    history.merge(fork)
+    history.undo()
+    history.erase("a2")
+    store.keeper.put(history.id, "draft", "d", b"x")
+    return [history.id, fork.id]
+
+
+STEPS = load_migrations("palaver.stores.sqlite")
+
+
+@pytest.mark.parametrize("schema", [number for number, _ in STEPS])
+def test_a_store_of_any_schema_opens_after_later_migrations(
+    path: Path, schema: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of each schema, written by it, comes of age with everything in it."""
+    known = [step for step in STEPS if step[0] <= schema]
+    later = [*STEPS, (STEPS[-1][0] + 1, "CREATE TABLE later (x INTEGER) STRICT")]
+    monkeypatch.setattr(connection, "load_migrations", lambda _: known)
+    with palaver.open(path) as store:
+        names = lived(store)
+        before = [everything(store.get(name)) for name in names]
+    monkeypatch.setattr(connection, "load_migrations", lambda _: later)
+    keeper = SQLiteKeeper(str(path))
+    assert (schema, STEPS[-1][0] + 1) == keeper.migrated
+    keeper.close()
+    with palaver.open(path) as store:
+        assert before == [everything(store.get(name)) for name in names]
+        assert {"d": b"x"} == store.keeper.records(names[0], "draft")
+        assert ["u6"] == [hit.message.id for hit in store.search("searched", conversation=names[1])]
+        assert [] == list(store.verify())
+        store.get(names[0]).append(one("u9"))
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with palaver.open(path) as store:
+        name = store.create(talk("u1")).id
+    bad = "CREATE TABLE half (x); SELECT no_such_function()"
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "load_migrations", lambda _: [*STEPS, (STEPS[-1][0] + 1, bad)])
+        with pytest.raises((StoreError, apsw.Error)):
+            palaver.open(path)
+    with palaver.open(path) as store:
+        assert "u1" == line(store.get(name))
+        assert [] == list(store.verify())
+
+
+def test_many_may_open_a_new_file_at_once(path: Path) -> None:
+    start = threading.Barrier(6)
+    failures: list[BaseException] = []
+
+    def task() -> None:
+        start.wait()
+        try:
+            with palaver.open(path) as store:
+                store.create()
+        except BaseException as error:  # noqa: BLE001 - it is shown below
+            failures.append(error)
+
+    threads = [threading.Thread(target=task) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [] == failures
+    with palaver.open(path) as store:
+        assert 6 == len(list(store))
+
+
+def test_whoever_waits_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now: list[float] = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", now.append)
+    wait = patient()
+    assert [True] * 20 == [wait(times) for times in range(20)]
+    assert all(0 < pause < 0.05 for pause in now[1:])
+    now[0] = 61.0
+    assert not wait(20)
+    assert wait(0)
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    store = palaver.open(path)
+    history = store.create(talk("u1"))
+    store.close()
+    store.close()
+    for ask in (
+        lambda: store.get(history.id),
+        store.create,
+        lambda: history.append(one("u2")),
+        lambda: list(store),
+        lambda: store.search("u1"),
+    ):
+        with pytest.raises(StoreError, match="closed"):
+            ask()
