@@ -32,6 +32,9 @@ _Whole: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 _Price: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_INT)] | None
 _MIN_INT: Final = -MAX_INT
 _OBJECT: Final = Decoder(dict[str, Any])
+_FLAT: Final = Decoder(
+    dict[str, str | Annotated[int, Meta(ge=_MIN_INT, le=MAX_INT)] | float | bool | None]
+)
 _new_dict, _fill_dict = dict.__new__, dict.update
 _new_list, _fill_list = list.__new__, list.extend
 
@@ -96,11 +99,11 @@ def _draft(kind: type[Struct], types: dict[str, Any]) -> Any:  # noqa: ANN401 - 
 
 
 def frozen(raw: Raw, known: dict[bytes, FrozenDict[str, Any]]) -> FrozenDict[str, Any]:
-    """What the gate makes of a JSON object, still in its own words; the same words, the same object.
+    """What the gate makes of a JSON object, which is given in its own words.
 
-    A call and what became of it have the same input, and metadata repeat themselves: so `known`
-    are the objects of the document so far. JSON has no NaN and no half characters, which leaves
-    NUL, numbers and depth to look at.
+    `known` are the objects of the document so far: a call and what became of it have the same
+    input, and metadata repeat themselves. JSON has no NaN and no half characters, which leaves
+    NUL, large numbers and depth to look for.
 
     >>> frozen(Raw(b'{"a": [1, {"b": null}]}'), {})
     {'a': [1, {'b': None}]}
@@ -108,28 +111,27 @@ def frozen(raw: Raw, known: dict[bytes, FrozenDict[str, Any]]) -> FrozenDict[str
     text = bytes(raw)
     made = known.get(text)
     if made is None:
-        if b"\\u0000" in text:
+        if b"\\" in text and b"\\u0000" in text:
             raise Doubt
-        value = _OBJECT.decode(text)
-        made = known[text] = _frozen(value, MAX_DEPTH) if value else EMPTY
+        if text.rfind(b"{") or b"[" in text:
+            made = _frozen(_OBJECT.decode(text), MAX_DEPTH)
+        else:  # nothing inside, and the decoder has looked at the numbers
+            made = _new_dict(FrozenDict)
+            _fill_dict(made, _FLAT.decode(text))
+        made = known[text] = made or EMPTY
     return made
 
 
 def _frozen(value: Any, levels: int) -> Any:  # noqa: ANN401 - a dict or a list, fresh from JSON
     if not levels:
         raise Doubt
-    is_object = type(value) is dict
-    for key, item in value.items() if is_object else enumerate(value):
+    made: Any = _new_dict(FrozenDict) if type(value) is dict else _new_list(FrozenList)
+    for key, item in value.items() if type(value) is dict else enumerate(value):
         kind = type(item)
         if kind is int:
             if not _MIN_INT <= item <= MAX_INT:
                 raise Doubt
         elif kind is dict or kind is list:
             value[key] = _frozen(item, levels - 1)
-    if is_object:
-        made: FrozenDict[str, Any] = _new_dict(FrozenDict)
-        _fill_dict(made, value)
-        return made
-    items: FrozenList[object] = _new_list(FrozenList)
-    _fill_list(items, value)
-    return items
+    (_fill_dict if type(value) is dict else _fill_list)(made, value)
+    return made

@@ -76,7 +76,7 @@ class Group(Generic[_T]):
             jobs, self._queue = self._queue, []
         try:
             self._run_all(jobs)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whoever asked gets it
             for job in jobs:
                 job.error = job.error or error
         finally:

@@ -84,10 +84,7 @@ class StoredHistory(History):
 
     def _read_names(self) -> None:
         kept = self._keeper.records(self.id, "names")
-        self._names = {
-            other: {there: here for there, here in json.loads(pairs)}
-            for other, pairs in kept.items()
-        }
+        self._names = {other: dict(json.loads(pairs)) for other, pairs in kept.items()}
 
     @property
     def _stored(self) -> StoredLog:
@@ -186,9 +183,7 @@ class StoredHistory(History):
 
     # ── appends go after what came in between ───────────────────────────────────────────────────
 
-    def append(
-        self, message: Message | Mapping[str, Any], *, key: str | None = None
-    ) -> Message:
+    def append(self, message: Message | Mapping[str, Any], *, key: str | None = None) -> Message:
         """Add a message at the end and return it; `key` makes doing it again harmless."""
         if type(message) is not Message:
             (message,) = read_messages([message])
@@ -206,13 +201,12 @@ class StoredHistory(History):
         stop = first + 1
         frame = self._frame
         try:
-            version = self._keeper.commit(
-                Change(
-                    self.id, self.version, "append", self._clock(), stop,
-                    size(frame.root) + stop - frame.start, first, log.before(first), (message,),
-                    None, NONE, key, self._token,
-                )  # fmt: skip
-            )
+            change = Change(
+                self.id, self.version, "append", self._clock(), stop,
+                size(frame.root) + stop - frame.start, first, log.before(first), (message,),
+                None, NONE, key, self._token,
+            )  # fmt: skip
+            version = self._keeper.commit(change)
         except Stale:
             return False
         if version != self.version + 1:  # it was kept before, by this key
@@ -251,7 +245,8 @@ class StoredHistory(History):
 
     def _edit(self, operation: Edit) -> Result:
         return self._kept(
-            lambda: History._edit(self, operation), lambda seen: self._rebased(operation, seen)
+            lambda: super(StoredHistory, self)._edit(operation),
+            lambda seen: self._rebased(operation, seen),
         )
 
     def _rebased(self, operation: Edit, seen: View) -> Result:
@@ -287,7 +282,9 @@ class StoredHistory(History):
     def _head_of(self, seen: View) -> Head:
         """The head as it was when a view was taken: its log ended there."""
         length = self._stored.kept
-        return replace(self._head, length=length, counts=self._log.before(length), version=seen.version)
+        return replace(
+            self._head, length=length, counts=self._log.before(length), version=seen.version
+        )
 
     # ── the rest must not guess ─────────────────────────────────────────────────────────────────
 
@@ -320,7 +317,7 @@ class StoredHistory(History):
     def merge(self, other: History) -> Result:
         """Bring in what a fork did; see `History.merge`."""
         first, second = sorted((self, other), key=lambda side: (side.id, id(side)))
-        with first._lock, second._lock:  # in one order, whoever merges whom
+        with first._lock, second._lock:  # noqa: SLF001 - in one order, whoever merges whom
             return self._kept(lambda: History.merge(self, other))
 
     def set_team_task(self, task: str | None) -> None:
@@ -330,7 +327,7 @@ class StoredHistory(History):
     def _remark(self, which: int | str | Message, name: str, change: Any) -> None:  # noqa: ANN401 - put or take
         place = self.view.find(which)
         message = self._log[place]
-        self._kept(lambda: History._remark(self, message, name, change))
+        self._kept(lambda: super(StoredHistory, self)._remark(message, name, change))
 
     # ── forks and erasure ───────────────────────────────────────────────────────────────────────
 

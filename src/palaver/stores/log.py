@@ -161,7 +161,11 @@ class StoredLog(Counter):
         """The positions of the messages with an id."""
         return [
             *self._keeper.positions_of(self._name, message_id),
-            *(p for p, message in enumerate(self.pending, self._length) if message.id == message_id),
+            *(
+                p
+                for p, message in enumerate(self.pending, self._length)
+                if message.id == message_id
+            ),
         ]
 
     def replaced(self, position: int) -> int | None:

@@ -35,8 +35,8 @@ class Head(Struct, frozen=True, gc=False):
 
     `stop` is where the view's tail ends, `length` how many messages the log has, `counts` how many
     by role (packed, see `palaver.history.rope`), `framed` the version of the frame in force. A fork
-    reads the first `base` messages from its `parent`, as it was at version `origin`. `erased` counts
-    the erasures: when it rises, what was read before may be gone.
+    reads the first `base` messages from its `parent`, as it was at version `origin`. `erased`
+    counts the erasures: when it rises, what was read before may be gone.
     """
 
     id: str
@@ -81,7 +81,6 @@ class Change(Struct, frozen=True, gc=False):
     token: int | None = None
     data: Mapping[str, Any] = EMPTY
     records: tuple[tuple[str, str, bytes | None], ...] = ()
-
 
     @property
     def plain(self) -> bool:

@@ -61,9 +61,7 @@ def packed(position: int, system: int, user: int, assistant: int) -> int:
     except TypeError as error:  # only a damaged file has rows without
         msg = f"the counts at {position} can't be read"
         raise StoreDamaged(msg) from error
-    return (
-        position | system << _SYSTEM | user << _USER | assistant << _ASSISTANT | tool << _TOOL
-    )
+    return position | system << _SYSTEM | user << _USER | assistant << _ASSISTANT | tool << _TOOL
 
 
 def counts_of(counts: int) -> tuple[int, int, int]:

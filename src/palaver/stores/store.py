@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from palaver.errors import UnknownConversation, ValidationError
-from palaver.history import History
 from palaver.history.frame import Frame
 from palaver.history.operations import read_messages
 from palaver.messages import new_id
@@ -58,7 +57,7 @@ class Store:
         self.keeper = keeper
         self._clock = clock
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         """Close it at the end of the block."""
         return self
 
@@ -115,9 +114,7 @@ class Store:
             return False
         return True
 
-    def list(
-        self, *, after: str | None = None, limit: int = 50, tag: str | None = None
-    ) -> Listing:
+    def list(self, *, after: str | None = None, limit: int = 50, tag: str | None = None) -> Listing:
         """Conversations, the latest changed first; `after` is the `next` of the page before."""
         if limit < 1:
             raise ValidationError(f"must be at least 1, not {limit}", path="$.limit")

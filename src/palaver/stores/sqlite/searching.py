@@ -92,7 +92,5 @@ class Words:
         hits: list[Hit] = []
         for conversation, position, body in rows:
             message = message_of(body)
-            hits.append(
-                Hit(conversation, position, message, snippet(indexed_text(message), words))
-            )
+            hits.append(Hit(conversation, position, message, snippet(indexed_text(message), words)))
         return hits

@@ -1,0 +1,178 @@
+"""The connections of the SQLite store: one that writes, and one for each thread that reads.
+
+Writes of all threads go through one connection and share commits (see `groups`); every thread reads
+through a connection of its own. What SQLite says is wrong is said again as an error of palaver's.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import apsw
+
+from palaver.errors import (
+    StoreDamaged,
+    StoreError,
+    UnknownConversation,
+)
+from palaver.messages.gate import MAX_INT
+from palaver.stores.groups import Group, Job
+from palaver.stores.sql import load_queries
+from palaver.stores.sqlite.connection import connect, migrate, schema_of
+from palaver.stores.sqlite.searching import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+
+__all__ = ["CID", "FAR", "QUERIES", "Connections", "Stretch", "json_of", "own_error", "translated"]
+
+QUERIES: Final = load_queries("palaver.stores.sqlite")
+FAR: Final = MAX_INT
+CID: Final = 16  # where a head's row has it
+
+
+class Stretch(NamedTuple):
+    """Positions from start to before stop are rows of a conversation."""
+
+    cid: int
+    start: int
+    stop: int
+
+
+class Connections:
+    """A store's file, opened for writing and for reading."""
+
+    def __init__(self, path: str, *, vfs: str | None = None) -> None:
+        """Open the file, make it if need be, and bring its schema up to date."""
+        self.path = path
+        self._vfs = vfs
+        self._local = threading.local()
+        self._readers: list[apsw.Connection] = []
+        self._gate = threading.Lock()
+        with translated(path):
+            self._writer = connect(path, vfs=vfs)
+            try:
+                before = schema_of(self._writer)
+                self.migrated = before, migrate(self._writer)
+            except BaseException:
+                self._writer.close()
+                raise
+        self._words = Words(self._writer)
+        self._group: Group[Any] = Group(self._run_all)
+        self._cids: dict[str, int] = {}
+        self._lineages: dict[int, tuple[Stretch, ...]] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        with self._gate:
+            self._closed = True
+            readers, self._readers = self._readers, []
+        for connection in (*readers, self._writer):
+            connection.close()
+
+    # ── connections ─────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
+        with translated(self.path):
+            return self._reader().execute(QUERIES[name], values).fetchall()
+
+    def _reader(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            if self._closed:
+                msg = "the store is closed"
+                raise StoreError(msg)
+            connection = connect(self.path, vfs=self._vfs)
+            self._local.connection = connection
+            with self._gate:
+                self._readers.append(connection)
+        return connection
+
+    def _write(self, work: Callable[[], Any], *, atomic: bool = False) -> Any:  # noqa: ANN401 - what the work answers
+        if self._closed:
+            msg = "the store is closed"
+            raise StoreError(msg)
+        try:
+            return self._group.do(work, atomic=atomic)
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise own_error(error, self.path) from error
+
+    def _run_all(self, jobs: list[Job[Any]]) -> None:
+        """Run jobs in one transaction; one that fails takes only its own part back."""
+        writer = self._writer
+        if len(jobs) == 1 and jobs[0].atomic:
+            jobs[0].run()
+            return
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            if len(jobs) == 1:
+                jobs[0].run()
+            else:
+                for job in jobs:
+                    writer.execute("SAVEPOINT job")
+                    job.run()
+                    if job.error is not None:
+                        writer.execute("ROLLBACK TO job")
+                    writer.execute("RELEASE job")
+            alone_failed = len(jobs) == 1 and jobs[0].error is not None
+            writer.execute("ROLLBACK" if alone_failed else "COMMIT")
+        except BaseException:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            raise
+
+    def _head_row(self, conversation: str) -> tuple[Any, ...]:
+        rows = self._read("head", conversation)
+        if not rows:
+            _unknown(conversation)
+        row: tuple[Any, ...] = rows[0]
+        self._cids[conversation] = row[CID]
+        return row
+
+    def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
+        cid = self._cids.get(conversation)
+        if cid is None:
+            if connection is None:
+                self._head_row(conversation)
+            else:
+                row = connection.execute(QUERIES["head"], (conversation,)).fetchone()
+                if row is None:
+                    _unknown(conversation)
+                self._cids[conversation] = row[CID]
+            cid = self._cids[conversation]
+        return cid
+
+
+def _unknown(conversation: str) -> NoReturn:
+    msg = f"no conversation has the id {conversation!r}"
+    raise UnknownConversation(msg)
+
+
+def json_of(text: str) -> Any:  # noqa: ANN401 - what was written
+    """What a column of JSON holds."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        msg = f"what was written as JSON is none: {error}"
+        raise StoreDamaged(msg) from error
+
+
+def own_error(error: apsw.Error | UnicodeDecodeError, path: str) -> Exception:
+    """SQLite's error as one of palaver's."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
+        return StoreDamaged(f"{path} is damaged: {error}")
+    return StoreError(f"{path}: {error}")
+
+
+@contextmanager
+def translated(path: str) -> Generator[None]:
+    """Say SQLite's errors as palaver's own."""
+    try:
+        yield
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise own_error(error, path) from error
