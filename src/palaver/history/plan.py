@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from palaver.errors import ValidationError
 from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
-from palaver.history.rope import build, splice, split, runs
+from palaver.history.rope import build, runs, splice, split
 from palaver.messages import Message
 
 if TYPE_CHECKING:

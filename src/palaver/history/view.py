@@ -7,9 +7,9 @@ nothing to hold, and it knows where each role speaks without looking at any mess
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from palaver.errors import UnknownMessage, ValidationError
 from palaver.history import marks as marking
@@ -25,6 +25,7 @@ from palaver.history.rope import (
     ranges_between,
     size,
 )
+from palaver.history.terms import check_terms, wanted_roles, window, within
 from palaver.messages import ROLES, Message
 
 if TYPE_CHECKING:
@@ -196,13 +197,13 @@ class View(Sequence[Message]):
         >>> [m.text for m in History([user("tea"), user("milk")]).query(text="te")]
         ['tea']
         """
-        wanted = _roles(role, roles)
+        wanted = wanted_roles(role, roles)
         if mark is None and since is None and until is None and text is None:
             total = self._count(wanted)
-            start, stop = _window(total, range, recent)
+            start, stop = window(total, range, recent)
             return self._of_roles(wanted, start, stop)
         found = list(self._matching(wanted, mark, since, until, text))
-        start, stop = _window(len(found), range, recent)
+        start, stop = window(len(found), range, recent)
         return found[start:stop]
 
     def by_role(self, role: Role) -> list[Message]:
@@ -228,7 +229,7 @@ class View(Sequence[Message]):
         text: str | None = None,
     ) -> int:
         """How many messages match."""
-        wanted = _roles(role, roles)
+        wanted = wanted_roles(role, roles)
         if mark is None and since is None and until is None and text is None:
             return self._count(wanted)
         return sum(1 for _ in self._matching(wanted, mark, since, until, text))
@@ -318,7 +319,7 @@ class View(Sequence[Message]):
         until: int | None,
         text: str | None,
     ) -> Iterator[Message]:
-        _check_terms({"mark": mark, "text": text}, {"since": since, "until": until})
+        check_terms({"mark": mark, "text": text}, {"since": since, "until": until})
         stretches = self.ranges()
         if mark is not None:
             rope = self._frame.marks.get(mark)
@@ -326,7 +327,7 @@ class View(Sequence[Message]):
                 piece for start, stop in stretches for piece in marking.overlaps(rope, start, stop)
             )
         if since is not None or until is not None:
-            stretches = _within(stretches, self._log.of_times(since, until))
+            stretches = within(stretches, self._log.of_times(since, until))
         for start, stop in stretches:
             for message in self._log.between(start, stop):
                 if (
@@ -437,68 +438,7 @@ def batch_frame(frame: Frame, batch: Batch) -> Frame:
     )
 
 
-def _within(
-    stretches: Iterable[tuple[int, int]], runs: list[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """What stretches have in common with sorted runs of positions, in the stretches' order."""
-    ends = [end for _, end in runs]
-    for start, stop in stretches:
-        for begin, end in runs[bisect_right(ends, start) :]:
-            if begin >= stop:
-                break
-            yield max(begin, start), min(end, stop)
-
-
 def whole_log(frame: Frame, log: Log, version: int) -> View:
     """A view of everything that was ever added."""
     bare = type(frame)(marks=frame.marks, team_task=frame.team_task)
     return View(log, bare, len(log), version)
-
-
-def _roles(role: Role | None, roles: Iterable[Role] | None) -> tuple[Role, ...] | None:
-    if role is None and roles is None:
-        return None
-    wanted: list[Role] = [] if role is None else [role]
-    if roles is not None:
-        wanted += _listed(roles)
-    for name in wanted:
-        if name not in ROLES:
-            detail = f"must be system, user, assistant or tool, not {name!r}"
-            raise ValidationError(detail, path="$.role", rule="role")
-    return tuple(dict.fromkeys(wanted))
-
-
-def _listed(roles: Any) -> Iterable[Role]:  # noqa: ANN401 - it is for this to find out
-    if isinstance(roles, str) or not isinstance(roles, Iterable):
-        raise ValidationError("must be a list of roles", path="$.roles", rule="QR-01")
-    return roles
-
-
-def _check_terms(texts: Mapping[str, object], times: Mapping[str, object]) -> None:
-    for name, value in texts.items():
-        if value is not None and not isinstance(value, str):
-            raise ValidationError("must be text", path=f"$.{name}", rule="QR-01")
-    for name, value in times.items():
-        if value is not None and type(value) is not int:
-            detail = f"must be a whole number of milliseconds, not {value!r}"
-            raise ValidationError(detail, path=f"$.{name}", rule="QR-01")
-
-
-def _window(total: int, bounds: tuple[int, int] | None, recent: int | None) -> tuple[int, int]:
-    start, stop = 0, total
-    if bounds is not None:
-        start, stop = bounds
-        for name, value in (("start", start), ("end", stop)):
-            if type(value) is not int or value < 0:
-                detail = f"must be a whole number from 0 on, not {value!r}"
-                raise ValidationError(detail, path=f"$.range.{name}", rule="QR-01")
-        if start > stop:
-            detail = f"must not be beyond the end: {start} > {stop}"
-            raise ValidationError(detail, path="$.range.start", rule="QR-01")
-        start, stop = min(start, total), min(stop, total)
-    if recent is not None:
-        if type(recent) is not int or recent < 0:
-            detail = f"must be a whole number from 0 on, not {recent!r}"
-            raise ValidationError(detail, path="$.recent", rule="QR-01")
-        start = max(start, stop - recent)
-    return start, stop
