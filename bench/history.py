@@ -6,6 +6,7 @@ of a short and of a long history: the floor is the short one.
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import tracemalloc
@@ -62,7 +63,7 @@ def _appends(run: Run, messages: list[Message]) -> Iterator[Row]:
         run.rounds(10),
         {
             "history": lambda _: one_by_one(History().append),
-            "list": lambda _: one_by_one([].append),
+            "list": lambda _: one_by_one(list[Message]().append),
             "bulk": lambda _: History().extend(messages),
         },
         repeats=1,
@@ -157,18 +158,19 @@ def _memory() -> Row:
 
 
 def _reducer(run: Run) -> Iterator[Row]:
-    from langchain_core.messages import HumanMessage  # noqa: PLC0415 - a peer, only here
-    from langgraph.graph.message import add_messages  # noqa: PLC0415 - the same
+    # peers are installed where `make bench` runs, and nowhere else
+    human: Any = importlib.import_module("langchain_core.messages").HumanMessage
+    add_messages: Any = importlib.import_module("langgraph.graph.message").add_messages
 
     count = 10_000
     history = History(_messages(count))
-    theirs: Any = [HumanMessage(f"question {n}", id=str(n)) for n in range(count)]
+    theirs: Any = [human(f"question {n}", id=str(n)) for n in range(count)]
     plain = _messages(count)
     took = timed(
         run.rounds(20),
         {
             "palaver": lambda _: history.append(user("one more")),
-            "reducer": lambda n: add_messages(theirs, [HumanMessage("one more", id=f"new {n}")]),
+            "reducer": lambda n: add_messages(theirs, [human("one more", id=f"new {n}")]),
             "list": lambda _: [*plain, user("one more")],
         },
     )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from palaver import errors, history, messages, stores
     from palaver.history import History
+    from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
     from palaver.stores import Store
     from palaver.stores import open_store as open  # noqa: A004 - palaver.open reads well
-    from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
 
 __all__ = [
     "History",

@@ -8,7 +8,7 @@ that is alone pays for none of this.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class Group(Generic[_T]):
             self._lead()
         if job.error is not None:
             raise job.error
-        return job.result  # type: ignore[return-value]  # it ran, or there is an error
+        return cast("_T", job.result)  # it ran, or there is an error
 
     def _lead(self) -> None:
         with self._gate:

@@ -53,9 +53,7 @@ class StoredHistory(History):
 
     __slots__ = ("_book", "_head", "_keeper", "_key", "_token")
 
-    def __init__(  # pyright: ignore[reportMissingSuperCall] - it is read, not begun
-        self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms
-    ) -> None:
+    def __init__(self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms) -> None:
         """Read where a conversation stands; its messages are read when they are needed."""
         self._keeper = keeper
         self._head = head = keeper.head(name)

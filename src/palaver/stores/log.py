@@ -7,7 +7,7 @@ added but is not yet kept is `pending`; `settle` and `forget` say how that ended
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from palaver.history.log import Family
 from palaver.history.rope import MASK, SHIFTS, Counter, runs
@@ -119,15 +119,19 @@ class StoredLog(Counter):
         kept = min(stop, self._length)
         found: list[Message] = []
         if start < kept:
-            held = [self._held.get(position) for position in range(start, kept)]
-            if None in held:
+            held = [
+                message
+                for position in range(start, kept)
+                if (message := self._held.get(position)) is not None
+            ]
+            if len(held) < kept - start:
                 with self._lock:
                     found = self._keeper.messages(self._name, start, kept)
                     if kept - start <= _HELD // 2:
                         for position, message in enumerate(found, start):
                             self._hold(position, message)
             else:
-                found = held  # type: ignore[assignment]  # none is None
+                found = cast("list[Message]", held)  # none is None
         return found + self.pending[max(start - self._length, 0) : max(stop - self._length, 0)]
 
     def before(self, position: int) -> int:

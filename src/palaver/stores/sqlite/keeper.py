@@ -189,7 +189,7 @@ class SQLiteKeeper(Writing):
             found = [(conversation, *row) for row in rows]
         return [
             Journaled(name, version, kind, at, first, count, _data(data), cursor)
-            for name, version, kind, at, first, count, data, cursor in found
+            for name, version, kind, at, first, count, data, cursor, *_ in found
         ]
 
     def newest(self) -> int:

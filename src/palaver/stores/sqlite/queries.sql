@@ -112,7 +112,7 @@ ORDER BY version LIMIT ?4;
 SELECT c.id, j.* FROM (
     SELECT * FROM (
         SELECT version, kind, at, first, count, data, number, cid FROM journal
-        WHERE number > ?1 ORDER BY number LIMIT ?2
+        WHERE number > ?1 AND cid IN (SELECT cid FROM conversations) ORDER BY number LIMIT ?2
     )
     UNION ALL
     SELECT * FROM (
