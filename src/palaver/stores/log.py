@@ -7,7 +7,7 @@ added but is not yet kept is `pending`; `settle` and `forget` say how that ended
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from palaver.history.log import Family
 from palaver.history.rope import MASK, SHIFTS, Counter, runs
@@ -131,7 +131,7 @@ class StoredLog(Counter):
                         for position, message in enumerate(found, start):
                             self._hold(position, message)
             else:
-                found = cast("list[Message]", held)  # none is None
+                found = held
         return found + self.pending[max(start - self._length, 0) : max(stop - self._length, 0)]
 
     def before(self, position: int) -> int:
