@@ -10,5 +10,5 @@ from typing import Final
 
 __all__ = ["TOPICS"]
 
-TOPICS: Final = ("bench.imports", "bench.values", "bench.history")
+TOPICS: Final = ("bench.imports", "bench.values", "bench.history", "bench.stores")
 """Modules with a function `rows(run)` that yields one row after the other."""

@@ -121,13 +121,17 @@ class _Campaign:
     def _open_failing(self, program: Program, at: int) -> Store:
         self.calls.arm(at, full=self.full)
         try:
-            return self._open(program)
+            store = self._open(program)
         except StoreError:
             self.calls.disarm()
             self.tally.count("refused, then done")
-            return self._open(program)
+            store = self._open(program)
+        else:
+            if self.calls.failed is not None:
+                self.tally.count("done all the same")
         finally:
             self.calls.disarm()
+        return store
 
     def _step_failing(self, program: Program, store: Store, number: int, at: int) -> str:
         """Do a step with a failing call, and again where it was refused."""

@@ -338,7 +338,7 @@ def _appending(message: Message) -> Callable[[History], object]:
 def test_every_store_does_what_a_history_in_memory_does() -> None:
     wanted = steps(600, in_faults=100_000)
     ProgramMachine.taken = 0
-    enough = settings(max_examples=wanted // 30, stateful_step_count=40)
+    enough = settings(max_examples=wanted // 20, stateful_step_count=40)
     run_state_machine_as_test(ProgramMachine, settings=enough)
     assert ProgramMachine.taken >= wanted
 

@@ -31,6 +31,7 @@ _Filled: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 _Price: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_INT)] | None
 _MIN_INT: Final = -MAX_INT
+_BACKSLASH, _BRACKET = b"\\["  # numbers, which are found far more quickly than bytes
 _OBJECT: Final = Decoder(dict[str, Any])
 _FLAT: Final = Decoder(
     dict[str, str | Annotated[int, Meta(ge=_MIN_INT, le=MAX_INT)] | float | bool | None]
@@ -111,9 +112,9 @@ def frozen(raw: Raw, known: dict[bytes, FrozenDict[str, Any]]) -> FrozenDict[str
     text = bytes(raw)
     made = known.get(text)
     if made is None:
-        if b"\\" in text and b"\\u0000" in text:
+        if _BACKSLASH in text and b"\\u0000" in text:
             raise Doubt
-        if text.rfind(b"{") or b"[" in text:
+        if _BRACKET in text or text.rfind(b"{"):
             made = _frozen(_OBJECT.decode(text), MAX_DEPTH)
         else:  # nothing inside, and the decoder has looked at the numbers
             made = _new_dict(FrozenDict)

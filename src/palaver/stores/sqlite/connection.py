@@ -36,6 +36,10 @@ def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
             msg = f"{path} can't be made: {error.strerror}"
             raise StoreError(msg) from None
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=128)
+    if connection.readonly("main") and os.access(path, os.W_OK):
+        connection.close()  # SQLite tries that where opening failed, and then never writes
+        msg = f"{path} could not be opened for writing"
+        raise StoreError(msg)
     connection.set_busy_handler(patient())
     try:
         schema_of(connection)  # what is not ours is left as it is
