@@ -208,16 +208,16 @@ def _look_at_tools(parts: list[Any], found: _Found) -> None:
     _look_at_whole(bits)
 
 
-def _look_at_steps(parts: list[Any], _found: _Found) -> None:
-    if any(part.snapshot is not None and "\0" in part.snapshot for part in parts):
-        raise Doubt
+def _look_at_starts(parts: list[Any], _found: _Found) -> None:
+    for part in parts:
+        if part.snapshot is not None and "\0" in part.snapshot:
+            raise Doubt
 
 
-def _look_at_finishes(parts: list[Any], found: _Found) -> None:
-    _look_at_steps(parts, found)
+def _look_at_finishes(parts: list[Any], _found: _Found) -> None:
     bits = 0
     for part in parts:
-        if "\0" in part.reason:
+        if "\0" in part.reason or (part.snapshot is not None and "\0" in part.snapshot):
             raise Doubt
         tokens = part.tokens
         cache = tokens.cache
@@ -249,6 +249,6 @@ _LOOKS: Final[dict[type[Struct], Callable[[list[Any], _Found], None]]] = {
     ReasoningPart: _look_at_thoughts,
     ToolCallPart: _look_at_calls,
     ToolPart: _look_at_tools,
-    StepStartPart: _look_at_steps,
+    StepStartPart: _look_at_starts,
     StepFinishPart: _look_at_finishes,
 }
