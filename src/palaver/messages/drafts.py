@@ -126,13 +126,18 @@ def frozen(raw: Raw, known: dict[bytes, FrozenDict[str, Any]]) -> FrozenDict[str
 def _frozen(value: Any, levels: int) -> Any:  # noqa: ANN401 - a dict or a list, fresh from JSON
     if not levels:
         raise Doubt
-    made: Any = _new_dict(FrozenDict) if type(value) is dict else _new_list(FrozenList)
-    for key, item in value.items() if type(value) is dict else enumerate(value):
+    is_object = type(value) is dict
+    for key, item in value.items() if is_object else enumerate(value):
         kind = type(item)
-        if kind is int:
-            if not _MIN_INT <= item <= MAX_INT:
-                raise Doubt
-        elif kind is dict or kind is list:
+        if kind is dict or kind is list:
             value[key] = _frozen(item, levels - 1)
-    (_fill_dict if type(value) is dict else _fill_list)(made, value)
+        elif kind is int and not _MIN_INT <= item <= MAX_INT:
+            raise Doubt
+    made: Any
+    if is_object:
+        made = _new_dict(FrozenDict)
+        _fill_dict(made, value)
+    else:
+        made = _new_list(FrozenList)
+        _fill_list(made, value)
     return made
