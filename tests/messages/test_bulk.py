@@ -60,6 +60,7 @@ TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "hi", "id": "m1", "timestamp": 1, "metadata": {"a": {"b": []}}},
     {
         "role": "assistant", "id": "m2", "timestamp": 2,
+        "info": {"role": "assistant", "model": {"providerID": "p", "modelID": "m"}, "completed": 3},
         "content": [
             {"type": "step-start", **IDS, "snapshot": "s"},
             {"type": "reasoning", **IDS, "id": "p2", "text": "hm", "time": {"start": 1, "end": 2}},
@@ -73,6 +74,8 @@ TALK: list[dict[str, Any]] = [
         "role": "tool", "id": "m3", "timestamp": 3,
         "content": [
             {"type": "tool", **IDS, "callID": "c1", "tool": "ls", "state": DONE},
+            {"type": "tool", **IDS, "id": "p4", "callID": "c2", "tool": "ls", "metadata": {"a": 1},
+             "state": {"status": "error", "input": {}, "error": "no", "time": DONE["time"]}},
             {"type": "retry", **IDS, "id": "p2", "attempt": 1, "error": {"a": 1},
              "time": {"created": 1}},
             {"type": "patch", **IDS, "id": "p3", "hash": "h", "files": ["a", "b"]},
