@@ -402,6 +402,41 @@ def test_erase_without_asking(run: Run, store: Store) -> None:
     assert ["", ""] == said(store)[:2]
 
 
+def test_erase_says_what_it_took_from_beside_the_log(run: Run, store: Store) -> None:
+    store.keeper.put("talk", "prompt", "p1", b"user: Tea or coffee?")
+    assert "prompt p1 of talk" in run("erase", "talk", "a", "--yes").stdout
+
+
+# ── making room ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_prune(run: Run, store: Store) -> None:
+    assert "talk: nothing to prune\n" == run("prune", "talk").stdout
+    history = store.get("talk")
+    history.append(user("With milk?", id="d"))
+    history.undo()
+    would = answer(run("prune", "talk", "--dry-run", "--json"))
+    assert (["d"], False) == (would["messages"], would["done"])
+    assert answer(run("prune", "talk", "--dry-run", "--undo", "1", "--json"))["messages"] == []
+    assert "1 message (" in run("prune", "talk", "--dry-run").stdout
+    refused = run("prune", "talk", given="n\n")
+    assert (1, True) == (refused.exit_code, "nothing was pruned" in refused.stderr)
+    assert "With milk?" == store.get("talk").at(1)[3].text
+    done = answer(run("prune", "talk", "--yes", "--json"))
+    assert {**would, "done": True} == done
+    assert "" == store.get("talk").at(1)[3].text
+    assert "whole\n" == run("verify").stdout
+
+
+def test_prune_asks_first(run: Run, store: Store) -> None:
+    history = store.get("talk")
+    history.append(user("With milk?"))
+    history.undo()
+    done = run("prune", "talk", given="y\n")
+    assert 0 == done.exit_code
+    assert done.stdout.endswith(" pruned\n")
+
+
 # ── proof ───────────────────────────────────────────────────────────────────────────────────────
 
 

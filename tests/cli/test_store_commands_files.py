@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import palaver
-from palaver.cli import carrying, stored
+from palaver.cli import outputs, stored
 from palaver.cli.app import app
 from palaver.messages import assistant, system, user
 
@@ -125,6 +125,27 @@ def test_a_person_who_waits_sees_a_bar(
 
 
 def test_a_device_is_written_in_place(tmp_path: Path) -> None:
-    with carrying._writing("/dev/null") as stream:
+    with outputs.open_output("/dev/null") as stream:
         stream.write(b"x")
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_snapshot_into_a_conversation_can_be_undone(run: Run, store: Store) -> None:
+    snapshot = run("export", "talk", "--form", "version-1").stdout_bytes
+    store.get("side").append(user("More"))
+    before = [message.text for message in store.get("side")]
+    result = run("import", "-", "--into", "sid", "--json", given=snapshot)
+    assert {"conversation": "side", "version": 3, "messages": 2} == json.loads(result.stdout)
+    assert ["Hi there", "Hello"] == [message.text for message in store.get("side")]
+    assert 0 == run("undo", "side").exit_code
+    assert before == [message.text for message in store.get("side")]
+
+
+def test_what_goes_into_a_conversation_has_no_id_of_its_own(run: Run, store: Store) -> None:
+    assert 2 == run("import", "-", "--into", "side", "--id", "x", given=b"{}").exit_code
+    whole = run("export", "talk").stdout_bytes
+    refused = run("import", "-", "--into", "side", given=whole)
+    assert 1 == refused.exit_code
+    assert "whole conversation" in refused.stderr
+    assert 1 == store.get("side").version
+    assert 1 == run("import", "-", "--into", "nobody", given=whole, into="nowhere.db").exit_code

@@ -123,6 +123,7 @@ def test_the_receipt_as_json() -> None:
         "erasedAt": 99,
         "messages": ["u1"],
         "summaries": [],
+        "records": [],
         "places": 1,
         "versions": 2,
         "outOfReach": ["exports already written", "database backups and WAL archives"],

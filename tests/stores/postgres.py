@@ -27,7 +27,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-__all__ = ["Server", "postgres", "postgres_server"]
+__all__ = ["Server", "postgres", "postgres_server", "serving"]
 
 PORT = 5432  # only part of the socket's name
 _SETTINGS = {
@@ -195,15 +195,22 @@ def _programs(folder: Path, someone: dict[str, Any]) -> Path:
     return installed / "bin"
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    """The server of this test session."""
-    server = Server()
+@contextmanager
+def serving(**settings: str) -> Generator[Server]:
+    """A server for as long as the block lasts."""
+    server = Server(**settings)
     try:
         server.start()
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """The server of this test session."""
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture

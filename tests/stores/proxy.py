@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
 
+from tests.stores.frontend import Ear
 from tests.stores.postgres import PORT
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ When = Literal["before", "after", "between"]
 
 
 class Proxy:
-    """Passes everything on, until something is said that it waits for.
+    """Passes everything on, until something is said that it waits for: a word, or a commit.
 
     "before": the server never gets it. "after": the server does it and answers, and the client
     never gets the answer. "between": the server gets it, and the connection is cut at once.
@@ -35,6 +36,7 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._word: bytes | None = None
+        self._commit = False
         self._when: When = "after"
         self.cuts = 0
         self._start(self._accept)
@@ -42,6 +44,22 @@ class Proxy:
     def cut(self, word: bytes, when: When) -> None:
         """Cut the connection on which a word is said, once."""
         self._when, self._word = when, word
+
+    def cut_commit(self, when: When) -> None:
+        """Cut the connection on which something is committed, once."""
+        self._when, self._commit = when, True
+
+    def spare(self) -> None:
+        """Cut nothing, whatever is said."""
+        self._word, self._commit = None, False
+
+    def _dooms(self, data: bytes, *, commits: bool) -> bool:
+        """Tell whether this is what was waited for; if so, it is waited for no longer."""
+        if not (self._commit and commits) and (self._word is None or self._word not in data):
+            return False
+        self.spare()
+        self.cuts += 1
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -76,11 +94,10 @@ class Proxy:
     def _from_client(
         self, client: socket.socket, server: socket.socket, doomed: threading.Event
     ) -> None:
+        ear = Ear()
         with suppress(OSError):
             while data := client.recv(1 << 16):
-                if self._word is not None and self._word in data:
-                    self._word = None
-                    self.cuts += 1
+                if self._dooms(data, commits=ear.commits(data)):
                     doomed.set()
                     if self._when == "before":
                         break

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from palaver.stores.groups import Group
+import palaver
+from palaver.errors import StoreError
+from palaver.messages import user
+from palaver.stores.groups import Group, Job
+from palaver.stores.sqlite import SQLiteKeeper
 from tests.history.test_threads import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from palaver.stores.groups import Job
+    import apsw
 
 THREADS = 8
 
@@ -111,3 +116,168 @@ def test_a_run_that_fails_fails_all_its_jobs_and_the_next_goes_on() -> None:
     ill.clear()
     assert 2 == group.do(lambda: 2)
     assert THREADS * 10 + 2 == sum(sizes)
+
+
+class Interrupting(Runs):
+    """What runs jobs, and is interrupted once: before its end, or just after it."""
+
+    def __init__(self, *, ended: bool) -> None:
+        super().__init__()
+        self.ended = ended
+        self.left = 1
+        self.full = threading.Event()
+
+    def __call__(self, jobs: list[Job[int]]) -> None:
+        super().__call__(jobs)
+        if len(jobs) > 1 and self.left:
+            self.left -= 1
+            for job in jobs:
+                job.kept = self.ended
+            raise KeyboardInterrupt
+
+
+def interrupted(runs: Runs, *, again: bool = True) -> tuple[list[str], list[int]]:
+    """Eight threads, one that runs and seven that wait; what each came to, and what was done."""
+    group = Group[int](runs)
+    hold, held = threading.Event(), threading.Event()
+    outcomes: list[str] = []
+    done: list[int] = []
+
+    def first() -> None:
+        def work() -> int:
+            held.set()
+            assert hold.wait(30)
+            return 0
+
+        outcomes.append(str(group.do(work)))
+
+    def work(number: int) -> Callable[[], None]:
+        def job() -> int:
+            done.append(number)
+            return number
+
+        def task() -> None:
+            assert held.wait(30)
+            try:
+                outcomes.append(str(group.do(job, again=again)))
+            except KeyboardInterrupt:
+                outcomes.append("interrupted")
+            except StoreError as error:
+                outcomes.append(str(error))
+
+        return task
+
+    def release() -> None:
+        assert held.wait(30)
+        while len(group._queue) < THREADS - 1:
+            time.sleep(0.001)
+        hold.set()
+
+    run(first, *map(work, range(1, THREADS)), release)
+    assert 9 == group.do(lambda: 9)  # and it goes on
+    return sorted(outcomes), done
+
+
+def test_an_interrupt_is_the_leaders_alone_and_the_others_go_on() -> None:
+    outcomes, done = interrupted(Interrupting(ended=False))
+    assert 1 == outcomes.count("interrupted")
+    assert THREADS - 1 == len([outcome for outcome in outcomes if outcome.isdecimal()])
+    assert 2 * (THREADS - 1) - 1 == len(done)  # all but the leader's are done again
+
+
+def test_what_was_kept_before_an_interrupt_is_not_done_again() -> None:
+    outcomes, done = interrupted(Interrupting(ended=True))
+    assert 1 == outcomes.count("interrupted")
+    assert THREADS - 1 == len([outcome for outcome in outcomes if outcome.isdecimal()])
+    assert list(range(1, THREADS)) == sorted(done)
+
+
+def test_what_can_not_be_done_again_says_so() -> None:
+    outcomes, done = interrupted(Interrupting(ended=False), again=False)
+    assert 1 == outcomes.count("interrupted")
+    again = "another thread was interrupted, and nothing was kept: do it again"
+    assert THREADS - 2 == outcomes.count(again)
+    assert list(range(1, THREADS)) == sorted(done)
+
+
+def test_who_is_interrupted_while_waiting_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group[int](Runs())
+    hold, held = threading.Event(), threading.Event()
+    lock = threading.Lock
+
+    class Nervous:
+        """A lock that is interrupted while it is waited for."""
+
+        def __init__(self) -> None:
+            self.inner = lock()
+            self.times = 0
+
+        def acquire(self) -> bool:
+            self.times += 1
+            if self.times > 1:
+                raise KeyboardInterrupt
+            return self.inner.acquire()
+
+        def release(self) -> None:
+            self.inner.release()
+
+    def first() -> None:
+        def work() -> int:
+            held.set()
+            assert hold.wait(30)
+            return 0
+
+        assert 0 == group.do(work)
+
+    def second() -> None:
+        assert held.wait(30)
+        monkeypatch.setattr(threading, "Lock", Nervous)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                group.do(lambda: pytest.fail("nobody waits for it"))
+        finally:
+            monkeypatch.undo()
+            hold.set()
+
+    run(first, second)
+    assert 1 == group.do(lambda: 1)
+
+
+class Interrupted:
+    """A connection, and an interrupt that comes just after a statement."""
+
+    def __init__(self, inner: apsw.Connection, place: str) -> None:
+        self.inner, self.place = inner, place
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def execute(self, statement: str, *values: Any) -> object:  # noqa: ANN401 - handed on
+        found = self.inner.execute(statement, *values)
+        if statement == self.place:
+            raise KeyboardInterrupt
+        return found
+
+
+def test_an_interrupt_in_the_store_leaves_it_usable(path: Path) -> None:
+    """As above, with real transactions."""
+    with palaver.open(path) as store:
+        history = store.create()
+        keeper = store.keeper
+        assert isinstance(keeper, SQLiteKeeper)
+        for place in ("BEGIN IMMEDIATE", "COMMIT"):
+            writer = keeper._writer
+
+            keeper._writer = cast("Any", Interrupted(writer, place))
+            with pytest.raises(KeyboardInterrupt):
+                history.extend([user("one"), user("two")])
+            keeper._writer = writer
+            history = store.get(history.id)
+            assert (2 if place == "COMMIT" else 0) == len(history)
+            assert [] == list(store.verify())
+            jobs = [Job(lambda: 0, atomic=True) for _ in range(2)]
+            keeper._writer = cast("Any", Interrupted(writer, place))
+            with pytest.raises(KeyboardInterrupt):
+                keeper._run_all(jobs)
+            keeper._writer = writer
+            assert [place == "COMMIT"] * 2 == [job.kept for job in jobs]

@@ -1,4 +1,4 @@
-"""The same program in memory, in a store in memory and in SQLite: the same life, step by step.
+"""The same program in memory and in every store: the same life, step by step.
 
 A step is drawn as plain numbers, cut down to what there is when it is carried out, and carried out
 everywhere. Stores are closed and opened again at any moment. Nothing may tell the lives apart:
@@ -8,11 +8,10 @@ answers, errors, messages, batches, marks, versions.
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
 from hypothesis import settings
@@ -25,22 +24,29 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from palaver.errors import PalaverError
-from palaver.history import History, Result
+import palaver
+from palaver.history import History
 from palaver.messages import to_dict
 from palaver.stores import Store
+from tests.faults.scratch import scratch
+from tests.faults.tally import Tally
 from tests.history.samples import one
-from tests.profiles import steps
+from tests.profiles import scaled, steps
 from tests.stores.conftest import KINDS
+from tests.stores.worlds import StoredWorld, World, outcome, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from palaver.messages import Message
+
+    Told = Callable[[Tally], None]
 
 LETTERS = "suat"
 WORDS = ("tea", "milk", "sugar")
 FORKS = 4
+STEPS_OF_ONE: Final = 36
+"""That a program takes at least, on average; one rule may be several steps."""
 
 numbers = st.integers(0, 1_000)
 small = st.integers(0, 6)
@@ -66,84 +72,29 @@ filters = st.fixed_dictionaries(
 )
 
 
-class World:
-    """One place where conversations live, by name."""
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self.clock = clock
-        self.histories: dict[str, History] = {}
-
-    def begin(self, name: str, messages: list[Message]) -> None:
-        self.histories[name] = History(messages, id=name, clock=self.clock)
-
-    def reopen(self) -> None:
-        """There is nothing to open."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-class StoredWorld(World):
-    """The same, in a store."""
-
-    def __init__(self, clock: Callable[[], int], open_store: Callable[[], Store]) -> None:
-        super().__init__(clock)
-        self.open_store = open_store
-        self.opened = open_store()
-
-    @property
-    def store(self) -> Store:
-        return Store(self.opened.keeper, clock=self.clock)
-
-    def begin(self, name: str, messages: list[Message]) -> None:
-        self.histories[name] = self.store.create(messages, id=name)
-
-    def reopen(self) -> None:
-        self.opened.close()
-        self.opened = self.open_store()
-        self.histories = {name: self.store.get(name) for name in self.histories}
-
-    def close(self) -> None:
-        assert [] == list(self.opened.verify())
-        self.opened.close()
-
-
-def outcome(what: Callable[[], object]) -> object:
-    try:
-        found = what()
-    except PalaverError as error:
-        return error.to_dict()
-    return found.to_dict() if isinstance(found, Result) else found
-
-
-def seen(history: History) -> dict[str, Any]:
-    """What is there now."""
-    return {
-        "version": history.version,
-        "state": history.state.to_dict(snapshots=False),
-        "markMap": to_dict(history.mark_map()),
-        "marks": dict(history.marks),
-        "task": history.team_task,
-        "stats": to_dict(history.stats),
-        "log": len(history.log),
-    }
-
-
 class ProgramMachine(RuleBasedStateMachine):
     """Every change, in any order, in every world."""
 
     taken: ClassVar[int] = 0
+    server: ClassVar[str] = ""
+    """The address of a database. It serves all programs, so each gives its talks other names."""
+    programs: ClassVar[Iterator[int]] = count()
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="programs"))
+        self.rooms = ExitStack()
+        folder = self.rooms.enter_context(scratch())
+        self.program = next(self.programs)
         self.now = 0
         self.said = 0
         clock = self.clock
         self.worlds = [
             World(clock),
-            *(StoredWorld(clock, kind(self.folder)) for kind in KINDS.values()),
+            *(StoredWorld(clock, kind(folder)) for kind in KINDS.values()),
+            StoredWorld(clock, lambda: palaver.open(self.server)),
         ]
+        for world in self.worlds:
+            self.rooms.callback(world.close)
         self.names: list[str] = []
 
     def clock(self) -> int:
@@ -180,9 +131,9 @@ class ProgramMachine(RuleBasedStateMachine):
     @initialize(letters=st.lists(st.sampled_from(LETTERS), max_size=6))
     def begin(self, letters: list[str]) -> None:
         messages = self.say(letters)
+        self.names = [f"talk {self.program}"]
         for world in self.worlds:
-            world.begin("root", messages)
-        self.names = ["root"]
+            world.begin(self.names[0], messages)
 
     # ── the seven operations ────────────────────────────────────────────────────────────────────
 
@@ -288,7 +239,7 @@ class ProgramMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.names) < FORKS)
     @rule(which=small, back=st.sampled_from([0, 0, 1, 3, 1_000]))
     def fork(self, which: int, back: int) -> None:
-        parent, name = self.pick(which), f"fork {len(self.names)}"
+        parent, name = self.pick(which), f"fork {len(self.names)} of {self.program}"
         version = max(self.plain.histories[parent].version - back, 0)
         self.names.append(name)
 
@@ -314,7 +265,12 @@ class ProgramMachine(RuleBasedStateMachine):
             world.reopen()
 
     def teardown(self) -> None:
-        """At the end, every version of every conversation is looked at once more."""
+        """At the end, everything is looked at once more."""
+        with self.rooms:
+            self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """Every version of every conversation, read anew, is the same everywhere."""
         self.reopen()
         for name in self.names:
             plain = self.plain.histories[name]
@@ -326,54 +282,72 @@ class ProgramMachine(RuleBasedStateMachine):
                     assert to_dict(list(before)) == to_dict(list(after))
                     assert before.marks == after.marks
         for world in self.worlds:
-            world.close()
-        shutil.rmtree(self.folder)
+            world.prove()
 
 
 def _appending(message: Message) -> Callable[[History], object]:
     return lambda history: history.append(message)
 
 
-@pytest.mark.hypothesis
-def test_every_store_does_what_a_history_in_memory_does() -> None:
-    wanted = steps(600, in_faults=100_000)
-    ProgramMachine.taken = 0
-    enough = settings(max_examples=wanted // 20, stateful_step_count=40)
+def run(wanted: int, address: str) -> Tally:
+    """Let programs take at least so many steps, and find them the same everywhere."""
+    ProgramMachine.taken, ProgramMachine.server = 0, address
+    enough = settings(max_examples=wanted // STEPS_OF_ONE + 3, stateful_step_count=40)
+    tally = Tally("the same random program", "steps", "100,000 steps, identical on all stores")
     run_state_machine_as_test(ProgramMachine, settings=enough)
     assert ProgramMachine.taken >= wanted
+    tally.count("identical in memory, SQLite and PostgreSQL", ProgramMachine.taken)
+    return tally
+
+
+def test_every_store_does_what_a_history_in_memory_does(told: Told, postgres: str) -> None:
+    told(run(300, postgres))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 11))
+def test_every_store_does_the_same_by_the_thousand(told: Told, postgres: str, share: int) -> None:
+    del share  # each run of the profile `faults` draws afresh
+    told(run(scaled(10_000), postgres))
 
 
 class Stale:
     """Two who have the same conversation open in one store, and do not always look."""
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, name: str, open_store: Callable[[], Store]) -> None:
         self.opened = [open_store(), open_store()]
         self.stores = [Store(store.keeper, clock=lambda: 7) for store in self.opened]
-        first = self.stores[0].create([one("s0"), one("u0"), one("a0")], id="talk")
-        self.handles = [first, self.stores[1].get("talk")]
+        first = self.stores[0].create([one("s0"), one("u0"), one("a0")], id=name)
+        self.handles = [first, self.stores[1].get(name)]
 
 
 @pytest.mark.hypothesis
-def test_writers_that_are_behind_fare_alike_in_every_store(tmp_path: Path) -> None:
+def test_writers_that_are_behind_fare_alike_in_every_store(postgres: str) -> None:
     """Stale appends, edits, ways back: the same answers, the same conflicts, the same result."""
     chance = random.Random(7)  # noqa: S311 - no secret
     for program in range(steps(4, in_faults=300)):
-        (tmp_path / str(program)).mkdir()
-        pairs = [Stale(kind(tmp_path / str(program))) for kind in KINDS.values()]
-        for step in range(40):
-            work, who = _stale_step(chance, step), chance.randrange(2)
-            handles = [pair.handles[who] for pair in pairs]
-            answers = [outcome(partial(work, handle)) for handle in handles]
-            states = [seen(handle) for handle in handles]
-            for answer, state in zip(answers, states, strict=True):
-                assert answers[0] == answer
-                assert states[0] == state
-        for pair in pairs:
-            mine, theirs = (handle.refresh() for handle in pair.handles)
-            assert seen(mine) == seen(theirs) == seen(pair.stores[0].get("talk"))
-            assert [] == list(pair.stores[1].verify())
-            for store in pair.opened:
-                store.close()
+        with scratch() as folder:
+            _run_behind(chance, f"talk {program}", [
+                *(kind(folder) for kind in KINDS.values()), lambda: palaver.open(postgres),
+            ])  # fmt: skip
+
+
+def _run_behind(chance: random.Random, name: str, kinds: list[Callable[[], Store]]) -> None:
+    pairs = [Stale(name, kind) for kind in kinds]
+    for step in range(40):
+        work, who = _stale_step(chance, step), chance.randrange(2)
+        handles = [pair.handles[who] for pair in pairs]
+        answers = [outcome(partial(work, handle)) for handle in handles]
+        states = [seen(handle) for handle in handles]
+        for answer, state in zip(answers, states, strict=True):
+            assert answers[0] == answer
+            assert states[0] == state
+    for pair in pairs:
+        mine, theirs = (handle.refresh() for handle in pair.handles)
+        assert seen(mine) == seen(theirs) == seen(pair.stores[0].get(name))
+        assert [] == list(pair.stores[1].verify(name))
+        for store in pair.opened:
+            store.close()
 
 
 def _stale_step(chance: random.Random, step: int) -> Callable[[Any], object]:

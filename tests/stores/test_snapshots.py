@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palaver
-from palaver.errors import AlreadyExists, NothingToUndo, StoreError, ValidationError
+from palaver.errors import AlreadyExists, Conflict, NothingToUndo, StoreError, ValidationError
 from palaver.messages import assistant, to_dict, user
 from palaver.stores.snapshots import FORMS, Form, export_conversation, import_conversation
 from tests.profiles import at_least
@@ -350,3 +350,86 @@ def test_a_form_that_nobody_knows_is_refused() -> None:
     source, name = small()
     with pytest.raises(ValidationError, match="lines, document, version-1"):
         export_conversation(source, name, io.BytesIO(), form="xml")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── into a conversation that is there ───────────────────────────────────────────────────────────
+
+SNAPSHOT: dict[str, Any] = {
+    "messages": [
+        {
+            "id": f"msg-{number}",
+            "content": text,
+            "speaker": {"roleId": role, "roleName": role, "type": kind},
+        }
+        for number, (text, role, kind) in enumerate([("Hi", "u", "human"), ("Hello", "max", "ai")])
+    ],
+    "teamTask": "Greet.",
+    "timestamp": 1_700_000_000_000,
+    "version": 1,
+}
+
+
+def into(store: Store, name: str, value: object) -> StoredHistory:
+    return import_conversation(store, io.BytesIO(json.dumps(value).encode()), into=name)
+
+
+def test_a_snapshot_into_a_conversation_can_be_rolled_back(open_store: Opener) -> None:  # CX-08
+    with open_store() as store:
+        history = store.create([user("one"), assistant("two")], id="talk")
+        history.set_team_task("Count.")
+        version = history.version
+        history = into(store, "talk", SNAPSHOT)
+        assert version + 1 == history.version
+        assert (["Hi", "Hello"], "Greet.") == ([m.text for m in history], history.team_task)
+        out = io.BytesIO()
+        export_conversation(store, "talk", out, form="version-1")
+        assert SNAPSHOT["messages"] == json.loads(out.getvalue())["messages"]
+        assert [] == list(store.verify())
+    with open_store() as store:
+        history = store.get("talk")
+        snapshot = history.batch_snapshot(0)
+        assert snapshot is not None
+        assert "Before IMPORT" == snapshot.description
+        history.undo()
+        assert (["one", "two"], "Count.") == ([m.text for m in history], history.team_task)
+        history.redo()
+        history.append(user("three"))
+        history.rollback(0)
+        assert ["one", "two"] == [m.text for m in history]
+        assert [] == list(store.verify())
+
+
+def test_an_empty_snapshot_leaves_nothing_and_can_be_undone(store: Store) -> None:
+    store.create([user("one")], id="talk")
+    history = into(store, "talk", {**SNAPSHOT, "messages": [], "teamTask": None})
+    assert [] == list(history)
+    history.undo()
+    assert ["one"] == [m.text for m in history]
+
+
+@pytest.mark.parametrize("wrong", ["twice", "lines", "document", "none", "id"])
+def test_what_is_wrong_with_a_snapshot_leaves_the_conversation_as_it_is(
+    store: Store, wrong: str
+) -> None:
+    store.create([user("one")], id="talk")
+    data = json.dumps(SNAPSHOT).encode()
+    if wrong == "twice":
+        messages = SNAPSHOT["messages"]
+        data = json.dumps({**SNAPSHOT, "messages": [*messages, messages[0]]}).encode()
+    elif wrong in WHOLE:
+        data = exported(store, "talk", "lines" if wrong == "lines" else "document")
+    elif wrong == "none":
+        data = b"[]"
+    with pytest.raises(ValidationError):
+        import_conversation(
+            store, io.BytesIO(data), into="talk", id="other" if wrong == "id" else None
+        )
+    assert (0, ["one"]) == (store.get("talk").version, [m.text for m in store.get("talk")])
+
+
+def test_a_snapshot_does_not_overrun_what_others_write(store: Store) -> None:
+    mine = store.create([user("one")], id="talk")
+    store.get("talk").append(user("two"))
+    with pytest.raises(Conflict):
+        mine.replace_all([], team_task=None)
+    assert ["one", "two"] == [m.text for m in store.get("talk")]

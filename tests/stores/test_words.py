@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palaver.messages import (
     Message,
@@ -12,7 +14,7 @@ from palaver.messages import (
     step_start_part,
     text_part,
 )
-from palaver.stores.words import has, indexed_text, phrases, snippet, spaced
+from palaver.stores.words import has, indexed_text, phrases, plain, snippet, token, words_of
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,36 @@ def test_a_query_is_phrases_of_words(query: str, expected: list[list[str]]) -> N
 
 
 def test_characters_that_are_words_are_set_apart() -> None:
-    assert " 喝 tea 吗 " == spaced("喝tea吗")
-    assert "plain text" == spaced("plain text")
+    assert ["喝", "tea", "吗"] == words_of("喝Tea吗")
+    assert ["plain", "text"] == words_of("plain text")
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("tea_1", "TEA_1"),
+        ("cafe", "CAFÉ"),
+        ("cafe", "cafe\u0301"),
+        ("tea", "\uff34\uff25\uff21"),
+        ("fluss", "Fluß"),
+        ("i", "İ"),
+        ("שלום", "שָׁלוֹם"),
+        ("が", "か\u3099"),
+        ("한", "\u1112\u1161\u11ab"),
+        ("हिन्दी", "हिन्दी"),
+    ],
+)
+def test_case_accents_and_width_are_not_looked_at(expected: str, text: str) -> None:
+    assert expected == plain(text)
+    assert expected == plain(expected)
+
+
+@given(st.text(max_size=40))
+def test_what_is_plain_stays_as_it_is_and_its_tokens_are_one_word_each(text: str) -> None:
+    assert plain(text) == plain(plain(text))
+    for word in words_of(text):
+        assert [token(word)] == words_of(token(word))
+        assert token(word).isascii()
 
 
 def test_everything_that_was_said_is_indexed() -> None:
@@ -88,3 +118,6 @@ def test_a_snippet_is_a_line_around_the_first_word() -> None:
     assert (found[0], found[-1]) == ("…", "…")
     assert len(found) < 200
     assert "short" == snippet("short", "not there")
+    accented = f"{'avant ' * 50} CAFÉ {'après ' * 50}"
+    assert "CAFÉ" in snippet(accented, "cafe")
+    assert snippet("İ" * 100 + " tea", "tea").endswith("tea")

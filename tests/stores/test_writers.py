@@ -150,6 +150,8 @@ def test_erased_text_is_in_none_of_the_files(path: Path) -> None:
         for number in range(50):
             history.append(one(f"u{number}", f"{WORD} {number} " * 20))
         history.fork().append(one("a1", f"{WORD} in a fork"))
+        for kind in ("draft", "prompt"):
+            store.keeper.put(history.id, kind, "of u7", f"{WORD} 7 {WORD} 7 ".encode() * 500)
         assert 20 == len(store.search(WORD))
         for number in range(50):
             history.erase(f"u{number}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from palaver.cli.manners import REFUSED, json_option, say, styled
-from palaver.cli.stored import found, opened, put_json, store_option
+from palaver.cli.stored import found, opened, progress, put_json, store_option
 
 __all__ = ["migrate", "verify"]
 
@@ -24,7 +24,8 @@ def verify(
     """
     with opened(address) as store:
         name = None if conversation is None else found(store, conversation).id
-        problems = list(store.verify(name))
+        with progress("verifying") as bar:
+            problems = list(store.verify(name, progress=bar))
     if as_json:
         put_json({"problems": problems, "whole": not problems})
     else:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores import Store
     from palaver.stores.history import StoredHistory
-    from palaver.stores.records import Head
 
 __all__ = [
     "conversation_argument",
@@ -38,6 +37,7 @@ __all__ = [
     "progress",
     "put_json",
     "store_option",
+    "sure",
     "which",
 ]
 
@@ -97,18 +97,13 @@ def found(store: Store, text: str) -> StoredHistory:
     """The conversation of an id, or of the beginning of one."""
     if text in store:
         return store.get(text)
-    fitting: list[Head] = []
-    for head in store:
-        if text and head.id.startswith(text):
-            fitting.append(head)
-            if len(fitting) > _MANY:
-                break
+    fitting = store.named(text, limit=_MANY + 1) if text else []
     if len(fitting) == 1:
-        return store.get(fitting[0].id)
+        return store.get(fitting[0])
     if not fitting:
         msg = f"no conversation has an id that begins with {text!r}"
         raise Refused(msg)
-    shown = ", ".join(sorted(head.id for head in fitting[:_MANY]))
+    shown = ", ".join(fitting[:_MANY])
     more = " and more" if len(fitting) > _MANY else ""
     msg = f"{text!r} is the beginning of several ids: {shown}{more}"
     raise Refused(msg)
@@ -120,6 +115,14 @@ def which(text: str) -> int | str:
 
 
 # ── printing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def sure(question: str) -> bool:
+    """Ask before something is destroyed; nobody to ask is a no."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # Ctrl-C, or nobody to ask
+        return False
 
 
 def put_json(value: object) -> None:

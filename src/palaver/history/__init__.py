@@ -24,6 +24,7 @@ from palaver.history.operations import (
 )
 from palaver.history.pricing import Price
 from palaver.history.results import BatchSnapshot, MarkMap, Result, State, Stats
+from palaver.history.rewriting import Piece, Rewrite
 from palaver.history.roles import RoleIndex
 from palaver.history.view import View
 
@@ -40,11 +41,13 @@ __all__ = [
     "Insert",
     "MarkMap",
     "Operation",
+    "Piece",
     "Price",
     "Range",
     "Receipt",
     "Replace",
     "Result",
+    "Rewrite",
     "RoleIndex",
     "Rollback",
     "State",

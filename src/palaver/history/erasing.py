@@ -37,6 +37,8 @@ class Receipt(Struct, frozen=True, rename="camel"):
     places: int
     versions: int
     out_of_reach: tuple[str, ...] = _OUT_OF_REACH
+    records: tuple[tuple[str, str, str], ...] = ()
+    """What a store had beside the log and took away: conversation, kind, name."""
 
     def to_dict(self) -> dict[str, Any]:
         """The receipt as JSON-ready data."""
@@ -47,6 +49,10 @@ class Receipt(Struct, frozen=True, rename="camel"):
             "summaries": list(self.summaries),
             "places": self.places,
             "versions": self.versions,
+            "records": [
+                {"conversation": conversation, "kind": kind, "name": name}
+                for conversation, kind, name in self.records
+            ],
             "outOfReach": list(self.out_of_reach),
         }
 

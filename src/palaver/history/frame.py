@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from palaver.errors import ValidationError
 from palaver.history.rope import Rope
 from palaver.messages.gate import EMPTY
 
@@ -84,6 +85,14 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
             far = batch.jump
             batch = far if far is not None and far.index >= index else batch.before
         return batch if batch is not None and batch.index == index else None
+
+    def ended(self, index: int) -> Batch:
+        """The ended batch of a number; an error where there is none."""
+        batch = self.batch(index)
+        if batch is None:
+            detail = f"must be a batch from 0 to {self.batch_index}, not {index}"
+            raise ValidationError(detail, path="$.targetBatchIndex", rule="HI-10")
+        return batch
 
 
 def jump_of(before: Batch | None) -> Batch | None:

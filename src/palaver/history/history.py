@@ -37,6 +37,7 @@ from palaver.history.plan import Edit, Plan, carried_out, planned
 from palaver.history.pricing import Price, price_of
 from palaver.history.reading import Reader
 from palaver.history.results import Result, State
+from palaver.history.rewriting import Rewrite
 from palaver.history.rope import Rope, split_last
 from palaver.history.versions import Versions
 from palaver.history.view import View, batch_frame, whole, whole_log
@@ -47,6 +48,8 @@ from palaver.messages.ids import now_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
+
+    from palaver.history.rewriting import Piece
 
 __all__ = ["History"]
 
@@ -242,22 +245,24 @@ class History(Reader):
             )
         )
 
+    def rewrite(self, pieces: Iterable[Piece], *, reason: str = "COMPACT") -> Result:
+        """Select anew, old stretches and new messages in any order, in one batch.
+
+        >>> history = History([{"role": "user", "content": word} for word in "abc"])
+        >>> [m.text for m in history.rewrite([range(2, 3), range(1)]).state.messages]
+        ['c', 'a']
+        """
+        return self._edit(Rewrite(tuple(pieces), reason))
+
     def rollback(self, batch_index: int) -> Result:
         """Go back to a batch as it ended; what came after leaves the line, and `redo` returns."""
         target = Rollback(batch_index).target_batch_index
         with self._lock:
             if target != self._frame.batch_index:
-                batch = self._batch(target)
+                batch = self._frame.ended(target)
                 frame = batch_frame(self._frame, batch)
                 self._commit(frame, batch.stop, "rollback", Redo(self.version))
             return self._result()
-
-    def _batch(self, index: int) -> Batch:
-        batch = self._frame.batch(index)
-        if batch is None:
-            detail = f"must be a batch from 0 to {self._frame.batch_index}, not {index}"
-            raise ValidationError(detail, path="$.targetBatchIndex", rule="HI-10")
-        return batch
 
     def _edit(self, operation: Edit) -> Result:
         with self._lock:
@@ -266,10 +271,9 @@ class History(Reader):
     def _carry_out(self, plan: Plan) -> Result:
         opened = len(self._log)
         rope = whole(self._frame, self._stop, self._log)
-        origin = self.view.position(plan.place) if plan.removed and plan.place is not None else None
+        view = self.view
         first = self._log.extend(plan.messages)
-        if origin is not None:
-            self._log.note_origins({first: origin})
+        self._log.note_origins({first + new: view.position(old) for new, old in plan.origins})
         changed = carried_out(plan, rope, first, self._log)
         return self._open_batch(self._frame, changed, opened, plan.reason, plan.place)
 
@@ -384,9 +388,8 @@ class History(Reader):
     def merge(self, other: History) -> Result:
         """Bring in what a fork did since it began, or since it was last brought in.
 
-        A fork can bring in its parent's changes in the same way.
-
-        A `Conflict` names every message that both sides touched, and nothing changes.
+        A fork can bring in its parent's changes in the same way. A `Conflict` names every message
+        that both sides touched, and nothing changes.
         """
         shared = self._shared_with(other)
         with self._log.family.lock, self._lock, other._lock:
@@ -472,7 +475,7 @@ class History(Reader):
 
     def price(
         self,
-        operation: Operation | Mapping[str, Any] | bytes | str,
+        operation: Operation | Rewrite | Mapping[str, Any] | bytes | str,
         *,
         tokens: Callable[[Message], int],
     ) -> Price:
@@ -483,7 +486,7 @@ class History(Reader):
         >>> history.price({"operation": "TRUNCATE", "keepLast": 1}, tokens=lambda m: 1).tokens_freed
         1
         """
-        return price_of(as_operation(operation), self.view, tokens)
+        return price_of(operation, self.view, tokens)
 
     def erase(self, which: int | str | Message) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from palaver.errors import ValidationError
 from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
+from palaver.history.rewriting import Rewrite, pieces_of
 from palaver.history.rope import build, runs, splice, split
 from palaver.messages import Message
 
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Edit", "Plan", "carried_out", "planned"]
 
-Edit = Insert | Replace | Truncate | Clear | Filter
+Edit = Insert | Replace | Truncate | Clear | Filter | Rewrite
 
 
 class Plan(Struct, frozen=True):
-    """One of three ways: put messages in, keep a window of indexes, keep stretches of the log."""
+    """One of three ways: put messages in, keep a window of indexes, keep stretches of the log.
+
+    Among stretches, those below zero are new messages: -1 is the first. `origins` says which new
+    message stands for which index.
+    """
 
     reason: str
     place: int | None = None
@@ -36,6 +41,7 @@ class Plan(Struct, frozen=True):
     messages: tuple[Message, ...] = ()
     window: tuple[int, int] | None = None
     pieces: tuple[tuple[int, int], ...] | None = None
+    origins: tuple[tuple[int, int], ...] = ()
 
 
 def planned(view: View, operation: Edit) -> Plan:
@@ -48,7 +54,17 @@ def planned(view: View, operation: Edit) -> Plan:
     if isinstance(operation, Replace):
         if operation.index >= length:
             _beyond("index", operation.index, length - 1, "HI-04")
-        return Plan("REPLACE", operation.index, removed=1, messages=(operation.message,))
+        origin = ((0, operation.index),)
+        return Plan(
+            "REPLACE", operation.index, removed=1, messages=(operation.message,), origins=origin
+        )
+    if isinstance(operation, Rewrite):
+        return Plan(
+            operation.reason,
+            messages=operation.messages,
+            pieces=tuple(pieces_of(operation, view)),
+            origins=tuple(operation.origins()),
+        )
     if isinstance(operation, Truncate) and operation.role is None:
         return Plan("TRUNCATE", window=operation.window(length))
     return Plan(operation.operation, pieces=tuple(_kept(view, operation)))
@@ -92,13 +108,32 @@ def _filtered(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
     )
 
 
+def _joined(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same stretches, neighbours made one."""
+    last: tuple[int, int] | None = None
+    for begin, end in pieces:
+        if last is not None and last[1] == begin:
+            last = (last[0], end)
+            continue
+        if last is not None:
+            yield last
+        last = (begin, end)
+    if last is not None:
+        yield last
+
+
 def carried_out(plan: Plan, rope: Rope, first: int, log: Log) -> Rope:
     """The rope after a plan; its messages stand in the log from `first` on."""
     if plan.window is not None:
         kept = split(rope, plan.window[1], log)[0]
         return split(kept, plan.window[0], log)[1]
     if plan.pieces is not None:
-        return build(plan.pieces, log)
+        placed = (
+            (begin, end) if begin >= 0 else (first - begin - 1, first - begin)
+            for begin, end in plan.pieces
+            if begin >= 0 or plan.messages
+        )
+        return build(_joined(placed), log)
     assert plan.place is not None  # noqa: S101 - the third way
     new = build([(first, first + len(plan.messages))], log)
     return splice(rope, plan.place, plan.removed, new, log)

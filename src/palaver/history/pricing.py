@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from palaver.errors import ValidationError
 from palaver.history.diff import common_prefix, missing
 from palaver.history.frame import Frame
-from palaver.history.operations import Append, Rollback
+from palaver.history.operations import Append, Rollback, as_operation
 from palaver.history.plan import carried_out, planned
+from palaver.history.rewriting import Rewrite
 from palaver.history.view import View
 from palaver.messages import Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from palaver.history.operations import Operation
 
@@ -52,8 +53,13 @@ class Price(Struct, frozen=True):
         }
 
 
-def price_of(operation: Operation, view: View, tokens: Callable[[Message], int]) -> Price:
+def price_of(
+    given: Operation | Rewrite | Mapping[str, Any] | bytes | str,
+    view: View,
+    tokens: Callable[[Message], int],
+) -> Price:
     """The price of an operation on a view."""
+    operation = given if isinstance(given, Rewrite) else as_operation(given)
     if isinstance(operation, Append):
         return priced(view, view, operation.messages, len(view), tokens)
     if isinstance(operation, Rollback):

@@ -3,12 +3,17 @@
 The first to come leads: it takes everything that waits, runs it in one transaction, and tells each
 its own outcome. Who comes meanwhile waits, and the first of those leads the next group. A writer
 that is alone pays for none of this.
+
+An interrupt (Ctrl-C) is the affair of the thread it comes to. Where that one leads, what the others
+asked for is done in the next group, unless it was done already; where it waits, it leaves the line.
 """
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from palaver.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,16 +26,23 @@ _T = TypeVar("_T")
 class Job(Generic[_T]):
     """Something to do in a transaction, and what came of it."""
 
-    __slots__ = ("atomic", "error", "leads", "result", "turn", "work")
+    __slots__ = ("again", "atomic", "error", "kept", "leads", "others", "result", "turn", "work")
 
-    def __init__(self, work: Callable[[], _T], *, atomic: bool) -> None:
-        """Take what is to be done; `atomic` is work that needs no transaction when it is alone."""
+    def __init__(self, work: Callable[[], _T], *, atomic: bool, again: bool = True) -> None:
+        """Take what is to be done.
+
+        `atomic` is work that needs no transaction when it is alone; `again` tells whether it can be
+        done once more after a transaction that was taken back.
+        """
         self.work = work
         self.atomic = atomic
+        self.again = again
         self.result: _T | None = None
         self.error: BaseException | None = None
+        self.kept = False  # the transaction has ended, and the outcome stands
         self.turn: threading.Lock | None = None
         self.leads = False
+        self.others: list[Job[_T]] = []  # whom it leads, and who have not been told yet
 
     def run(self) -> None:
         """Do it; an error is this job's own."""
@@ -41,7 +53,11 @@ class Job(Generic[_T]):
 
 
 class Group(Generic[_T]):
-    """A queue of jobs and whoever leads it. `run_all` runs jobs in one transaction."""
+    """A queue of jobs and whoever leads it.
+
+    `run_all` runs jobs in one transaction. Where it is interrupted when that has ended already, it
+    says so by setting their `kept`.
+    """
 
     def __init__(self, run_all: Callable[[list[Job[_T]]], None]) -> None:
         """Take what runs a list of jobs to its durable end."""
@@ -50,49 +66,86 @@ class Group(Generic[_T]):
         self._queue: list[Job[_T]] = []
         self._busy = False
 
-    def do(self, work: Callable[[], _T], *, atomic: bool = False) -> _T:
+    def do(self, work: Callable[[], _T], *, atomic: bool = False, again: bool = True) -> _T:
         """Have something done, alone or with others, and answer what came of it."""
-        job = Job(work, atomic=atomic)
-        with self._gate:
-            self._queue.append(job)
-            leads = not self._busy
-            if leads:
-                self._busy = True
-            else:
-                job.turn = threading.Lock()
+        if atomic and not self._busy:
+            mine = False
+            try:  # the common case without detours: nobody else is there
+                with self._gate:
+                    if not self._busy:
+                        self._busy = mine = True
+                if mine:
+                    return work()
+            finally:
+                if mine:
+                    self._pass_on(None)
+        job = Job(work, atomic=atomic, again=again)
+        try:
+            with self._gate:
+                if self._busy:
+                    self._queue.append(job)
+                    job.turn = threading.Lock()
+                    job.turn.acquire()
+                else:
+                    self._busy = job.leads = True
+            if job.turn is not None:
                 job.turn.acquire()
-        if not leads:
-            assert job.turn is not None  # noqa: S101 - made above
-            job.turn.acquire()
-            leads = job.leads
-        if leads:
-            self._lead()
+            if job.leads:
+                self._lead(job)
+        except BaseException:
+            self._leave(job)
+            raise
         if job.error is not None:
             raise job.error
         return cast("_T", job.result)  # it ran, or there is an error
 
-    def _lead(self) -> None:
-        with self._gate:
-            jobs, self._queue = self._queue, []
+    def _lead(self, job: Job[_T]) -> None:
+        if self._queue:
+            with self._gate:
+                job.others = [other for other in self._queue if other is not job]
+                self._queue = []
         try:
-            self._run_all(jobs)
-        except BaseException as error:  # noqa: BLE001 - whoever asked gets it
-            for job in jobs:
-                job.error = job.error or error
-        finally:
-            self._hand_over(jobs)
+            self._run_all([job, *job.others])
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            for each in (job, *job.others):
+                each.error = each.error or error
+        job.kept = True
+        self._hand_over(job)
 
-    def _hand_over(self, jobs: list[Job[_T]]) -> None:
-        for job in jobs:
-            if job.turn is not None:
-                if job.leads:
-                    continue  # that is whoever leads now
-                job.turn.release()
+    def _leave(self, job: Job[_T]) -> None:
+        """An interrupt: who waits leaves the line, and who leads lets the others go on."""
         with self._gate:
+            if job in self._queue:
+                self._queue.remove(job)
+            if not job.leads:
+                return
+            if not job.kept:
+                for other in job.others:
+                    other.result = other.error = None
+                    if not other.again:
+                        msg = "another thread was interrupted, and nothing was kept: do it again"
+                        other.error = StoreError(msg)
+                self._queue[:0] = [other for other in job.others if other.again]
+                job.others = [other for other in job.others if not other.again]
+        self._hand_over(job)
+
+    def _hand_over(self, job: Job[_T]) -> None:
+        """Tell the others that they are done, and let somebody else lead."""
+        while job.others:
+            done = job.others.pop()
+            assert done.turn is not None  # noqa: S101 - it came while another led
+            done.turn.release()
+        self._pass_on(job)
+
+    def _pass_on(self, job: Job[_T] | None) -> None:
+        """The first who waits leads next."""
+        with self._gate:
+            if job is not None:
+                job.leads = False
             if not self._queue:
                 self._busy = False
                 return
             following = self._queue[0]
-        following.leads = True
-        assert following.turn is not None  # noqa: S101 - it came while another led
-        following.turn.release()
+            assert following.turn is not None  # noqa: S101 - as above
+            following.leads = True
+            following.turn.release()

@@ -20,24 +20,25 @@ from palaver.history.frame import Frame
 from palaver.history.merging import Sides, join
 from palaver.history.operations import read_messages
 from palaver.history.plan import Edit, carried_out, planned
-from palaver.history.rope import size
+from palaver.history.rope import build, size
 from palaver.history.versions import Versions
 from palaver.history.view import View
 from palaver.messages import Message, new_id
-from palaver.messages.gate import check_name
+from palaver.messages.gate import check_name, check_text
 from palaver.messages.ids import now_ms
-from palaver.stores.frames import FrameBook
+from palaver.stores.ancestry import read_frames
+from palaver.stores.beginning import begin, check_key
 from palaver.stores.log import StoredLog
-from palaver.stores.records import NONE, Change, Head
+from palaver.stores.records import NONE, Again, Change, Head
 from palaver.stores.versions import StoredStops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from palaver.history.log import Log
     from palaver.history.results import Result
     from palaver.stores.protocol import Keeper
-    from palaver.stores.records import Lease
+    from palaver.stores.records import Lease, Record
 
 __all__ = ["StoredHistory"]
 
@@ -45,30 +46,32 @@ _T = TypeVar("_T")
 
 
 class _KeptBefore(Exception):  # noqa: N818 - nothing went wrong
-    """The change was kept before, under the same key."""
+    """The change was kept before, under the same key, as this version."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
 
 
 class StoredHistory(History):
     """A history in a store. Get one from `Store.create` or `Store.get`."""
 
-    __slots__ = ("_book", "_head", "_keeper", "_key", "_token")
+    __slots__ = ("_book", "_head", "_keeper", "_key", "_records", "_token")
 
     def __init__(self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms) -> None:
         """Read where a conversation stands; its messages are read when they are needed."""
         self._keeper = keeper
         self._head = head = keeper.head(name)
-        self._book, frames = _read_frames(keeper, head)
+        self._book, frames = read_frames(keeper, head)
         self._key: str | None = None
+        self._records: tuple[Record, ...] = ()
         self._token: int | None = None
         log = cast("Log", StoredLog(keeper, head))
-        version, frame = frames[-1]
-        self._set_up(log, frame, head.stop, name, clock)
+        self._set_up(log, frames[-1][1], head.stop, name, clock)
         stops = StoredStops(keeper, name, head.version, head.stop)
         self._versions = Versions.of(frames, stops)
         self._stops = self._versions.stops
         self.origin = None if head.parent is None else (head.parent, head.origin)
         self._read_names()
-        del version
 
     @property
     def title(self) -> str | None:
@@ -82,7 +85,11 @@ class StoredHistory(History):
 
     def _read_names(self) -> None:
         kept = self._keeper.records(self.id, "names")
-        self._names = {other: dict(json.loads(pairs)) for other, pairs in kept.items()}
+        try:
+            self._names = {other: dict(json.loads(pairs)) for other, pairs in kept.items()}
+        except (ValueError, TypeError) as error:
+            msg = f"which messages {self.id} has from elsewhere can't be read: {error}"
+            raise StoreDamaged(msg) from None
 
     @property
     def _stored(self) -> StoredLog:
@@ -119,8 +126,9 @@ class StoredHistory(History):
 
     def _keep(self, frame: Frame | None, stop: int, kind: str) -> None:
         version = self.version + 1
-        if self._keeper.commit(self._change(frame, stop, kind)) != version:
-            raise _KeptBefore
+        kept = self._keeper.commit(self._change(frame, stop, kind))
+        if type(kept) is Again:
+            raise _KeptBefore(kept)
         if frame is not None:
             self._book.keep(frame, version)
         self._stored.settle()
@@ -128,7 +136,7 @@ class StoredHistory(History):
     def _change(self, frame: Frame | None, stop: int, kind: str) -> Change:
         log, version = self._stored, self.version + 1
         current = self._frame if frame is None else frame
-        names: tuple[tuple[str, str, bytes | None], ...] = ()
+        names: tuple[Record, ...] = ()
         if kind == "merge":
             names = tuple(
                 ("names", other, json.dumps(list(pairs.items())).encode())
@@ -148,7 +156,7 @@ class StoredHistory(History):
             replaces=dict(log.replaces),
             key=self._key,
             token=self._token,
-            records=names,
+            records=(*names, *self._records),
         )
 
     def _kept(self, change: Callable[[], _T], rebase: Callable[[View], _T] | None = None) -> _T:
@@ -161,7 +169,7 @@ class StoredHistory(History):
                 except _KeptBefore:
                     self._stored.forget()
                     self.refresh()
-                    return cast("_T", None)
+                    raise
                 except Stale:
                     self._stored.forget()
                     if rebase is not None:
@@ -182,20 +190,44 @@ class StoredHistory(History):
     # ── appends go after what came in between ───────────────────────────────────────────────────
 
     def append(self, message: Message | Mapping[str, Any], *, key: str | None = None) -> Message:
-        """Add a message at the end and return it; `key` makes doing it again harmless."""
+        """Add a message at the end and return it.
+
+        `key` makes doing it again harmless: what was kept the first time is returned.
+        """
         if type(message) is not Message:
             (message,) = read_messages([message])
         with self._lock:
-            if not self._append_one(message, key):
-                self.extend([message], key=key)
-        return message
+            kept = self._append_one(message, key)
+            if kept is None:
+                new = (message,)
+                kept = self._kept_as(lambda: self._add(new, key))
+            return message if kept == 0 else self._brought_by(kept)
 
-    def _append_one(self, message: Message, key: str | None) -> bool:
-        """The common case without detours: the tail goes on, and nobody came in between."""
+    def _kept_as(self, change: Callable[[], None]) -> int:
+        """Make a change; answer 0, or the version that it was kept as before."""
+        try:
+            self._kept(change)
+        except _KeptBefore as known:
+            return known.version
+        return 0
+
+    def _brought_by(self, version: int) -> Message:
+        """The message that a version brought."""
+        told = self._keeper.journal(self.id, version - 1, 1)
+        if not told or told[0].version != version or not told[0].count:
+            detail = f"is the key of version {version}, which brought no message"
+            raise ValidationError(detail, path="$.key")
+        return self._log[told[0].first]
+
+    def _append_one(self, message: Message, key: str | None) -> int | None:
+        """The common case without detours: the tail goes on, and nobody came in between.
+
+        Answers 0, or the version that it was kept as before; None where it takes a detour.
+        """
         log = self._stored
         first = log.kept
         if first != self._stop:
-            return False
+            return None
         stop = first + 1
         frame = self._frame
         try:
@@ -206,33 +238,58 @@ class StoredHistory(History):
             )  # fmt: skip
             version = self._keeper.commit(change)
         except Stale:
-            return False
-        if version != self.version + 1:  # it was kept before, by this key
+            return None
+        if type(version) is Again:
             self.refresh()
-            return True
+            return version
         log.added(message)
         self._stop = stop
         self._stops.append(stop)
-        return True
+        return 0
 
     def extend(
-        self, messages: Iterable[Message | Mapping[str, Any]], *, key: str | None = None
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        key: str | None = None,
+        records: Sequence[Record] = (),
+        lease: Lease | None = None,
+        unless: Callable[[View], None] | None = None,
     ) -> Result:
-        """Add messages at the end, in one change; `key` makes doing it again harmless."""
+        """Add messages at the end, in one change; `key` makes doing it again harmless.
+
+        `records` are kept beside the log in the same change. Under a `lease` that another holds
+        meanwhile it is refused with `LeaseLost`. `unless` is shown what the messages would come
+        after, whoever wrote it; what it raises stops the change.
+        """
         new = read_messages(messages)
-        if new:
-            self._kept(lambda: self._add(new, key))
+        if not new:
+            return self._result()
+        with self._lock:
+            token, self._token = self._token, self._token if lease is None else lease.token
+            try:
+                self._kept_as(lambda: self._add(new, key, records, unless))
+            finally:
+                self._token = token
         return self._result()
 
-    def _add(self, messages: tuple[Message, ...], key: str | None) -> None:
-        self._key = key
+    def _add(
+        self,
+        messages: tuple[Message, ...],
+        key: str | None,
+        records: Sequence[Record] = (),
+        unless: Callable[[View], None] | None = None,
+    ) -> None:
+        if unless is not None:
+            unless(self.view)
+        self._key, self._records = key, tuple(records)
         try:
             first = self._log.extend(messages)
             frame = None if first == self._stop else self._tail_frame(first)
             stop = first + len(messages)
             self._keep(frame, stop, "append")
         finally:
-            self._key = None
+            self._key, self._records = None, ()
         if frame is not None:
             self._frame = frame
             self._versions.begin(frame)
@@ -253,8 +310,8 @@ class StoredHistory(History):
         shared = self._head_of(seen)
         log = StoredLog(self._keeper, shared)
         first = log.extend(plan.messages)
-        if plan.removed and plan.place is not None:
-            log.note_origins({first: seen.position(plan.place)})
+        if plan.origins:
+            log.note_origins({first + new: seen.position(index) for new, index in plan.origins})
         rope = carried_out(plan, seen.rope, first, cast("Log", log))
         end = len(log)
         frame = Frame(root=rope, start=end, marks=seen.mark_ropes, team_task=seen.team_task)
@@ -327,10 +384,39 @@ class StoredHistory(History):
         message = self._log[place]
         self._kept(lambda: super(StoredHistory, self)._remark(message, name, change))
 
+    def replace_all(
+        self, messages: Iterable[Message | Mapping[str, Any]], *, team_task: str | None
+    ) -> Result:
+        """Put other messages in the place of all there are, and set the team task, in one change.
+
+        That is what importing a snapshot comes to: `undo` and `rollback` lead back. A `Conflict`
+        where others changed the conversation meanwhile.
+        """
+        new = read_messages(messages)
+        if team_task is not None:
+            check_text(team_task, "$.teamTask")
+        return self._kept(lambda: self._replace_all(new, team_task), self._unseen("imported"))
+
+    def _replace_all(self, messages: tuple[Message, ...], team_task: str | None) -> Result:
+        opened = self._log.extend(messages)
+        rope = build([(opened, opened + len(messages))] if messages else [], self._log)
+        frame = replace(self._frame, team_task=team_task)
+        return self._open_batch(frame, rope, opened, "IMPORT")
+
     # ── forks and erasure ───────────────────────────────────────────────────────────────────────
 
-    def fork(self, *, at: int | None = None, id: str | None = None) -> StoredHistory:  # noqa: A002 - the word for it
-        """A conversation that goes its own way from here; it shares every message up to here."""
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        id: str | None = None,  # noqa: A002 - the word for it
+        key: str | None = None,
+    ) -> StoredHistory:
+        """A conversation that goes its own way from here; it shares every message up to here.
+
+        With an `id` and a `key` of the caller's, doing it again returns the fork that was made.
+        """
+        check_key(id, key)
         if id == self.id:
             raise ValidationError("must be another than its parent's", path="$.id", rule="HI-13")
         with self._lock:
@@ -350,34 +436,33 @@ class StoredHistory(History):
             )  # fmt: skip
             first = Change(
                 conversation=name, after=-1, kind="fork", at=now, stop=stop, size=count, first=base,
-                counts=head.counts,
-                frame=self._book.encode(bare, 0),
+                counts=head.counts, frame=self._book.encode(bare, 0), key=key,
             )  # fmt: skip
-            self._keeper.create(head, first)
+            begin(self._keeper, head, first)
             return StoredHistory(self._keeper, name, clock=self._clock)
 
     def erase(self, which: int | str | Message) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place."""
         with self._lock:
             name = self._log[self.view.find(which)].id
-            names = [name]
-            for known in names:  # grows as summaries of summaries are found
-                names += [s for s in self._summaries_of(known) if s not in names]
-            at = self._clock()
-            version, places = self._kept(lambda: self._erase(names, at))
-            return Receipt(name, at, (name,), tuple(names[1:]), places, version + 1)
+            return self._kept(lambda: self._erase(name))
 
-    def _erase(self, names: list[str], at: int) -> tuple[int, int]:
-        """Bury the messages and note it, in one; answer the version before and the places."""
-        version = self.version
+    def _erase(self, name: str) -> Receipt:
+        """Bury the message and every summary of it, and note it, in one step."""
+        names = [name]
+        for known in names:  # grows as summaries of summaries are found
+            names += [s for s in self._summaries_of(known) if s not in names]
+        version, at = self.version, self._clock()
         back = self._versions.back(version)
         frame = replace(self._frame, back=back, redo=None, logged=len(self._log))
         note = self._change(frame, self._stop, "erase")
-        places = self._keeper.erase(self.id, names, at, note=note)
+        done = self._keeper.erase(self.id, names, at, note=note)
         self._stored.drop_held()
         self._book.keep(frame, version + 1)
         super()._set(frame, self._stop, "erase")
-        return version, places
+        return Receipt(
+            name, at, (name,), tuple(names[1:]), done.places, version + 1, records=done.records
+        )
 
     def _summaries_of(self, message_id: str) -> list[str]:
         found: list[str] = []
@@ -388,25 +473,3 @@ class StoredHistory(History):
                 if isinstance(sources, list) and message_id in sources:
                     found.append(message.id)
         return found
-
-
-def _read_frames(keeper: Keeper, head: Head) -> tuple[FrameBook, list[tuple[int, Frame]]]:
-    """All frames of a conversation, after those of its ancestors that they point to."""
-    line = [(head, head.framed)]
-    while line[-1][0].parent is not None:
-        child = line[-1][0]
-        line.append((keeper.head(str(child.parent)), child.origin))
-        if any(line[-1][0].id == known.id for known, _ in line[:-1]):
-            msg = f"{head.id} is its own ancestor"
-            raise StoreDamaged(msg)
-    book = FrameBook(len(line) - 1)
-    frames: list[tuple[int, Frame]] = []
-    for generation, (one, upto) in enumerate(reversed(line)):
-        frames = [
-            (kept.version, book.decode(kept.data, kept.version, generation))
-            for kept in keeper.frames(one.id, -1, upto)
-        ]
-    if not frames:
-        msg = f"{head.id} has no frame"
-        raise StoreDamaged(msg)
-    return book, frames

@@ -37,6 +37,7 @@ class StoredLog(Counter):
         self._length = head.length
         self._counts: dict[int, int] = {head.length: head.counts}
         self._held: dict[int, Message] = {}
+        self._erasures = keeper.erasures
         self._lock = threading.Lock()
         self.pending: list[Message] = []
         self.replaces: dict[int, int] = {}
@@ -70,7 +71,9 @@ class StoredLog(Counter):
 
     def added(self, message: Message) -> None:
         """One message was added and is kept, all at once."""
-        self._hold(self._length, message)
+        if len(self._held) >= _HELD:
+            self._make_room()
+        self._held[self._length] = message
         counts = self._counts[self._length] + one(message)
         self._length += 1
         if len(self._counts) > _HELD:
@@ -79,8 +82,7 @@ class StoredLog(Counter):
 
     def settle(self) -> None:
         """What was pending is kept."""
-        for position, message in enumerate(self.pending, self._length):
-            self._hold(position, message)
+        self._hold(self._length, self.pending)
         self._length += len(self.pending)
         self.pending, self.replaces = [], {}
 
@@ -98,19 +100,26 @@ class StoredLog(Counter):
         """Forget what was read: it may have been erased."""
         with self._lock:
             self._held.clear()
+            self._erasures = self._keeper.erasures
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
-    def _hold(self, position: int, message: Message) -> None:
-        if len(self._held) >= _HELD:
-            for oldest in list(self._held)[: _HELD // 2]:
-                del self._held[oldest]
-        self._held[position] = message
+    def _hold(self, first: int, messages: Sequence[Message]) -> None:
+        if len(self._held) + len(messages) > _HELD:
+            self._make_room()
+        last = messages[-(_HELD // 2) :]
+        self._held.update(enumerate(last, first + len(messages) - len(last)))
+
+    def _make_room(self) -> None:
+        for oldest in list(self._held)[: _HELD // 2]:
+            del self._held[oldest]
 
     def __getitem__(self, position: int) -> Message:
         """The message at a position."""
         if position >= self._length:
             return self.pending[position - self._length]
+        if self._erasures != self._keeper.erasures:
+            self.drop_held()
         found = self._held.get(position)
         return self.between(position, position + 1)[0] if found is None else found
 
@@ -118,6 +127,8 @@ class StoredLog(Counter):
         """The messages from one position to before another."""
         kept = min(stop, self._length)
         found: list[Message] = []
+        if self._erasures != self._keeper.erasures:
+            self.drop_held()
         if start < kept:
             held = [
                 message
@@ -128,8 +139,7 @@ class StoredLog(Counter):
                 with self._lock:
                     found = self._keeper.messages(self._name, start, kept)
                     if kept - start <= _HELD // 2:
-                        for position, message in enumerate(found, start):
-                            self._hold(position, message)
+                        self._hold(start, found)
             else:
                 found = held
         return found + self.pending[max(start - self._length, 0) : max(stop - self._length, 0)]

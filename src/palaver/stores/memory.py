@@ -19,14 +19,26 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
-from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
-from palaver.stores.rows import body_of, message_of, one, tombstone
+from palaver.stores.records import (
+    Again,
+    Change,
+    Erased,
+    Frames,
+    Head,
+    Hit,
+    Journaled,
+    Lease,
+    Listing,
+)
+from palaver.stores.rows import body_of, message_of, one, pruned, tombstone
+from palaver.stores.traces import Traces
 from palaver.stores.words import has, indexed_text, phrases, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
+    from palaver.stores.records import Record
 
 __all__ = ["MemoryKeeper"]
 
@@ -77,6 +89,7 @@ class MemoryKeeper:
         self._kept: dict[str, _Kept] = {}
         self._all: list[Journaled] = []
         self._told = 0
+        self.erasures = 0
         self._news = threading.Condition(threading.RLock())
 
     @property
@@ -115,7 +128,7 @@ class MemoryKeeper:
         with self._news:
             kept = self._of(change.conversation)
             if change.key is not None and change.key in kept.keys:
-                return kept.keys[change.key]
+                return Again(kept.keys[change.key])
             if change.token is not None and (
                 kept.lease is None or kept.lease.token != change.token
             ):
@@ -216,21 +229,40 @@ class MemoryKeeper:
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
-    ) -> int:
+    ) -> Erased:
         """Put tombstones in the place of messages, here and in all relatives."""
-        names = frozenset(message_ids)
-        places = 0
+        wanted = frozenset(message_ids)
         with self._news:
             if note is not None:
                 self.commit(note)
-            for name in self.family(conversation):
-                for row in self._of(name).rows:
-                    if row.id in names:
-                        row.body = body_of(tombstone(message_of(row.body), at))
-                        places += 1
-                kept = self._of(name)
+            family = [self._of(name) for name in self.family(conversation)]
+            rows = [row for kept in family for row in kept.rows if row.id in wanted]
+            traces = Traces([message_of(row.body) for row in rows])
+            gone: list[tuple[str, str, str]] = []
+            for row in rows:
+                row.body = body_of(tombstone(message_of(row.body), at))
+            for kept in family:
+                found = [key for key, value in kept.records.items() if traces.are_in(*key, value)]
+                for key in sorted(found):
+                    del kept.records[key]
+                    gone.append((kept.head.id, *key))
                 kept.head = replace(kept.head, erased=kept.head.erased + 1)
-        return places
+            self.erasures += 1
+        return Erased(len(rows), tuple(gone))
+
+    def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
+        """Put tombstones in the place of messages that nothing reaches any more."""
+        with self._news:
+            if sorted(family) != sorted(self.family(note.conversation)):
+                msg = f"{note.conversation} has other relatives meanwhile"
+                raise Stale(msg)
+            self.commit(note)
+            kept = self._of(note.conversation)
+            for position in positions:
+                row = kept.rows[position - kept.head.base]
+                row.body = body_of(pruned(message_of(row.body), note.at))
+            kept.head = replace(kept.head, erased=kept.head.erased + 1)
+            self.erasures += 1
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -252,6 +284,11 @@ class MemoryKeeper:
         page = tuple(heads[:limit])
         more = f"{page[-1].updated}:{page[-1].id}" if len(heads) > limit else None
         return Listing(page, more)
+
+    def named(self, beginning: str, limit: int) -> list[str]:
+        """The ids that begin with a text, by their code points, and no more than so many."""
+        with self._news:
+            return sorted(name for name in self._kept if name.startswith(beginning))[:limit]
 
     def _rows(self, conversation: str) -> list[tuple[int, _Row]]:
         """All rows that a conversation reads, with their positions."""
@@ -279,6 +316,12 @@ class MemoryKeeper:
         with self._news:
             row = self._row(conversation, position)
             return self._of(conversation).head.counts if row is None else row.before
+
+    def befores(self, conversation: str, start: int, stop: int) -> list[int]:
+        """What `before` says of every position from one to before another, all at once."""
+        with self._news:
+            rows = [self._row(conversation, position) for position in range(start, stop)]
+            return [row.before for row in rows if row is not None]
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
@@ -395,6 +438,18 @@ class MemoryKeeper:
             else:
                 records[kind, name] = value
 
+    def keep(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Keep or remove several records beside the log, all or none."""
+        with self._news:
+            kept = self._of(conversation)
+            if token is not None and (kept.lease is None or kept.lease.token != token):
+                msg = "the lease went to another worker meanwhile"
+                raise LeaseLost(msg)
+            for record in records:
+                self.put(conversation, *record)
+
     def records(self, conversation: str, kind: str) -> dict[str, bytes]:
         """All records of a kind, by name."""
         with self._news:
@@ -409,6 +464,11 @@ class MemoryKeeper:
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """Nothing can be wrong with a list."""
         del conversation, start, stop
+        return iter(())
+
+    def unsound(self, conversation: str) -> Iterator[str]:
+        """Nothing can be wrong with an object."""
+        del conversation
         return iter(())
 
     def check(self) -> Iterator[str]:

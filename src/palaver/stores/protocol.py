@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
-    from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
+    from palaver.stores.records import (
+        Change,
+        Erased,
+        Frames,
+        Head,
+        Hit,
+        Journaled,
+        Lease,
+        Listing,
+        Record,
+    )
 
 __all__ = ["Keeper"]
 
@@ -24,6 +34,11 @@ class Keeper(Protocol):
     @property
     def migrated(self) -> tuple[int, int]:
         """The schema's version when the store was opened, and since it was brought up to date."""
+        ...
+
+    @property
+    def erasures(self) -> int:
+        """How often something was destroyed through this keeper: then what was read may be gone."""
         ...
 
     def close(self) -> None:
@@ -38,7 +53,7 @@ class Keeper(Protocol):
         """Keep a change and answer its version; `Stale` where another came first.
 
         When it returns, the change is on disk. A change whose key is known already is not made
-        again: its version is answered.
+        again: its version is answered, as an `Again`.
         """
         ...
 
@@ -64,12 +79,19 @@ class Keeper(Protocol):
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
-    ) -> int:
+    ) -> Erased:
         """Put tombstones in the place of messages, here and in all relatives; destroy the bytes.
 
-        `note` is the change that says so: it is kept in the same step, or neither is.
+        Records that give them away (see `traces`) go too. `note` is the change that says so: it is
+        kept in the same step, or neither is.
         """
         ...
+
+    def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
+        """Put tombstones in the place of messages that nothing reaches any more; see `pruning`.
+
+        `note` is kept in the same step. `Stale`, too, where the family is no longer this one.
+        """
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -81,12 +103,20 @@ class Keeper(Protocol):
         """Conversations, the latest changed first, page by page."""
         ...
 
+    def named(self, beginning: str, limit: int) -> list[str]:
+        """The ids that begin with a text, by their code points, and no more than so many."""
+        ...
+
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
         ...
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
+        ...
+
+    def befores(self, conversation: str, start: int, stop: int) -> list[int]:
+        """What `before` says of every position from one to before another, all at once."""
         ...
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
@@ -146,6 +176,14 @@ class Keeper(Protocol):
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Keep a record beside the log (a tool call, a draft, an intent); None removes it."""
 
+    def keep(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Keep or remove several records beside the log, all or none; see `put`.
+
+        With the token of a lease that another holds meanwhile it is refused with `LeaseLost`.
+        """
+
     def records(self, conversation: str, kind: str) -> dict[str, bytes]:
         """All records of a kind, by name."""
         ...
@@ -158,6 +196,10 @@ class Keeper(Protocol):
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """What is wrong with the rows of some messages that this conversation has itself."""
+        ...
+
+    def unsound(self, conversation: str) -> Iterator[str]:
+        """What is wrong with the rows of a conversation beside those of its messages."""
         ...
 
     def check(self) -> Iterator[str]:

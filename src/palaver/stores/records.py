@@ -7,7 +7,7 @@ journal record for each change, and for each conversation a head: where it stand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -16,15 +16,21 @@ from palaver.messages.gate import EMPTY
 
 __all__ = [
     "NONE",
+    "Again",
     "Change",
+    "Erased",
     "Frames",
     "Head",
     "Hit",
     "Journaled",
     "Lease",
     "Listing",
+    "Record",
 ]
 
+
+Record: TypeAlias = tuple[str, str, bytes | None]
+"""Something kept beside the log: kind, name, value; None takes it away."""
 
 NONE: Final = cast("Mapping[int, int]", EMPTY)
 """No message replaces another."""
@@ -80,7 +86,7 @@ class Change(Struct, frozen=True, gc=False):
     key: str | None = None
     token: int | None = None
     data: Mapping[str, Any] = EMPTY
-    records: tuple[tuple[str, str, bytes | None], ...] = ()
+    records: tuple[Record, ...] = ()
 
     @property
     def plain(self) -> bool:
@@ -99,6 +105,19 @@ class Journaled(Struct, frozen=True, gc=False):
     count: int
     data: Mapping[str, Any] = EMPTY
     cursor: int = 0
+
+
+class Again(int):
+    """The version of a change that was kept before, under the same key."""
+
+    __slots__ = ()
+
+
+class Erased(Struct, frozen=True, gc=False):
+    """What an erasure came to: how many rows, and which records (conversation, kind, name)."""
+
+    places: int
+    records: tuple[tuple[str, str, str], ...] = ()
 
 
 class Frames(Struct, frozen=True, gc=False):

@@ -1,32 +1,43 @@
-"""A message as a row: its body as canonical JSON, its role as a number, and a hash of the row."""
+"""A message as a row: its body as canonical JSON, its role as a number, counts of roles."""
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.erasing import tombstone
 from palaver.history.rope import SHIFTS
-from palaver.messages import ROLES, dump, parse_message
+from palaver.messages import ROLES, Message, dump, parse_message
 
 if TYPE_CHECKING:
-    from palaver.messages import Message, Role
+    from palaver.messages import Role
 
 __all__ = [
+    "PRUNED",
     "ROLE_NUMBERS",
     "body_of",
     "counts_of",
     "message_of",
     "one",
     "packed",
-    "row_hash",
+    "pruned",
     "tombstone",
 ]
 
 ROLE_NUMBERS: Final[dict[Role, int]] = {role: number for number, role in enumerate(ROLES)}
 _SYSTEM, _USER, _ASSISTANT, _TOOL = (SHIFTS[role] for role in ROLES)
 _MASK: Final = 0xFFFFFFFF
+
+
+PRUNED: Final = "palaver.pruned"
+"""The metadata key of what pruning left of a message: when it was done."""
+
+
+def pruned(message: Message, at: int) -> Message:
+    """What stays of a message that nothing reaches any more: its id, role and time."""
+    return Message(
+        message.role, "", id=message.id, timestamp=message.timestamp, metadata={PRUNED: at}
+    )
 
 
 def body_of(message: Message) -> str:
@@ -46,12 +57,6 @@ def message_of(body: str) -> Message:
 def one(message: Message) -> int:
     """A message as a count, packed."""
     return 1 | 1 << SHIFTS[message.role]
-
-
-def row_hash(position: int, body: str) -> int:
-    """A number that changes when a row's position or a byte of its body does."""
-    mark = blake2b(body.encode(), digest_size=8, salt=position.to_bytes(16, "big"))
-    return int.from_bytes(mark.digest(), "big", signed=True)
 
 
 def packed(position: int, system: int, user: int, assistant: int) -> int:

@@ -55,6 +55,7 @@ _EVERYTHING: Final = 2
 _IN_MEMORY: Final = 16 * 1024 * 1024
 _HEADER: Final = 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
+_WHOLE: Final = "is a whole conversation, which can't go into another"
 
 
 # ── out ─────────────────────────────────────────────────────────────────────────────────────────
@@ -168,15 +169,21 @@ def import_conversation(
     stream: BinaryIO,
     *,
     id: str | None = None,  # noqa: A002 - the word for it
+    into: str | None = None,
     progress: Progress | None = None,
 ) -> StoredHistory:
     """Read a conversation of any form into a store: all of it or, where anything is wrong, nothing.
 
     Everything is checked before the store is touched. The id is the one it had, unless another is
     given; a snapshot of version 1 has none and gets a new one. `AlreadyExists` if it is taken.
+
+    A snapshot of version 1 can go `into` a conversation that is there, too: its messages and team
+    task take the place of those there are, in one change that can be undone and rolled back.
     """
     if id is not None:
         check_name(id, "$.id")
+    if into is not None:
+        return _import_into(store.get(into), stream, id)
     with _rereadable(stream) as (readable, start):
         if _is_lines(readable, start):
             name = _import(store, lambda: _read_lines(readable, start), id, progress)
@@ -255,6 +262,21 @@ def _import(
     first = next(changes)
     store.keeper.adopt(first_head(keeping.head(), first), chain([first], changes))
     return keeping.name
+
+
+def _import_into(history: StoredHistory, stream: BinaryIO, name: str | None) -> StoredHistory:
+    """Put a snapshot of version 1 in the place of what a conversation has."""
+    if name is not None:
+        raise ValidationError("goes with a new conversation only", path="$.id", rule="CX-08")
+    with _rereadable(stream) as (readable, start):
+        if _is_lines(readable, start):
+            raise ValidationError(_WHOLE, path="$.version", rule="CX-08")
+        document = load_json(readable.read(MAX_DOCUMENT + 1))
+    if isinstance(document, dict) and document.get("version") == _EVERYTHING:
+        raise ValidationError(_WHOLE, path="$.version", rule="CX-08")
+    snapshot = read_snapshot(document)
+    history.replace_all(snapshot.messages, team_task=snapshot.team_task)
+    return history
 
 
 def _import_version_1(store: Store, document: object, name: str | None) -> str:

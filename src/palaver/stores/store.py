@@ -20,9 +20,11 @@ from palaver.history.operations import read_messages
 from palaver.messages import new_id
 from palaver.messages.gate import check_name, check_text
 from palaver.messages.ids import now_ms
+from palaver.stores.beginning import begin, check_key
 from palaver.stores.checking import problems
 from palaver.stores.frames import FrameBook
 from palaver.stores.history import StoredHistory
+from palaver.stores.pruning import Pruned, prune
 from palaver.stores.records import Change, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import one
 
@@ -83,8 +85,14 @@ class Store:
         id: str | None = None,  # noqa: A002 - the word for it
         title: str | None = None,
         tags: Iterable[str] = (),
+        key: str | None = None,
     ) -> StoredHistory:
-        """Begin a conversation, with some messages or none."""
+        """Begin a conversation, with some messages or none.
+
+        An id that is taken is an error (`AlreadyExists`). With an `id` and a `key` of the caller's,
+        doing it again, after an answer that was lost, returns the conversation that was begun.
+        """
+        check_key(id, key)
         new = read_messages(messages)
         name = new_id() if id is None else id
         check_name(name, "$.id")
@@ -97,9 +105,9 @@ class Store:
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
-            messages=new, frame=FrameBook().encode(frame, 0),
+            messages=new, frame=FrameBook().encode(frame, 0), key=key,
         )  # fmt: skip
-        self.keeper.create(head, first)
+        begin(self.keeper, head, first)
         return self.get(name)
 
     def get(self, conversation: str) -> StoredHistory:
@@ -122,6 +130,17 @@ class Store:
             raise ValidationError("must be the `next` of a page", path="$.after")
         return self.keeper.listing(after=after, limit=limit, tag=tag)
 
+    def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
+        """The ids that begin with a text, in order, and no more than so many of them.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create(id="tea-1"), store.create(id="tea-2"), store.create(id="rum")
+        >>> store.named("tea")
+        ['tea-1', 'tea-2']
+        """
+        return self.keeper.named(beginning, limit)
+
     def __iter__(self) -> Iterator[Head]:
         """Where every conversation stands, the latest changed first."""
         page = self.list(limit=_PAGE)
@@ -139,6 +158,25 @@ class Store:
     def delete(self, conversation: str) -> None:
         """Forget a conversation and everything in it, if nothing was forked from it."""
         self.keeper.delete(conversation)
+
+    def prune(self, conversation: str, *, undo: int = 0, dry_run: bool = False) -> Pruned:
+        """Make room: take the text of messages that nothing leads to any more.
+
+        Those are the ones that only abandoned versions have: what was undone, or rolled back and
+        left behind. What the view has, its batches and its marks stay, and so does whatever a fork
+        shares. `undo` is how many steps of undo and redo shall stay whole;
+        `dry_run` only says what would go. There is no way back.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> history = store.create([palaver.user("one")])
+        >>> _ = history.append(palaver.user("two")), history.undo()
+        >>> len(store.prune(history.id, undo=1, dry_run=True).messages)
+        0
+        >>> len(store.prune(history.id).messages)
+        1
+        """
+        return prune(self.keeper, conversation, undo=undo, dry_run=dry_run, at=self._clock())
 
     def search(
         self, words: str, *, conversation: str | None = None, limit: int = 20
@@ -197,9 +235,17 @@ class Store:
 
     # ── proof ───────────────────────────────────────────────────────────────────────────────────
 
-    def verify(self, conversation: str | None = None) -> Iterator[str]:
-        """Everything that is wrong, in words; nothing if the store is whole."""
-        return problems(self, conversation)
+    def verify(
+        self,
+        conversation: str | None = None,
+        *,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Iterator[str]:
+        """Everything that is wrong, in words; nothing if the store is whole.
+
+        `progress` is told how many messages and versions have been looked at, and of how many.
+        """
+        return problems(self, conversation, progress)
 
 
 def _title(title: str | None) -> str | None:

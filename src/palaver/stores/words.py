@@ -1,30 +1,44 @@
 """Words, for full-text search: what is indexed and how a query is read, the same in every store.
 
 Chinese, Japanese and Korean are written without spaces, so there every character is a word and a
-longer query is a phrase of them. Everything else goes by words as they stand.
+longer query is a phrase of them. Everything else goes by words as they stand, without regard to
+case, accents and width (`plain`): "Café", "CAFE" and "cafe" followed by a combining accent are one
+word. What is a word is decided here and by no database; those get words of plain ASCII (`token`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from unicodedata import normalize
 
 from palaver.messages import ReasoningPart, TextPart, ToolCallPart, ToolPart
 
 if TYPE_CHECKING:
     from palaver.messages import Message
 
-__all__ = ["has", "indexed_text", "phrases", "snippet", "spaced"]
+__all__ = ["has", "indexed_text", "phrases", "plain", "snippet", "token", "words_of"]
 
 _CJK = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3130-\u318f"
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
-_ONE = re.compile(f"([{_CJK}])")
-_WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
+# Signs that belong to the letter before them: vowels and the like in the scripts of India and
+# Southeast Asia. `re` takes them for no part of a word.
+_SIGNS = (
+    "\u0900-\u0963\u0971-\u0df3\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece"
+    "\u0f71-\u0f84\u0f90-\u0fbc\u102b-\u103e\u1056-\u109d\u17b4-\u17d3\u1a55-\u1a7f\u200d"
+)
+# Accents and points, which a search does not look at: Latin, Greek, Cyrillic, Hebrew, Arabic.
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640"
+    "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+_WORD = re.compile(rf"[{_CJK}]|(?:[^\W{_CJK}]|[{_SIGNS}])+")
 _QUERY = re.compile(r'"([^"]*)"|(\S+)')
-_AROUND = 60
+_SPOKEN = re.compile(r"\S+")
+_AROUND: Final = 60
 
 
 def indexed_text(message: Message) -> str:
@@ -46,40 +60,61 @@ def indexed_text(message: Message) -> str:
     return "\n".join(found)
 
 
-def spaced(text: str) -> str:
-    """The text with every character that is a word by itself set apart.
+def plain(text: str) -> str:
+    """The text as it is compared: without case, accents and width.
 
-    >>> spaced("喝tea吗")
-    ' 喝 tea 吗 '
+    >>> plain("CAFÉ"), plain("Straße")
+    ('cafe', 'strasse')
     """
-    return _ONE.sub(r" \1 ", text)
+    if text.isascii():
+        return text.lower()
+    apart = normalize("NFKD", normalize("NFKD", text).casefold())
+    return normalize("NFC", _ACCENTS.sub("", apart))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, as they are compared.
+
+    >>> words_of("喝Tea吗?")
+    ['喝', 'tea', '吗']
+    """
+    return _WORD.findall(plain(text))
+
+
+def token(word: str) -> str:
+    """A word as an index gets it: letters that every database takes for one word, and for that one.
+
+    >>> token("tea"), token("茶")
+    ('tea', 'ue88cb6')
+    """
+    return word if word.isascii() and "_" not in word else f"u{word.encode().hex()}"
 
 
 def phrases(query: str) -> list[list[str]]:
     """What a query asks for: phrases of words, all of which must be there.
 
-    >>> phrases('tea "hot water" 喝茶')
+    >>> phrases('Tea "hot water" 喝茶')
     [['tea'], ['hot', 'water'], ['喝', '茶']]
     """
-    found = (_WORD.findall(quoted or plain) for quoted, plain in _QUERY.findall(query))
+    found = (words_of(quoted or single) for quoted, single in _QUERY.findall(query))
     return [words for words in found if words]
 
 
 def has(text: str, wanted: list[list[str]]) -> bool:
-    """Tell whether a text has all of some phrases, without regard to case.
+    """Tell whether a text has all of some phrases.
 
     >>> has("We had tea at five.", phrases("TEA"))
     True
     """
-    folded = text.casefold()
-    if not all(word.casefold() in folded for phrase in wanted for word in phrase):
+    folded = plain(text)
+    if not all(word in folded for phrase in wanted for word in phrase):
         return False
-    words = _joined(_WORD.findall(text))
+    words = _joined(_WORD.findall(folded))
     return all(_joined(phrase) in words for phrase in wanted)
 
 
 def _joined(words: list[str]) -> str:
-    return "\0".join(["", *words, ""]).casefold()
+    return "\0".join(["", *words, ""])
 
 
 def snippet(text: str, query: str) -> str:
@@ -89,8 +124,16 @@ def snippet(text: str, query: str) -> str:
     'We had tea at five.'
     """
     line = " ".join(text.split())
-    words = phrases(query)
-    place = line.casefold().find(words[0][0].casefold()) if words else -1
+    wanted = phrases(query)
+    place = _place(line, wanted[0][0]) if wanted else -1
     start = max(place - _AROUND, 0)
     end = max(place, 0) + _AROUND * 2
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
+
+
+def _place(line: str, word: str) -> int:
+    """Where a word stands in a line; -1 where it is only there when the line is made plain."""
+    found = line.lower().find(word)
+    if found >= 0 and len(line.lower()) == len(line):
+        return found
+    return next((match.start() for match in _SPOKEN.finditer(line) if word in plain(match[0])), -1)

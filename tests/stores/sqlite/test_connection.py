@@ -15,13 +15,10 @@ from palaver.errors import StoreDamaged, StoreError
 from palaver.stores.sql import load_migrations
 from palaver.stores.sqlite import SQLiteKeeper, connection
 from palaver.stores.sqlite.connection import connect, patient
-from palaver.testing.stores.expecting import everything
 from tests.history.samples import line, one, talk
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from palaver.stores import Store
 
 
 def mode(path: Path) -> int:
@@ -103,46 +100,7 @@ def test_opening_again_migrates_nothing(path: Path) -> None:
         keeper.close()
 
 
-def lived(store: Store) -> list[str]:
-    """Some conversations with something of everything; their ids."""
-    history = store.create(talk("s0 u1 a2"), title="Tea 茶", tags=["a"])
-    history.insert(1, talk("u3"))
-    history.extend(talk("a4 t5"))
-    history.mark(0, "pin")
-    history.set_team_task("brew")
-    fork = history.fork(at=1)
-    fork.append(one("u6", "searched"))
-    history.merge(fork)
-    history.undo()
-    history.erase("a2")
-    store.keeper.put(history.id, "draft", "d", b"x")
-    return [history.id, fork.id]
-
-
 STEPS = load_migrations("palaver.stores.sqlite")
-
-
-@pytest.mark.parametrize("schema", [number for number, _ in STEPS])
-def test_a_store_of_any_schema_opens_after_later_migrations(
-    path: Path, schema: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file of each schema, written by it, comes of age with everything in it."""
-    known = [step for step in STEPS if step[0] <= schema]
-    later = [*STEPS, (STEPS[-1][0] + 1, "CREATE TABLE later (x INTEGER) STRICT")]
-    monkeypatch.setattr(connection, "load_migrations", lambda _: known)
-    with palaver.open(path) as store:
-        names = lived(store)
-        before = [everything(store.get(name)) for name in names]
-    monkeypatch.setattr(connection, "load_migrations", lambda _: later)
-    keeper = SQLiteKeeper(str(path))
-    assert (schema, STEPS[-1][0] + 1) == keeper.migrated
-    keeper.close()
-    with palaver.open(path) as store:
-        assert before == [everything(store.get(name)) for name in names]
-        assert {"d": b"x"} == store.keeper.records(names[0], "draft")
-        assert ["u6"] == [hit.message.id for hit in store.search("searched", conversation=names[1])]
-        assert [] == list(store.verify())
-        store.get(names[0]).append(one("u9"))
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(

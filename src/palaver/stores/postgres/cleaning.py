@@ -26,8 +26,9 @@ __all__ = ["scrub"]
 
 _PATIENCE: Final = 5.0
 _LOCKED: Final = b"SET lock_timeout = '5s'"
-_GENTLE: Final = b"VACUUM palaver.messages, palaver.words"
-_THOROUGH: Final = b"VACUUM FULL palaver.messages, palaver.words"
+_TABLES: Final = ("palaver.messages", "palaver.words", "palaver.records")
+_GENTLE: Final = f"VACUUM {', '.join(_TABLES)}".encode()
+_THOROUGH: Final = f"VACUUM FULL {', '.join(_TABLES)}".encode()
 
 
 def scrub(connections: Connections, transaction: str, rewrite: int) -> None:
@@ -36,7 +37,7 @@ def scrub(connections: Connections, transaction: str, rewrite: int) -> None:
         with connections.dial() as line:
             _wait(line, transaction)
             line.execute(b"SET statement_timeout = 0")
-            (size,) = line.execute(STATEMENTS["footprint"]).fetchone() or (0,)
+            (size,) = line.execute(STATEMENTS["footprint"], (list(_TABLES),)).fetchone() or (0,)
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     line.execute(_LOCKED)

@@ -14,27 +14,38 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import psycopg
 from msgspec.structs import replace
 
-from palaver.errors import LeaseTaken, StoreDamaged, StoreError
+from palaver.errors import LeaseLost, LeaseTaken, Stale, StoreDamaged, StoreError
 from palaver.messages.gate import EMPTY, MAX_INT
+from palaver.stores.postgres.burying import erase_rows, hollow_rows, label
 from palaver.stores.postgres.cleaning import scrub
 from palaver.stores.postgres.connections import STATEMENTS, Connections
 from palaver.stores.postgres.following import Bell, Ears, settled
 from palaver.stores.postgres.migrating import migrate
 from palaver.stores.postgres.searching import Words
-from palaver.stores.postgres.writing import Adoption, begin, keep, new_attempt, unknown
-from palaver.stores.records import Change, Frames, Head, Hit, Journaled, Lease, Listing
-from palaver.stores.rows import ROLE_NUMBERS, body_of, message_of, packed, row_hash, tombstone
+from palaver.stores.postgres.writing import (
+    Adoption,
+    begin,
+    keep,
+    new_attempt,
+    tags_text,
+    unknown,
+)
+from palaver.stores.records import Change, Erased, Frames, Head, Hit, Journaled, Lease, Listing
+from palaver.stores.rows import ROLE_NUMBERS, message_of, packed, pruned, tombstone
+from palaver.stores.sealing import other_problems, row_hash, row_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.postgres.connections import Line
+    from palaver.stores.records import Record
 
 __all__ = ["PostgresKeeper"]
 
 _FAR: Final = MAX_INT
 _KNOWN: Final = 10_000
+_PAGE: Final = 500
 
 
 class _Stretch(NamedTuple):
@@ -64,6 +75,7 @@ class PostgresKeeper:
         """
         self._connections = Connections(address, size=pool, patience=patience)
         self._rewrite = rewrite
+        self.erasures = 0
         self._words = Words(self._connections)
         self._bell = Bell(self._connections)
         self._ears = Ears(self._connections)
@@ -106,11 +118,20 @@ class PostgresKeeper:
 
     def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
         """Set a conversation's title and tags."""
-        if not self._connections.count("describe", (title, list(tags), conversation)):
+
+        def work(line: Line) -> int:
+            with line.transaction():
+                return label(line, [conversation], lambda erased, *_: (erased, title, list(tags)))
+
+        if not self._connections.run(work):
             unknown(conversation)
 
     def delete(self, conversation: str) -> None:
-        """Forget a conversation that nothing was forked from."""
+        """Forget a conversation that nothing was forked from.
+
+        The rows are gone for every statement, and the server's own clean-up takes their bytes in
+        time. What must be destroyed now is erased first: see `cleaning` for what that costs.
+        """
         tried = False
 
         def work(line: Line) -> None:
@@ -130,6 +151,7 @@ class PostgresKeeper:
 
         self._connections.run(work)
         self._lineages.pop(conversation, None)
+        self.erasures += 1
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
@@ -140,31 +162,47 @@ class PostgresKeeper:
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
-    ) -> int:
+    ) -> Erased:
         """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
         family = self.family(conversation)
         attempt = new_attempt()
 
-        def work(line: Line) -> tuple[int, str]:
+        def work(line: Line) -> tuple[Erased, str]:
             with line.transaction():
                 self._words.lock(line)
                 if note is not None:
                     keep(line, note, attempt)
-                values = (family, list(message_ids))
-                rows = line.execute(STATEMENTS["rows_of"], values).fetchall()
-                for name, position, body in rows:
-                    left = body_of(tombstone(message_of(body), at))
-                    mark = row_hash(position, left)
-                    line.execute(STATEMENTS["bury"], (left, mark, name, position))
-                    self._words.replace(line, name, position, left)
-                line.execute(STATEMENTS["note_erasure"], (family,))
+                erased = erase_rows(line, family, message_ids, lambda m: tombstone(m, at))
                 (transaction,) = line.execute(STATEMENTS["transaction"]).fetchone() or ("0",)
-                return len(rows), transaction
+                return erased, transaction
 
-        places, transaction = self._connections.run(work)
+        erased, transaction = self._connections.run(work)
+        self.erasures += 1
         self._bell.ring()
         scrub(self._connections, transaction, self._rewrite)
-        return places
+        return erased
+
+    def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
+        """Put tombstones in the place of messages that nothing reaches any more."""
+        attempt = new_attempt()
+
+        def work(line: Line) -> str:
+            with line.transaction():
+                self._words.lock(line)
+                line.execute(STATEMENTS["lock"], (note.conversation,))  # nobody forks meanwhile
+                found = line.execute(STATEMENTS["family"], (note.conversation,)).fetchall()
+                if sorted(family) != sorted(row[0] for row in found):
+                    msg = f"{note.conversation} has other relatives meanwhile"
+                    raise Stale(msg)
+                keep(line, note, attempt)
+                hollow_rows(line, note.conversation, positions, lambda m: pruned(m, note.at))
+                (transaction,) = line.execute(STATEMENTS["transaction"]).fetchone() or ("0",)
+                return str(transaction)
+
+        transaction = self._connections.run(work)
+        self.erasures += 1
+        self._bell.ring()
+        scrub(self._connections, transaction, self._rewrite)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -207,6 +245,11 @@ class PostgresKeeper:
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
+    def named(self, beginning: str, limit: int) -> list[str]:
+        """The ids that begin with a text, by their code points, and no more than so many."""
+        rows = self._read("named", beginning, f"{beginning}\U0010ffff", limit)
+        return [row[0] for row in rows]
+
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
         return [
@@ -229,6 +272,16 @@ class PostgresKeeper:
             msg = f"{conversation} has no message at {position}"
             raise StoreDamaged(msg)
         return head.counts
+
+    def befores(self, conversation: str, start: int, stop: int) -> list[int]:
+        """What `before` says of every position from one to before another, all at once."""
+        return [
+            packed(*row)
+            for stretch in self._lineage(conversation)
+            if start < stretch.stop and stretch.start < stop
+            for row in self._read("befores", stretch.name, max(start, stretch.start),
+                                  min(stop, stretch.stop))
+        ]  # fmt: skip
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
@@ -338,10 +391,28 @@ class PostgresKeeper:
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Keep a record beside the log; None removes it."""
-        statement = "drop_record" if value is None else "put_record"
-        values = {"id": conversation, "kind": kind, "name": name, "value": value}
-        if not self._connections.count(statement, values):
+        if not self._connections.count(*_record(conversation, kind, name, value)):
             self.head(conversation)
+
+    def keep(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Keep or remove several records beside the log, all or none."""
+
+        def work(line: Line) -> None:
+            with line.transaction(), line.pipeline():
+                held = line.execute(STATEMENTS["held"], (conversation,))
+                for record in records:
+                    statement, values = _record(conversation, *record)
+                    line.execute(STATEMENTS[statement], values)
+                found = held.fetchone()
+                if found is None:
+                    unknown(conversation)
+                if token is not None and found[0] != token:
+                    msg = "the lease went to another worker meanwhile"
+                    raise LeaseLost(msg)
+
+        self._connections.run(work)
 
     def records(self, conversation: str, kind: str) -> dict[str, bytes]:
         """All records of a kind, by name."""
@@ -361,15 +432,20 @@ class PostgresKeeper:
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """What is wrong with the rows of some messages that this conversation has itself."""
-        expected = start
-        for position, mark, body in self._read("hashes", conversation, start, stop):
-            if position != expected:
-                yield f"message {expected} is missing"
-            if mark != row_hash(position, body):
-                yield f"message {position}: the row is not what was written"
-            expected = position + 1
-        if expected != stop:
-            yield f"message {expected} is missing"
+        yield from row_problems(self._read("hashes", conversation, start, stop), start, stop)
+
+    def unsound(self, conversation: str) -> Iterator[str]:
+        """What is wrong with the rows of a conversation beside those of its messages."""
+        heads = self._read("label_hash", conversation)
+        yield from other_problems((*head[:-1], tags_text(head[-1])) for head in heads)
+        version = -1
+        while rows := self._read("journal_hashes", conversation, version, _PAGE):
+            yield from other_problems(rows)
+            if rows[-1][4] <= version:  # an index that leads astray would lead there for ever
+                yield f"what comes after version {version} of the journal can't be found"
+                break
+            version = rows[-1][4]
+        yield from other_problems(self._read("record_hashes", conversation))
 
     def check(self) -> Iterator[str]:
         """Rows that belong to nothing, and forks whose parent is gone."""
@@ -392,3 +468,13 @@ def _journaled(row: tuple[Any, ...]) -> Journaled:
     conversation, version, kind, at, first, count, data, number = row
     known = EMPTY if data is None else json.loads(data)
     return Journaled(conversation, version, kind, at, first, count, known, number)
+
+
+def _record(
+    conversation: str, kind: str, name: str, value: bytes | None
+) -> tuple[str, dict[str, Any]]:
+    """The statement that keeps or removes a record, and what it takes."""
+    values: dict[str, Any] = {"id": conversation, "kind": kind, "name": name, "value": value}
+    if value is None:
+        return "drop_record", values
+    return "put_record", values | {"hash": row_hash(value, conversation, kind, name)}

@@ -14,26 +14,29 @@ WHERE (updated, id) < (%(updated)s, %(id)s)
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- name: named
+SELECT id FROM palaver.conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s;
+
 -- name: create
 WITH parent AS (
     SELECT 1 FROM palaver.conversations WHERE id = %(parent)s::text FOR KEY SHARE
 ), made AS (
     INSERT INTO palaver.conversations (
         id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-        title, tags, created, updated)
+        title, tags, created, updated, hash)
     SELECT %(id)s::text, 0, %(stop)s, %(length)s, %(system)s, %(user)s, %(assistant)s, 0, %(size)s,
            %(parent)s, %(base)s, %(origin)s, %(title)s::text, %(tags)s::text[], %(created)s,
-           %(updated)s
+           %(updated)s, %(label_hash)s
     WHERE %(parent)s::text IS NULL OR EXISTS (SELECT 1 FROM parent)
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 ), told AS (
     INSERT INTO palaver.journal (number, conversation, version, kind, at, first, count, stop, data,
-                                 key, attempt, frame)
+                                 key, attempt, frame, hash)
     SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
                + %(index)s,
-           id, 0, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text, %(key)s::text, %(attempt)s,
-           %(frame)s::bytea
+           id, 0, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text,
+           %(key)s::text, %(attempt)s, %(frame)s::bytea, %(told_hash)s
     FROM made
 ), added AS (
     INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
@@ -47,10 +50,11 @@ WITH parent AS (
                AS r (seq, role, ordinal, n_system, n_user, n_assistant, time, replaces, hash, id,
                      body)
 ), kept AS (
-    INSERT INTO palaver.records (conversation, kind, name, value)
-    SELECT made.id, r.kind, r.name, r.value
-    FROM made, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[])
-               AS r (kind, name, value)
+    INSERT INTO palaver.records (conversation, kind, name, value, hash)
+    SELECT made.id, r.kind, r.name, r.value, r.hash
+    FROM made, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[],
+                      %(kept_hashes)b::bigint[])
+               AS r (kind, name, value, hash)
 )
 SELECT id FROM made;
 
@@ -68,11 +72,11 @@ WITH moved AS (
     RETURNING id, version
 ), told AS (
     INSERT INTO palaver.journal (number, conversation, version, kind, at, first, count, stop, data,
-                                 key, attempt, frame)
+                                 key, attempt, frame, hash)
     SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
                + %(index)s,
-           id, version, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text, %(key)s,
-           %(attempt)s, %(frame)s::bytea
+           id, version, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text,
+           %(key)s, %(attempt)s, %(frame)s::bytea, %(told_hash)s
     FROM moved
 ), added AS (
     INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
@@ -86,11 +90,13 @@ WITH moved AS (
                 AS r (seq, role, ordinal, n_system, n_user, n_assistant, time, replaces, hash, id,
                       body)
 ), kept AS (
-    INSERT INTO palaver.records (conversation, kind, name, value)
-    SELECT moved.id, r.kind, r.name, r.value
-    FROM moved, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[])
-                AS r (kind, name, value)
-    ON CONFLICT (conversation, kind, name) DO UPDATE SET value = excluded.value
+    INSERT INTO palaver.records (conversation, kind, name, value, hash)
+    SELECT moved.id, r.kind, r.name, r.value, r.hash
+    FROM moved, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[],
+                       %(kept_hashes)b::bigint[])
+                AS r (kind, name, value, hash)
+    ON CONFLICT (conversation, kind, name)
+    DO UPDATE SET value = excluded.value, hash = excluded.hash
 ), dropped AS (
     DELETE FROM palaver.records AS k
     USING moved, unnest(%(dropped_kinds)b::text[], %(dropped_names)b::text[]) AS r (kind, name)
@@ -112,10 +118,11 @@ WITH moved AS (
     RETURNING id, version
 ), told AS (
     INSERT INTO palaver.journal (number, conversation, version, kind, at, first, count, stop, key,
-                                 attempt)
+                                 attempt, hash)
     SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
                + %(index)s,
-           id, version, 'append', %(at)s, %(first)s, 1, %(stop)s, %(key)s, %(attempt)s
+           id, version, 'append', %(at)s, %(first)s, 1, %(stop)s, %(key)s, %(attempt)s,
+           %(told_hash)s
     FROM moved
 ), added AS (
     INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
@@ -137,6 +144,10 @@ SELECT body FROM palaver.messages WHERE conversation = %s AND seq >= %s AND seq 
 
 -- name: before
 SELECT n_system, n_user, n_assistant FROM palaver.messages WHERE conversation = %s AND seq = %s;
+
+-- name: befores
+SELECT seq, n_system, n_user, n_assistant FROM palaver.messages
+WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
 
 -- name: select
 SELECT seq FROM palaver.messages
@@ -184,8 +195,13 @@ SELECT coalesce(max(number), 0) FROM palaver.journal
 WHERE number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
                 FROM palaver.store);
 
--- name: describe
-UPDATE palaver.conversations SET title = %s, tags = %s WHERE id = %s;
+-- What is said of a conversation, in the order of its hash.
+-- name: labels
+SELECT id, parent, base, origin, created, erased, title, tags FROM palaver.conversations
+WHERE id = ANY (%s) ORDER BY id FOR UPDATE;
+
+-- name: label
+UPDATE palaver.conversations SET erased = %s, title = %s, tags = %s, hash = %s WHERE id = %s;
 
 -- name: lease
 UPDATE palaver.conversations
@@ -202,14 +218,21 @@ SELECT lease_holder, lease_expires FROM palaver.conversations WHERE id = %s;
 -- name: release
 UPDATE palaver.conversations SET lease_expires = 0 WHERE id = %s AND lease_token = %s;
 
+-- name: held
+SELECT lease_token FROM palaver.conversations WHERE id = %s FOR SHARE;
+
 -- name: put_record
-INSERT INTO palaver.records (conversation, kind, name, value)
-SELECT id, %(kind)s, %(name)s, %(value)s
+INSERT INTO palaver.records (conversation, kind, name, value, hash)
+SELECT id, %(kind)s, %(name)s, %(value)s, %(hash)s
 FROM (SELECT id FROM palaver.conversations WHERE id = %(id)s FOR KEY SHARE) AS c
-ON CONFLICT (conversation, kind, name) DO UPDATE SET value = excluded.value;
+ON CONFLICT (conversation, kind, name) DO UPDATE SET value = excluded.value, hash = excluded.hash;
 
 -- name: drop_record
 DELETE FROM palaver.records WHERE conversation = %(id)s AND kind = %(kind)s AND name = %(name)s;
+
+-- name: all_records
+SELECT conversation, kind, name, value FROM palaver.records
+WHERE conversation = ANY (%s) ORDER BY conversation, kind, name FOR UPDATE;
 
 -- name: kinds
 SELECT DISTINCT kind FROM palaver.records WHERE conversation = %s ORDER BY kind;
@@ -243,14 +266,15 @@ WITH RECURSIVE up (id, parent) AS (
 SELECT id FROM down;
 
 -- name: rows_of
-SELECT conversation, seq, body FROM palaver.messages
-WHERE conversation = ANY (%s) AND id = ANY (%s);
+SELECT body, conversation, seq, replaces
+FROM palaver.messages WHERE conversation = ANY (%s) AND id = ANY (%s);
+
+-- name: rows_at
+SELECT body, conversation, seq, replaces
+FROM palaver.messages WHERE conversation = %s AND seq = ANY (%s);
 
 -- name: bury
 UPDATE palaver.messages SET body = %s, hash = %s WHERE conversation = %s AND seq = %s;
-
--- name: note_erasure
-UPDATE palaver.conversations SET erased = erased + 1 WHERE id = ANY (%s);
 
 -- name: lock_index
 SELECT indexed FROM palaver.indexing FOR UPDATE;
@@ -300,8 +324,22 @@ ORDER BY w.seq DESC
 LIMIT %(limit)s OFFSET %(offset)s;
 
 -- name: hashes
-SELECT seq, hash, body FROM palaver.messages
-WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
+SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conversation, seq,
+       replaces
+FROM palaver.messages WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
+
+-- name: label_hash
+SELECT 'the head', hash, NULL, id, parent, base, origin, created, erased, title, tags
+FROM palaver.conversations WHERE id = %s;
+
+-- name: journal_hashes
+SELECT 'version ' || version || ' of the journal', hash, frame, conversation, version, kind, at,
+       first, count, stop, data, key
+FROM palaver.journal WHERE conversation = %s AND version > %s ORDER BY version LIMIT %s;
+
+-- name: record_hashes
+SELECT 'the record ' || kind || ' ' || name, hash, value, conversation, kind, name
+FROM palaver.records WHERE conversation = %s ORDER BY kind, name;
 
 -- name: orphans
 SELECT 'a message', conversation, seq FROM palaver.messages AS m
@@ -325,7 +363,7 @@ WHERE parent IS NOT NULL
 LIMIT 100;
 
 -- name: footprint
-SELECT pg_total_relation_size('palaver.messages') + pg_total_relation_size('palaver.words');
+SELECT sum(pg_total_relation_size(table_name::regclass))::bigint FROM unnest(%s::text[]) AS table_name;
 
 -- name: readers_of_the_past
 SELECT count(*) FROM pg_stat_activity

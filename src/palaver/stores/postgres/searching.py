@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.records import Hit
 from palaver.stores.rows import message_of
-from palaver.stores.words import has, indexed_text, phrases, snippet, spaced
+from palaver.stores.words import has, indexed_text, phrases, snippet, token, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,20 +116,18 @@ def _index(line: Line, changes: Iterable[tuple[Any, ...]]) -> None:
 
 
 def _lexeme(word: str) -> str:
-    return word.casefold()[:_LONG]
+    return token(word)[:_LONG]
 
 
 def _lexemes(body: str) -> list[str]:
     """The different words of a message, in the order in which they come up."""
-    text = spaced(indexed_text(message_of(body)))
     found: dict[str, None] = {}
     room = _MOST
-    for phrase in phrases(text):
-        for word in phrase:
-            lexeme = _lexeme(word)
-            if lexeme not in found:
-                room -= len(lexeme.encode())
-                if room < 0:
-                    return list(found)
-                found[lexeme] = None
+    for word in words_of(indexed_text(message_of(body))):
+        lexeme = _lexeme(word)
+        if lexeme not in found:
+            room -= len(lexeme)
+            if room < 0:
+                break
+            found[lexeme] = None
     return list(found)

@@ -16,15 +16,17 @@ import psycopg
 
 from palaver.errors import AlreadyExists, LeaseLost, Stale, StoreError, UnknownConversation
 from palaver.stores.postgres.connections import STATEMENTS
-from palaver.stores.rows import ROLE_NUMBERS, body_of, counts_of, one, row_hash
+from palaver.stores.records import Again
+from palaver.stores.rows import ROLE_NUMBERS, body_of, counts_of, one
+from palaver.stores.sealing import row_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from palaver.stores.postgres.connections import Connections, Cursor, Line
     from palaver.stores.records import Change, Head
 
-__all__ = ["Adoption", "begin", "keep", "new_attempt", "unknown"]
+__all__ = ["Adoption", "begin", "keep", "new_attempt", "tags_text", "unknown"]
 
 _NONE: Final = -1  # in a list of numbers, where NULL is meant
 _MANY: Final = 100
@@ -34,6 +36,11 @@ _MOST: Final = 1 << 22  # numbers that a transaction has for its changes, as in 
 def new_attempt() -> int:
     """A mark that no other change of the same version has."""
     return secrets.randbits(63)
+
+
+def tags_text(tags: Sequence[str]) -> str:
+    """Tags as they go into a hash."""
+    return json.dumps(list(tags))
 
 
 def begin(line: Line, head: Head, first: Change, attempt: int) -> None:
@@ -67,7 +74,7 @@ def _explain(line: Line, change: Change, attempt: int) -> int:
     if found.attempt == attempt:
         return version
     if found.keyed is not None:
-        return found.keyed
+        return Again(found.keyed)
     if change.token is not None and found.token != change.token:
         msg = "the lease went to another worker meanwhile"
         raise LeaseLost(msg)
@@ -172,13 +179,14 @@ def _appended(change: Change, attempt: int, index: int) -> dict[str, Any]:
     system, user, assistant = counts_of(change.counts)
     body = body_of(message)
     role = ROLE_NUMBERS[message.role]
+    ordinal = (system, user, assistant, position - system - user - assistant)[role]
+    mark = row_hash(body.encode(), change.conversation, position, None)
     return {
         "id": change.conversation, "after": change.after, "first": position, "at": change.at,
         "stop": change.stop, "size": change.size, "token": change.token, "key": change.key,
-        "attempt": attempt, "index": index, "role": role,
-        "ordinal": (system, user, assistant, position - system - user - assistant)[role],
-        "system": system, "user": user, "assistant": assistant, "time": message.timestamp,
-        "hash": row_hash(position, body), "message": message.id, "body": body,
+        "attempt": attempt, "index": index, "role": role, "ordinal": ordinal, "system": system,
+        "user": user, "assistant": assistant, "time": message.timestamp, "hash": mark,
+        "message": message.id, "body": body, "told_hash": _told_hash(change, None),
     }  # fmt: skip
 
 
@@ -193,6 +201,8 @@ def _created(head: Head, first: Change, attempt: int, index: int) -> dict[str, A
         "assistant": assistant, "parent": head.parent, "base": head.base, "origin": head.origin,
         "title": head.title, "tags": list(head.tags), "created": head.created,
         "updated": head.updated,
+        "label_hash": row_hash(b"", head.id, head.parent, head.base, head.origin, head.created, 0,
+                               head.title, tags_text(head.tags)),
     }  # fmt: skip
 
 
@@ -210,12 +220,20 @@ def _moved(change: Change, attempt: int, index: int) -> dict[str, Any]:
 
 
 def _journaled(change: Change, attempt: int, index: int) -> dict[str, Any]:
+    data = json.dumps(change.data, ensure_ascii=False) if change.data else None
     return {
         "kind": change.kind, "at": change.at, "stop": change.stop, "size": change.size,
-        "first": change.first, "count": len(change.messages), "key": change.key,
-        "data": json.dumps(change.data, ensure_ascii=False) if change.data else None,
+        "first": change.first, "count": len(change.messages), "key": change.key, "data": data,
         "attempt": attempt, "index": index, "frame": change.frame,
+        "told_hash": _told_hash(change, data),
     }  # fmt: skip
+
+
+def _told_hash(change: Change, data: str | None) -> int:
+    return row_hash(
+        change.frame or b"", change.conversation, change.after + 1, change.kind, change.at,
+        change.first, len(change.messages), change.stop, data, change.key,
+    )  # fmt: skip
 
 
 def _columns(change: Change) -> dict[str, Any]:
@@ -229,9 +247,10 @@ def _columns(change: Change) -> dict[str, Any]:
         body = body_of(message)
         role = ROLE_NUMBERS[message.role]
         ordinal = (*counts, position - sum(counts))[role]
+        replaces = change.replaces.get(position - change.first)
+        mark = row_hash(body.encode(), change.conversation, position, replaces)
         row = (position, role, ordinal, *counts, message.timestamp,
-               change.replaces.get(position - change.first, _NONE), row_hash(position, body),
-               message.id, body)  # fmt: skip
+               _NONE if replaces is None else replaces, mark, message.id, body)  # fmt: skip
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
         if role < len(counts):
@@ -248,6 +267,9 @@ def _records(change: Change) -> dict[str, Any]:
         "kept_kinds": [kind for kind, _, _ in kept],
         "kept_names": [name for _, name, _ in kept],
         "values": [value for _, _, value in kept],
+        "kept_hashes": [
+            row_hash(value, change.conversation, kind, name) for kind, name, value in kept
+        ],
         "dropped_kinds": [kind for kind, _ in dropped],
         "dropped_names": [name for _, name in dropped],
     }

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 
-__all__ = ["CID", "FAR", "QUERIES", "Connections", "Stretch", "json_of", "own_error", "translated"]
+__all__ = [
+    "CID",
+    "FAR",
+    "QUERIES",
+    "Connections",
+    "Stretch",
+    "json_of",
+    "own_error",
+    "translated",
+    "unknown",
+]
 
 QUERIES: Final = load_queries("palaver.stores.sqlite")
 FAR: Final = MAX_INT
@@ -66,6 +76,7 @@ class Connections:
         self._cids: dict[str, int] = {}
         self._lineages: dict[int, tuple[Stretch, ...]] = {}
         self._closed = False
+        self.erasures = 0
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
@@ -93,12 +104,12 @@ class Connections:
                 self._readers.append(connection)
         return connection
 
-    def _write(self, work: Callable[[], Any], *, atomic: bool = False) -> Any:  # noqa: ANN401 - what the work answers
+    def _write(self, work: Callable[[], Any], *, atomic: bool = False, again: bool = True) -> Any:  # noqa: ANN401 - what the work answers
         if self._closed:
             msg = "the store is closed"
             raise StoreError(msg)
         try:
-            return self._group.do(work, atomic=atomic)
+            return self._group.do(work, atomic=atomic, again=again)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
 
@@ -108,8 +119,10 @@ class Connections:
         if len(jobs) == 1 and jobs[0].atomic:
             jobs[0].run()
             return
-        writer.execute("BEGIN IMMEDIATE")
+        began = False
         try:
+            writer.execute("BEGIN IMMEDIATE")
+            began = True
             if len(jobs) == 1:
                 jobs[0].run()
             else:
@@ -121,15 +134,22 @@ class Connections:
                     writer.execute("RELEASE job")
             alone_failed = len(jobs) == 1 and jobs[0].error is not None
             writer.execute("ROLLBACK" if alone_failed else "COMMIT")
-        except BaseException:
+        except Exception:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
+            raise
+        except BaseException:  # an interrupt, before the end or just after it
+            ended = began and not writer.in_transaction
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            for job in jobs:
+                job.kept = ended
             raise
 
     def _head_row(self, conversation: str) -> tuple[Any, ...]:
         rows = self._read("head", conversation)
         if not rows:
-            _unknown(conversation)
+            unknown(conversation)
         row: tuple[Any, ...] = rows[0]
         self._cids[conversation] = row[CID]
         return row
@@ -142,13 +162,14 @@ class Connections:
             else:
                 row = connection.execute(QUERIES["head"], (conversation,)).fetchone()
                 if row is None:
-                    _unknown(conversation)
+                    unknown(conversation)
                 self._cids[conversation] = row[CID]
             cid = self._cids[conversation]
         return cid
 
 
-def _unknown(conversation: str) -> NoReturn:
+def unknown(conversation: str) -> NoReturn:
+    """There is no such conversation."""
     msg = f"no conversation has the id {conversation!r}"
     raise UnknownConversation(msg)
 

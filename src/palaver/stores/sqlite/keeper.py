@@ -8,7 +8,7 @@ parent's rows: `lineage` is the list of who has which stretch.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 from msgspec.structs import replace
@@ -20,23 +20,28 @@ from palaver.errors import (
 )
 from palaver.history.rope import SHIFTS
 from palaver.messages import ROLES
+from palaver.messages.bulk import read_messages
 from palaver.messages.gate import EMPTY
 from palaver.stores.records import Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import (
     ROLE_NUMBERS,
     message_of,
     packed,
-    row_hash,
 )
+from palaver.stores.sealing import other_problems, row_problems
 from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated
 from palaver.stores.sqlite.writing import Writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
+    from palaver.stores.records import Record
 
 __all__ = ["SQLiteKeeper"]
+
+_PAGE: Final = 500
+_MUCH: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
 
 
 class SQLiteKeeper(Writing):
@@ -76,15 +81,34 @@ class SQLiteKeeper(Writing):
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
+    def named(self, beginning: str, limit: int) -> list[str]:
+        """The ids that begin with a text, by their code points, and no more than so many."""
+        rows = self._read("named", beginning, f"{beginning}\U0010ffff", limit)
+        return [row[0] for row in rows]
+
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
         return [
-            message_of(row[0])
+            message
             for stretch in self._lineage(conversation)
             if start < stretch.stop and stretch.start < stop
-            for row in self._read("bodies", stretch.cid, max(start, stretch.start),
-                                  min(stop, stretch.stop))
+            for message in self._read_messages(stretch.cid, max(start, stretch.start),
+                                               min(stop, stretch.stop))
         ]  # fmt: skip
+
+    def _read_messages(self, cid: int, start: int, stop: int) -> list[Message]:
+        """The messages of one stretch: a page of them as one JSON list, where that can be read."""
+        found: list[Message] = []
+        for first in range(start, stop, _PAGE):
+            where = cid, first, min(first + _PAGE, stop)
+            count, joined = self._read("joined_bodies", *where, _MUCH)[0]
+            read = read_messages(b"[%b]" % joined) if count else None
+            if read is None or len(read) != count:  # one by one, and it is said what is wrong
+                read = [message_of(row[0]) for row in self._read("bodies", *where)]
+            if not read:
+                break
+            found += read
+        return found
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
@@ -98,6 +122,16 @@ class SQLiteKeeper(Writing):
             msg = f"{conversation} has no message at {position}"
             raise StoreDamaged(msg)
         return head.counts
+
+    def befores(self, conversation: str, start: int, stop: int) -> list[int]:
+        """What `before` says of every position from one to before another, all at once."""
+        return [
+            packed(*row)
+            for stretch in self._lineage(conversation)
+            if start < stretch.stop and stretch.start < stop
+            for row in self._read("befores", stretch.cid, max(start, stretch.start),
+                                  min(stop, stretch.stop))
+        ]  # fmt: skip
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
@@ -238,6 +272,20 @@ class SQLiteKeeper(Writing):
         """Keep a record beside the log; None removes it."""
         self._write(lambda: self._put(self._cid(conversation, self._writer), kind, name, value))
 
+    def keep(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Keep or remove several records beside the log, all or none."""
+
+        def work() -> None:
+            cid = self._cid(conversation, self._writer)
+            if token is not None:
+                self._check_token(cid, token)
+            for record in records:
+                self._put(cid, *record)
+
+        self._write(work)
+
     def records(self, conversation: str, kind: str) -> dict[str, bytes]:
         """All records of a kind, by name."""
         return dict(self._read("records", self._cid(conversation), kind))
@@ -250,15 +298,22 @@ class SQLiteKeeper(Writing):
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """What is wrong with the rows of some messages that this conversation has itself."""
-        expected = start
-        for position, mark, body in self._read("hashes", self._cid(conversation), start, stop):
-            if position != expected:
-                yield f"message {expected} is missing"
-            if mark != row_hash(position, body):
-                yield f"message {position}: the row is not what was written"
-            expected = position + 1
-        if expected != stop:
-            yield f"message {expected} is missing"
+        yield from row_problems(
+            self._read("hashes", self._cid(conversation), start, stop), start, stop
+        )
+
+    def unsound(self, conversation: str) -> Iterator[str]:
+        """What is wrong with the rows of a conversation beside those of its messages."""
+        cid = self._cid(conversation)
+        yield from other_problems(self._read("label_hash", cid))
+        version = -1
+        while rows := self._read("journal_hashes", cid, version, _PAGE):
+            yield from other_problems(rows)
+            if rows[-1][4] <= version:  # an index that leads astray would lead there for ever
+                yield f"what comes after version {version} of the journal can't be found"
+                break
+            version = rows[-1][4]
+        yield from other_problems(self._read("record_hashes", cid))
 
     def check(self) -> Iterator[str]:
         """What SQLite itself finds wrong with the file."""

@@ -23,10 +23,13 @@ WHERE (max(c.updated, coalesce(m.at, 0)), c.id) < (?1, ?2)
 ORDER BY max(c.updated, coalesce(m.at, 0)) DESC, c.id DESC
 LIMIT ?4;
 
+-- name: named
+SELECT id FROM conversations WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
+
 -- name: insert_conversation
 INSERT INTO conversations (id, version, stop, length, n_system, n_user, n_assistant, framed, size,
-                           parent, base, origin, title, tags, created, updated)
-VALUES (?, 0, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?);
+                           parent, base, origin, title, tags, created, updated, hash)
+VALUES (?, 0, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: standing
 SELECT max(version, coalesce((SELECT version FROM messages WHERE cid = ?1
@@ -59,8 +62,8 @@ VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
         1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, NULL, ?11, ?12, ?13, ?14);
 
 -- name: insert_journal
-INSERT INTO journal (number, cid, version, kind, at, first, count, stop, data, key, frame)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO journal (number, cid, version, kind, at, first, count, stop, data, key, frame, hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: version_of_key
 SELECT version FROM journal WHERE cid = ?1 AND key = ?2
@@ -73,8 +76,18 @@ SELECT version FROM messages WHERE cid = ? AND seq = ?;
 -- name: bodies
 SELECT body FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
+-- The same as one text, for the reader of many messages at once; none where it would be too much.
+-- name: joined_bodies
+SELECT count(*), CAST(group_concat(body) AS BLOB)
+FROM (SELECT body FROM messages WHERE cid = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq)
+WHERE (SELECT sum(octet_length(body)) FROM messages WHERE cid = ?1 AND seq >= ?2 AND seq < ?3) < ?4;
+
 -- name: before
 SELECT n_system, n_user, n_assistant FROM messages WHERE cid = ? AND seq = ?;
+
+-- name: befores
+SELECT seq, n_system, n_user, n_assistant FROM messages
+WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
 -- name: select
 SELECT seq FROM messages WHERE cid = ? AND role = ? AND ordinal >= ? AND ordinal < ? AND seq < ?
@@ -124,8 +137,12 @@ SELECT c.id, j.* FROM (
 JOIN conversations AS c ON c.cid = j.cid
 ORDER BY j.number;
 
--- name: describe
-UPDATE conversations SET title = ?, tags = ? WHERE cid = ?;
+-- What is said of a conversation, in the order of its hash.
+-- name: labels
+SELECT id, parent, base, origin, created, erased, title, tags FROM conversations WHERE cid = ?;
+
+-- name: label
+UPDATE conversations SET erased = ?, title = ?, tags = ?, hash = ? WHERE cid = ?;
 
 -- name: lease
 SELECT holder, token, expires FROM leases WHERE cid = ?;
@@ -138,14 +155,17 @@ ON CONFLICT (cid) DO UPDATE SET holder = ?2, token = ?3, expires = ?4;
 UPDATE leases SET expires = 0 WHERE cid = ? AND token = ?;
 
 -- name: put_record
-INSERT INTO records (cid, kind, name, value) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (cid, kind, name) DO UPDATE SET value = ?4;
+INSERT INTO records (cid, kind, name, value, hash) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (cid, kind, name) DO UPDATE SET value = ?4, hash = ?5;
 
 -- name: drop_record
 DELETE FROM records WHERE cid = ? AND kind = ? AND name = ?;
 
 -- name: records
 SELECT name, value FROM records WHERE cid = ? AND kind = ? ORDER BY name;
+
+-- name: all_records
+SELECT kind, name, value FROM records WHERE cid = ? ORDER BY kind, name;
 
 -- name: kinds
 SELECT DISTINCT kind FROM records WHERE cid = ? ORDER BY kind;
@@ -172,19 +192,21 @@ WITH RECURSIVE
         UNION
         SELECT c.cid, c.id FROM conversations AS c JOIN down ON c.parent = down.cid
     )
-SELECT id FROM down;
+SELECT id, cid FROM down;
 
 -- name: all_rows
 SELECT number, body FROM messages WHERE cid = ?;
 
 -- name: rows_of
-SELECT number, seq, body FROM messages WHERE id = ? AND cid = ?;
+SELECT number, body, cid, seq, replaces, version, batch, at, key
+FROM messages WHERE id = ? AND cid = ?;
+
+-- name: row_at
+SELECT number, body, cid, seq, replaces, version, batch, at, key
+FROM messages WHERE cid = ? AND seq = ?;
 
 -- name: bury
 UPDATE messages SET body = ?, hash = ? WHERE number = ?;
-
--- name: note_erasure
-UPDATE conversations SET erased = erased + 1 WHERE cid = ?;
 
 -- name: newest
 SELECT max(coalesce((SELECT max(number) FROM messages), 0),
@@ -201,4 +223,19 @@ WHERE NOT EXISTS (SELECT 1 FROM messages WHERE number >= ?1);
 UPDATE indexing SET indexed = min(indexed, coalesce((SELECT max(number) FROM messages), 0));
 
 -- name: hashes
-SELECT seq, hash, body FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
+SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, cid, seq, replaces,
+       version, batch, at, key
+FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
+
+-- name: label_hash
+SELECT 'the head', hash, NULL, id, parent, base, origin, created, erased, title, tags
+FROM conversations WHERE cid = ?;
+
+-- name: journal_hashes
+SELECT 'version ' || version || ' of the journal', hash, frame, cid, version, kind, at, first,
+       count, stop, data, key
+FROM journal WHERE cid = ? AND version > ? ORDER BY version LIMIT ?;
+
+-- name: record_hashes
+SELECT 'the record ' || kind || ' ' || name, hash, value, cid, kind, name
+FROM records WHERE cid = ? ORDER BY kind, name;

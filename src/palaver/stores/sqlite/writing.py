@@ -17,20 +17,24 @@ from palaver.errors import (
     Stale,
     StoreError,
 )
+from palaver.stores.records import Again, Erased
 from palaver.stores.rows import (
     ROLE_NUMBERS,
     body_of,
     counts_of,
     message_of,
     one,
-    row_hash,
+    pruned,
     tombstone,
 )
-from palaver.stores.sqlite.base import QUERIES, Connections, translated
+from palaver.stores.sealing import row_hash
+from palaver.stores.sqlite.base import QUERIES, Connections, translated, unknown
+from palaver.stores.traces import Traces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from palaver.messages import Message
     from palaver.stores.records import Change, Head
 
 
@@ -48,12 +52,14 @@ class Writing(Connections):
 
     def _create(self, head: Head, first: Change) -> int:
         parent = None if head.parent is None else self._cid(head.parent, self._writer)
-        counts = counts_of(head.counts)
+        counts, tags = counts_of(head.counts), json.dumps(head.tags)
+        mark = row_hash(b"", head.id, parent, head.base, head.origin, head.created, 0, head.title,
+                        tags)  # fmt: skip
         try:
             self._writer.execute(
                 QUERIES["insert_conversation"],
                 (head.id, head.stop, head.length, *counts, head.size, parent, head.base,
-                 head.origin, head.title, json.dumps(head.tags), head.created, head.updated),
+                 head.origin, head.title, tags, head.created, head.updated, mark),
             )  # fmt: skip
         except apsw.ConstraintError:
             msg = f"a conversation has the id {head.id!r} already"
@@ -78,7 +84,7 @@ class Writing(Connections):
             return version
 
         try:
-            version: int = self._write(work)
+            version: int = self._write(work, again=False)  # changes may come from a stream
         except BaseException:
             if head is not None:
                 self._cids.pop(head.id, None)  # it never was there
@@ -94,10 +100,10 @@ class Writing(Connections):
             version = self._write(lambda: self._commit(change))
         return version
 
-    def _known(self, cid: int, change: Change) -> int | None:
+    def _known(self, cid: int, change: Change) -> Again | None:
         """The version of a change that was kept before, by its key."""
         row = self._writer.execute(QUERIES["version_of_key"], (cid, change.key)).fetchone()
-        return None if row is None else int(row[0])
+        return None if row is None else Again(row[0])
 
     def _append_one(self, change: Change) -> int:
         """The most common change of all, in one statement."""
@@ -113,11 +119,12 @@ class Writing(Connections):
         role = ROLE_NUMBERS[message.role]
         body = body_of(message)
         ordinal = (system, user, assistant, position - system - user - assistant)[role]
+        mark = row_hash(body.encode(), cid, position, None, version, 1, change.at, change.key)
         try:
             writer.execute(
                 _APPEND,
                 (cid, position, version, change.at, role, ordinal, system, user, assistant,
-                 message.timestamp, row_hash(position, body), change.key, message.id, body),
+                 message.timestamp, mark, change.key, message.id, body),
             )  # fmt: skip
         except apsw.ConstraintError:
             _stale(change)
@@ -162,10 +169,12 @@ class Writing(Connections):
             role = ROLE_NUMBERS[message.role]
             ordinal = (system, user, assistant, position - system - user - assistant)[role]
             closes = change.plain and index == last
+            batch, key = (last + 1, change.key) if closes else (0, None)
+            replaces = change.replaces.get(index)
+            mark = row_hash(body.encode(), cid, position, replaces, version, batch, change.at, key)
             rows.append(
-                (number, cid, position, version, last + 1 if closes else 0, change.at, role,
-                 ordinal, system, user, assistant, message.timestamp, change.replaces.get(index),
-                 row_hash(position, body), change.key if closes else None, message.id, body)
+                (number, cid, position, version, batch, change.at, role, ordinal, system, user,
+                 assistant, message.timestamp, replaces, mark, key, message.id, body)
             )  # fmt: skip
             system += role == 0
             user += role == 1
@@ -178,11 +187,11 @@ class Writing(Connections):
 
     def _insert_journal(self, number: int, cid: int, version: int, change: Change) -> None:
         data = json.dumps(change.data, ensure_ascii=False) if change.data else None
-        self._writer.execute(
-            QUERIES["insert_journal"],
-            (number, cid, version, change.kind, change.at, change.first, len(change.messages),
-             change.stop, data, change.key, change.frame),
-        )  # fmt: skip
+        columns = (cid, version, change.kind, change.at, change.first, len(change.messages),
+                   change.stop, data, change.key)  # fmt: skip
+        mark = row_hash(change.frame or b"", *columns)
+        row = (number, *columns, change.frame, mark)
+        self._writer.execute(QUERIES["insert_journal"], row)
 
     def _check_token(self, cid: int, token: int) -> None:
         row = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
@@ -195,9 +204,18 @@ class Writing(Connections):
 
         def work() -> None:
             cid = self._cid(conversation, self._writer)
-            self._writer.execute(QUERIES["describe"], (title, json.dumps(list(tags)), cid))
+            self._label(cid, lambda erased, *_: (erased, title, json.dumps(list(tags))))
 
         self._write(work)
+
+    def _label(self, cid: int, change: Callable[[int, str | None, str], tuple[Any, ...]]) -> None:
+        """Change what is said of a conversation, and its hash."""
+        row: Any = self._writer.execute(QUERIES["labels"], (cid,)).fetchone()
+        if row is None:  # another process has deleted it meanwhile
+            unknown(f"number {cid}")
+        *fixed, erased, title, tags = row
+        said = change(erased, title, tags)
+        self._writer.execute(QUERIES["label"], (*said, row_hash(b"", *fixed, *said), cid))
 
     def delete(self, conversation: str) -> None:
         """Forget a conversation that nothing was forked from."""
@@ -218,6 +236,7 @@ class Writing(Connections):
         self._write(work)
         self._cids.pop(conversation, None)
         self._lineages.clear()
+        self.erasures += 1
         self._scrub()
 
     def _forget_words(self, rows: list[Any]) -> None:
@@ -230,32 +249,74 @@ class Writing(Connections):
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
-    ) -> int:
+    ) -> Erased:
         """Put tombstones in the place of messages, here and in all relatives; destroy the bytes."""
-        family = self.family(conversation)
 
-        def work() -> int:
-            places = 0
-            for name in family:
-                cid = self._cid(name, self._writer)
-                for message_id in message_ids:
-                    found = self._writer.execute(QUERIES["rows_of"], (message_id, cid))
-                    rows: list[Any] = found.fetchall()
-                    self._forget_words([(row[0], row[2]) for row in rows])
-                    for number, position, body in rows:
-                        left = body_of(tombstone(message_of(body), at))
-                        mark = row_hash(position, left)
-                        self._writer.execute(QUERIES["bury"], (left, mark, number))
-                        self._words.remember(number, left)
-                    places += len(rows)
-                self._writer.execute(QUERIES["note_erasure"], (cid,))
+        def work() -> Erased:
+            writer = self._writer
+            cid = self._cid(conversation, writer)
+            family: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
+            rows: list[Any] = [
+                row
+                for _, relative in family
+                for message_id in message_ids
+                for row in writer.execute(QUERIES["rows_of"], (message_id, relative)).fetchall()
+            ]
+            traces = Traces([message_of(row[1]) for row in rows])
+            for number, body, *columns in rows:
+                self._bury(number, columns, body, tombstone(message_of(body), at))
+            gone = [
+                (name, *record)
+                for name, relative in family
+                for record in self._drop_records(relative, traces)
+            ]
+            for _, relative in family:
+                self._label(relative, lambda erased, *said: (erased + 1, *said))
             if note is not None:
                 self._commit(note)
-            return places
+            return Erased(len(rows), tuple(gone))
 
-        places: int = self._write(work)
+        erased: Erased = self._write(work)
+        self.erasures += 1
         self._scrub()
-        return places
+        return erased
+
+    def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
+        """Put tombstones in the place of messages that nothing reaches any more."""
+
+        def work() -> None:
+            writer = self._writer
+            cid = self._cid(note.conversation, writer)
+            found: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
+            if sorted(family) != sorted(name for name, _ in found):
+                msg = f"{note.conversation} has other relatives meanwhile"
+                raise Stale(msg)
+            self._commit(note)
+            for position in positions:
+                row: Any = writer.execute(QUERIES["row_at"], (cid, position)).fetchone()
+                number, body, *columns = row
+                self._bury(number, columns, body, pruned(message_of(body), note.at))
+            self._label(cid, lambda erased, *said: (erased + 1, *said))
+
+        self._write(work)
+        self.erasures += 1
+        self._scrub()
+
+    def _bury(self, number: int, columns: list[Any], body: str, left: Message) -> None:
+        """Put a tombstone in the place of a message, here and in the index."""
+        self._words.forget(number, body)
+        what = body_of(left)
+        mark = row_hash(what.encode(), *columns)
+        self._writer.execute(QUERIES["bury"], (what, mark, number))
+        self._words.remember(number, what)
+
+    def _drop_records(self, cid: int, traces: Traces) -> list[tuple[str, str]]:
+        """Take away the records that give something away."""
+        kept: list[Any] = self._writer.execute(QUERIES["all_records"], (cid,)).fetchall()
+        found = [(kind, name) for kind, name, value in kept if traces.are_in(kind, name, value)]
+        for kind, name in found:
+            self._put(cid, kind, name, None)
+        return found
 
     def _scrub(self) -> None:
         """Empty the write-ahead log, which still has what was destroyed."""
@@ -266,7 +327,8 @@ class Writing(Connections):
         if value is None:
             self._writer.execute(QUERIES["drop_record"], (cid, kind, name))
         else:
-            self._writer.execute(QUERIES["put_record"], (cid, kind, name, value))
+            mark = row_hash(value, cid, kind, name)
+            self._writer.execute(QUERIES["put_record"], (cid, kind, name, value, mark))
 
 
 def _stale(change: Change) -> NoReturn:

@@ -16,12 +16,28 @@ store serves for all, and what it had before is left alone.
 
 from __future__ import annotations
 
-from palaver.testing.stores import finding, forking, keeping, lasting, sharing
+from palaver.testing.stores import (
+    erasing,
+    finding,
+    forking,
+    keeping,
+    lasting,
+    pruning,
+    repeating,
+    sharing,
+)
 from palaver.testing.stores.running import Check, Conformance, Report, Trial
 
 __all__ = ["Check", "Conformance", "Report", "Trial", "store_conformance"]
 
 store_conformance = Conformance(
-    keeping.CHECKS, lasting.CHECKS, forking.CHECKS, sharing.CHECKS, finding.CHECKS
+    keeping.CHECKS,
+    lasting.CHECKS,
+    forking.CHECKS,
+    erasing.CHECKS,
+    pruning.CHECKS,
+    repeating.CHECKS,
+    sharing.CHECKS,
+    finding.CHECKS,
 )
 """Runs every check, and says which failed; `checks` has them one by one."""

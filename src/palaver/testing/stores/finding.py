@@ -96,6 +96,36 @@ def languages_without_spaces_are_searched(trial: Trial) -> None:
 
 
 @CHECKS
+def accents_case_and_width_make_no_other_word(trial: Trial) -> None:
+    """However it is written, in the text or in the query: composed, apart, or without."""
+    word = _word()
+    trial.store.create(
+        [
+            one("u1", f"{word} Café, Straße"),
+            one("u2", f"{word} CAFE\u0301 strasse"),
+            one("u3", f"{word} cafes"),
+            one("u4", f"{word} ΛΌΓΟΣ ЁЛКА שָׁלוֹם"),
+            one("u5", f"{word} हिन्दी ภาษาไทย Tiếng_Việt"),
+            one("u6", f"{word} か が \uff76\uff9e \uff34\uff25\uff21"),
+        ]
+    )
+    for written in ("café", "cafe", "CAFÉ", "cafe\u0301", "\uff43\uff41\uff46\uff45"):
+        expect({"u1", "u2"}, _found(trial.store, f"{word} {written}"), written)
+    expect({"u1", "u2"}, _found(trial.store, f'{word} "CAFE STRASSE"'), "a phrase")
+    for written in ("λόγος", "λογοσ", "елка", "שלום"):
+        expect({"u4"}, _found(trial.store, f"{word} {written}"), written)
+    for written in ("हिन्दी", "ภาษาไทย", "tieng_viet", "Tiê\u0301ng_Viê\u0323t"):
+        expect({"u5"}, _found(trial.store, f"{word} {written}"), written)
+    for written in ("हिन्द", "हन्दी", "tieng"):
+        expect(set(), _found(trial.store, f"{word} {written}"), written)
+    for written in ("か", "が", "カ\u3099", "tea"):
+        expect({"u6"}, _found(trial.store, f"{word} {written}"), written)
+    expect(set(), _found(trial.store, f"{word} き"), "another syllable")
+    (hit,) = trial.store.search(f"cafes {word}")
+    expect(True, "cafes" in hit.snippet, "a snippet")  # noqa: FBT003 - the value
+
+
+@CHECKS
 def tools_are_searched_too(trial: Trial) -> None:
     """What a tool was asked and what it answered."""
     word = _word()
@@ -128,6 +158,21 @@ def a_fork_is_searched_with_what_it_inherited(trial: Trial) -> None:
     expect(4, len(store.search(word)), "hits in the whole store")
     hits = store.search(word, conversation=fork.id)
     expect({(fork.id, 0), (fork.id, 1)}, {(h.conversation, h.position) for h in hits}, "places")
+
+
+@CHECKS
+def ids_are_found_by_their_beginning(trial: Trial) -> None:
+    """In order, and no more than asked for."""
+    word = _word()
+    for rest in ("", "-b", "-a", "-é", "-\U0001f375x", "x"):
+        trial.store.create(id=f"{word}{rest}")
+    store = trial.reopen()
+    everyone = [word, f"{word}-a", f"{word}-b", f"{word}-é", f"{word}-\U0001f375x", f"{word}x"]
+    expect(everyone, store.named(word), "all")
+    expect(everyone[1:5], store.named(f"{word}-"), "some")
+    expect(everyone[1:3], store.named(f"{word}-", limit=2), "two")
+    expect([f"{word}x"], store.named(f"{word}x"), "one")
+    expect([], store.named(f"{word}%"), "none")
 
 
 @CHECKS

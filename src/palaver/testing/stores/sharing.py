@@ -5,7 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from palaver.errors import Conflict, LeaseLost, LeaseTaken, PalaverError
+from palaver.errors import (
+    Conflict,
+    LeaseLost,
+    LeaseTaken,
+    PalaverError,
+    UnknownConversation,
+)
 from palaver.messages import new_id
 from palaver.stores import Store
 from palaver.testing.stores.expecting import (
@@ -22,6 +28,7 @@ from palaver.testing.stores.running import Checks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from palaver.history.view import View
     from palaver.stores.history import StoredHistory
     from palaver.testing.stores.running import Trial
 
@@ -251,6 +258,48 @@ def a_worker_that_comes_late_is_refused(trial: Trial) -> None:
     expect("u1 a2 a3 u7", line(trial.store.get(history.id)), "without a lease")
     with raises(LeaseLost, "a lease that nobody ever had"):
         trial.store.create().under(lease).append(one("u8"))
+
+
+@CHECKS
+def records_are_kept_together_and_under_a_lease(trial: Trial) -> None:
+    """Several records, all or none; a worker that comes back late is refused."""
+    clock = Clock()
+    store = Store(trial.store.keeper, clock=clock)
+    name, keeper = store.create().id, store.keeper
+    lease = store.lease(name, "one", seconds=1)
+    keeper.keep(name, [("call", "a", b"1"), ("call", "b", b"2")], token=lease.token)
+    keeper.keep(name, [("call", "a", None), ("draft", "c", b"3")])
+    clock.now += 2_000
+    store.lease(name, "two", seconds=1)
+    with raises(LeaseLost, "a late worker"):
+        keeper.keep(name, [("call", "b", b"late"), ("call", "d", b"late")], token=lease.token)
+    keeper = trial.reopen().keeper
+    expect({"b": b"2"}, keeper.records(name, "call"), "calls")
+    expect({"c": b"3"}, keeper.records(name, "draft"), "drafts")
+    with raises(UnknownConversation, "a conversation that is not there"):
+        keeper.keep(new_id(), [("call", "a", b"1")])
+
+
+@CHECKS
+def messages_and_records_are_one_change(trial: Trial) -> None:
+    """What is kept with messages is there with them; a condition is asked of what is there."""
+    history = trial.store.create([one("u1")])
+    other = trial.store.get(history.id)
+    history.extend([one("a2")], records=[("call", "x", b"1")])
+    expect({"x": b"1"}, trial.store.keeper.records(history.id, "call"), "records")
+    seen: list[str] = []
+
+    def refuse(view: View) -> None:
+        seen.append(line(view))
+        if len(view) > 1:
+            msg = "too late"
+            raise LookupError(msg)
+
+    with raises(LookupError, "a condition that no longer holds"):
+        other.extend([one("a3")], records=[("call", "x", None)], unless=refuse)
+    expect(["u1", "u1 a2"], seen, "what the condition was asked of")
+    expect({"x": b"1"}, trial.reopen().keeper.records(history.id, "call"), "records after it")
+    expect("u1 a2", line(trial.store.get(history.id)), "the messages")
 
 
 @CHECKS

@@ -1,0 +1,37 @@
+"""How a conversation begins, so that beginning it twice is one beginning.
+
+Whoever loses the answer does not know whether the conversation is there. With an id and a key of
+its own it can ask again: the id finds the conversation, and the key tells that it is the same one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from palaver.errors import AlreadyExists, ValidationError
+from palaver.messages.gate import check_name
+
+if TYPE_CHECKING:
+    from palaver.stores.protocol import Keeper
+    from palaver.stores.records import Change, Head
+
+__all__ = ["begin", "check_key"]
+
+
+def check_key(name: str | None, key: str | None) -> None:
+    """Refuse a key without an id: the second time could not find the first."""
+    if key is not None:
+        check_name(key, "$.key")
+        if name is None:
+            raise ValidationError("needs an id beside it", path="$.key")
+
+
+def begin(keeper: Keeper, head: Head, first: Change) -> None:
+    """Begin a conversation, unless it was begun with the same key and from the same parent."""
+    try:
+        keeper.create(head, first)
+    except AlreadyExists:
+        parent = keeper.head(head.id).parent
+        key = keeper.keys(head.id, -1, 0).get(0)
+        if first.key is None or (key, parent) != (first.key, head.parent):
+            raise

@@ -1,0 +1,49 @@
+"""Many messages are read at once, and what can't be read so is read one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+import palaver
+from palaver.errors import StoreDamaged
+from palaver.messages import dump, user
+from palaver.stores.sqlite import keeper as module
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_pages_are_read_in_order_across_a_fork(tmp_path: Path) -> None:
+    with palaver.open(tmp_path / "chat.db") as store:
+        parent = store.create(user(f"p{number}") for number in range(750))
+        fork = parent.fork()
+        fork.extend(user(f"f{number}") for number in range(550))
+        parent.append(user("later"))
+        expected = [f"p{number}" for number in range(750)] + [f"f{number}" for number in range(550)]
+        assert expected == [message.text for message in store.get(fork.id)]
+
+
+def test_messages_too_large_for_a_page_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [user("x" * size) for size in (10, 5_000, 10)]
+    with palaver.open(tmp_path / "chat.db") as store:
+        name = store.create(messages).id
+        monkeypatch.setattr(module, "_MUCH", 5_000)
+        monkeypatch.setattr(module, "read_messages", pytest.fail)
+        assert messages == list(store.get(name))
+
+
+def test_a_body_that_holds_two_messages_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with palaver.open(path) as store:
+        name = store.create([user("a"), user("b")]).id
+    body = dump(user("c")).decode()
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE messages SET body = ? WHERE seq = 1", (f"{body},{body}",))
+    connection.close()
+    with palaver.open(path) as store, pytest.raises(StoreDamaged, match="can't be read"):
+        list(store.get(name))

@@ -1,0 +1,113 @@
+"""A store that an earlier palaver wrote opens with everything in it, and can be proved and used."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import psycopg
+import pytest
+
+import palaver
+from palaver.errors import LeaseTaken
+from palaver.stores.sql import load_migrations
+from tests.history.samples import one
+from tests.stores.frozen import DATA, contents, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from palaver.stores import Store
+
+SCHEMAS = ["schema-1"]
+
+
+def expected(schema: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / f"{schema}.json").read_text("utf-8"))
+    return found
+
+
+def thawed(schema: str, path: Path) -> Path:
+    """The SQLite file, as it was kept."""
+    path.write_bytes(gzip.decompress((DATA / f"{schema}.db.gz").read_bytes()))
+    return path
+
+
+def restored(schema: str, address: str) -> str:
+    """The PostgreSQL database, from its dump."""
+    with psycopg.connect(address, autocommit=True) as line:
+        line.execute((DATA / f"{schema}.sql").read_bytes())
+    return address
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def thaw(request: pytest.FixtureRequest, path: Path) -> Callable[[str], str]:
+    """What brings a kept store back, and answers its address."""
+    if request.param == "sqlite":
+        return lambda schema: str(thawed(schema, path))
+    postgres: str = request.getfixturevalue("postgres")
+    return lambda schema: restored(schema, postgres)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_a_store_of_every_schema_opens_with_everything_in_it(
+    thaw: Callable[[str], str], schema: str
+) -> None:
+    address = thaw(schema)
+    package = "palaver.stores.postgres" if "://" in address else "palaver.stores.sqlite"
+    with palaver.open(address) as store:
+        assert (
+            int(schema.removeprefix("schema-")), load_migrations(package)[-1][0],
+        ) == store.keeper.migrated  # fmt: skip
+        assert expected(schema) == json.loads(json.dumps(contents(store)))
+        assert [] == list(store.verify())
+        with pytest.raises(LeaseTaken, match="worker 2"):
+            store.keeper.lease("talk", "worker 3", 1, 1_700_000_000_000)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_a_store_of_every_schema_can_be_used(thaw: Callable[[str], str], schema: str) -> None:
+    with palaver.open(thaw(schema)) as store:
+        history = store.get("talk")
+        history.append(one("u90", "tea, again"))
+        history.insert(0, [one("s91")])
+        assert "a18" == history.append(one("u92"), key="third key").id
+        history.erase("a18")
+        store.describe("deeper", title="Deep", tags=())
+        store.get("deeper").fork(id="deepest").append(one("u93"))
+        store.keeper.put("talk", "draft", "d1", b"whole")
+        assert {"u90"} == {hit.message.id for hit in store.search("tea again")}
+        assert {"a3"} == {hit.message.id for hit in store.search("喝茶")}
+        assert [] == list(store.verify())
+        store.delete("deepest")
+        assert [] == list(store.verify())
+
+
+def test_what_is_kept_is_what_is_written_today(store: Store) -> None:
+    fill(store)
+    assert expected(SCHEMAS[-1]) == json.loads(json.dumps(contents(store)))
+    assert [] == list(store.verify())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "messages SET body = replace(body, 'says', 'said') WHERE seq = 3",
+        "messages SET role = 3 WHERE seq = 3",
+        "messages SET time = time + 1 WHERE seq = 3",
+        "messages SET id = 'x' WHERE seq = 3",
+        "messages SET ordinal = ordinal + 100 WHERE seq = 3",
+        "messages SET n_user = n_user + 1 WHERE seq = 3",
+    ],
+)
+def test_damage_to_old_rows_is_noticed_where_their_body_tells(path: Path, statement: str) -> None:
+    palaver.open(thawed("schema-1", path)).close()
+    connection = apsw.Connection(str(path))
+    connection.execute(f"UPDATE {statement} AND cid = 1")
+    assert 1 == connection.changes()
+    connection.close()
+    with palaver.open(path) as store:
+        assert [] != list(store.verify("talk"))
