@@ -8,13 +8,29 @@
     ├── UnknownMessage                  no message has this id, or this place
     ├── NothingToUndo                   undo or redo, with nothing to go back or on to
     ├── Conflict                        two sides changed the same thing; says what each did
-    └── StoreError                      something about the place where histories are kept
-        ├── UnknownConversation         no conversation has this id
-        ├── AlreadyExists               a conversation has this id already
-        ├── LeaseTaken                  another worker is at this step
-        ├── LeaseLost                   a worker that comes back late is refused
-        ├── StoreDamaged                the file is not what it should be
-        └── Stale                       a change for a version that is no longer the last
+    ├── BudgetExceeded                  what may be spent is spent
+    ├── CompactionRefused               making room would not make room, or not safely
+    ├── TooManySteps                    a loop that does not come to an end
+    ├── ToolFailed                      a tool says that it could not do what it was asked
+    │   └── ToolUnreachable             the server that has the tool is gone, or was never there
+    ├── StoreError                      something about the place where histories are kept
+    │   ├── UnknownConversation         no conversation has this id
+    │   ├── AlreadyExists               a conversation has this id already
+    │   ├── LeaseTaken                  another worker is at this step
+    │   ├── LeaseLost                   a worker that comes back late is refused
+    │   ├── StoreDamaged                the file is not what it should be
+    │   └── Stale                       a change for a version that is no longer the last
+    └── ModelError                      a model gave no answer; says whose it is
+        ├── AuthError                   no key, or one that is refused
+        ├── RateLimited                 too much at once; says how long to wait
+        ├── Unavailable                 the provider itself failed, or has no room
+        ├── NetworkError                it could not be reached, or said nothing in time
+        ├── BadRequest                  the provider refuses what it was asked
+        ├── ContextOverflow             the conversation is longer than the model's window
+        ├── ContentFiltered             the provider will not answer this
+        ├── OutputTooLong               the answer ran into its limit
+        ├── BadAnswer                   what came is no answer, or only half of one
+        └── Aborted                     the answer was called off
 
 Every error can be shown to a person as it is: the text says what is wrong, where, and by which
 rule. `to_dict` gives the same as data, for logs and for other programs.
@@ -28,18 +44,34 @@ from functools import partial
 from typing import Any, NamedTuple
 
 __all__ = [
+    "Aborted",
     "AlreadyExists",
+    "AuthError",
+    "BadAnswer",
+    "BadRequest",
+    "BudgetExceeded",
     "Clash",
+    "CompactionRefused",
     "Conflict",
+    "ContentFiltered",
+    "ContextOverflow",
     "InvalidStateTransition",
     "LeaseLost",
     "LeaseTaken",
+    "ModelError",
+    "NetworkError",
     "NothingToUndo",
+    "OutputTooLong",
     "PalaverError",
     "PartValidationError",
+    "RateLimited",
     "Stale",
     "StoreDamaged",
     "StoreError",
+    "TooManySteps",
+    "ToolFailed",
+    "ToolUnreachable",
+    "Unavailable",
     "UnknownConversation",
     "UnknownMessage",
     "UnsupportedOperation",
@@ -260,6 +292,26 @@ class Conflict(PalaverError):  # noqa: N818 - as above
         return {**super().to_dict(), "clashes": [clash._asdict() for clash in self.clashes]}
 
 
+class BudgetExceeded(PalaverError):  # noqa: N818 - it reads as what happened
+    """What may be spent on a conversation is spent: no further step is begun."""
+
+
+class CompactionRefused(PalaverError):  # noqa: N818 - as above
+    """A compaction that would not make a conversation shorter, or not safely: nothing changed."""
+
+
+class TooManySteps(PalaverError):  # noqa: N818 - as above
+    """A loop took as many steps as it may, and there was still no answer."""
+
+
+class ToolFailed(PalaverError):  # noqa: N818 - as above
+    """A tool says, in its own words, that it could not do what it was asked."""
+
+
+class ToolUnreachable(ToolFailed):
+    """The server that has the tool could not be reached, is gone, or does not answer."""
+
+
 class StoreError(PalaverError):
     """Something about the place where histories are kept."""
 
@@ -286,6 +338,96 @@ class StoreDamaged(StoreError):  # noqa: N818 - as above
 
 class Stale(StoreError):  # noqa: N818 - as above
     """A change was made for a version that is no longer the last; the history rebases it."""
+
+
+class ModelError(PalaverError):
+    """A model gave no answer, or not the one that was asked for.
+
+    `provider` is whose model it is, `status` the HTTP status where there was one, `retry_after`
+    how many seconds the provider wants to be left alone. No key is ever in the text.
+
+    >>> error = RateLimited("slow down", provider="openai", status=429, retry_after=2.0)
+    >>> str(error)
+    'openai: slow down (status 429, wait 2 s)'
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        """Keep the facts apart from the words."""
+        super().__init__(detail, provider, status, retry_after)
+        self.detail = detail
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        """Who, what, and the figures that are known."""
+        figures = [f"status {self.status}"] if self.status else []
+        if self.retry_after is not None:
+            figures.append(f"wait {self.retry_after:g} s")
+        after = f" ({', '.join(figures)})" if figures else ""
+        before = f"{self.provider}: " if self.provider else ""
+        return f"{before}{self.detail}{after}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        facts = {"provider": self.provider, "status": self.status, "retry_after": self.retry_after}
+        return partial(type(self), **facts), (self.detail,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data."""
+        return {
+            **super().to_dict(),
+            "provider": self.provider,
+            "status": self.status,
+            "retryAfter": self.retry_after,
+        }
+
+
+class AuthError(ModelError):
+    """There is no key, or the provider refuses it."""
+
+
+class RateLimited(ModelError):  # noqa: N818 - as above
+    """Too much was asked at once; `retry_after` says how long to wait, where that is known."""
+
+
+class Unavailable(ModelError):  # noqa: N818 - as above
+    """The provider itself failed, or has no room at the moment."""
+
+
+class NetworkError(ModelError):
+    """The provider could not be reached, or said nothing in time."""
+
+
+class BadRequest(ModelError):  # noqa: N818 - as above
+    """The provider refuses what it was asked; the text has its own words."""
+
+
+class ContextOverflow(BadRequest):
+    """The conversation is longer than the model's window."""
+
+
+class ContentFiltered(BadRequest):
+    """The provider will not answer this."""
+
+
+class OutputTooLong(ModelError):  # noqa: N818 - as above
+    """The answer ran into its limit before it was complete."""
+
+
+class BadAnswer(ModelError):  # noqa: N818 - as above
+    """What came is no answer, or only half of one."""
+
+
+class Aborted(ModelError):  # noqa: N818 - as above
+    """The answer was called off."""
 
 
 def _short(path: str) -> str:

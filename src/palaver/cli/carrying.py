@@ -1,17 +1,13 @@
-"""`palaver export`, `palaver import` and `palaver copy`: conversations between files and stores."""
+"""`palaver export` and `palaver copy`: conversations out of a store."""
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
 
 import click
 
-from palaver.cli.manners import Refused, file_argument, json_option, open_input, say, styled
+from palaver.cli.manners import Refused, json_option, say, styled
+from palaver.cli.outputs import open_output
 from palaver.cli.stored import (
     conversation_argument,
     found,
@@ -24,12 +20,9 @@ from palaver.cli.stored import (
 from palaver.messages import to_dict
 from palaver.stores import open_store
 from palaver.stores.copying import copy as copy_conversations
-from palaver.stores.snapshots import FORMS, Form, export_conversation, import_conversation
+from palaver.stores.snapshots import FORMS, Form, export_conversation
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-__all__ = ["copy", "export", "import_"]
+__all__ = ["copy", "export"]
 
 
 @click.command(short_help="Write a conversation to a file.")
@@ -47,7 +40,7 @@ def export(conversation: str, file: str, form: Form, address: str | None, *, as_
     """
     with opened(address) as store:
         history = found(store, conversation)
-        with _writing(file) as stream, progress("exporting") as bar:
+        with open_output(file) as stream, progress("exporting") as bar:
             export_conversation(store, history.id, stream, form=form, progress=bar)
         if form == "version-1":
             _say_what_is_missing(len(history) - history.count(roles=("user", "assistant")))
@@ -63,51 +56,6 @@ def _say_what_is_missing(count: int) -> None:
     if count:
         what = f"{count:,} system and tool message{'' if count == 1 else 's'}"
         click.echo(f"palaver: {what} left out: version 1 has no place for them", err=True)
-
-
-@contextmanager
-def _writing(file: str) -> Generator[IO[bytes]]:
-    """Write to a file that takes its place when it is complete, readable by its owner alone."""
-    if file == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    place = Path(file)
-    if place.exists() and not place.is_file():  # a pipe or a device
-        with place.open("wb") as stream:
-            yield stream
-        return
-    number, name = tempfile.mkstemp(prefix=f".{place.name[:100]}.", dir=place.parent)
-    try:
-        with os.fdopen(number, "wb") as stream:
-            yield stream
-        Path(name).replace(place)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-@click.command("import", short_help="Read a conversation from a file.")
-@file_argument
-@click.option("--id", "name", help="The id to give it, instead of its own.")
-@store_option
-@json_option
-def import_(file: str, name: str | None, address: str | None, *, as_json: bool) -> None:
-    """Read a conversation from FILE, of any form that `palaver export` writes, and print its id.
-
-    All of FILE is checked first. Where anything is wrong with it, nothing changes.
-    """
-    with (
-        open_input(file) as (stream, _),
-        opened(address, make=True) as store,
-        progress("importing") as bar,
-    ):
-        history = import_conversation(store, stream, id=name, progress=bar)
-        size = len(history)
-    if as_json:
-        put_json({"conversation": history.id, "version": history.version, "messages": size})
-    else:
-        say(history.id)
 
 
 @click.command(short_help="Copy conversations to another store.")

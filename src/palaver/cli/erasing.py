@@ -12,6 +12,7 @@ from palaver.cli.stored import (
     opened,
     put_json,
     store_option,
+    sure,
     which,
 )
 
@@ -39,7 +40,7 @@ def erase(
             place = history.view.find(target)
             said = history.log[place]
             click.echo(message_line(said), err=True)
-            if not _sure():
+            if not sure("Destroy it, with no way back?"):
                 msg = "nothing was erased"
                 raise Refused(msg)
         receipt = history.erase(target)
@@ -49,11 +50,6 @@ def erase(
     count = len(receipt.messages) + len(receipt.summaries)
     what = f"{count} message{'' if count == 1 else 's'}"
     say(f"{styled(receipt.message_id, bold=True)}: {what} erased in {receipt.places} places")
+    for owner, kind, name in receipt.records:
+        say(styled(f"taken away beside it: {kind} {name} of {owner}"))
     say(styled(f"out of reach: {', '.join(receipt.out_of_reach)}", dim=True))
-
-
-def _sure() -> bool:
-    try:
-        return click.confirm("Destroy it, with no way back?", err=True)
-    except click.Abort:  # Ctrl-C, or nobody to ask
-        return False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from palaver.messages.message import Message
     from palaver.messages.parts import Part
 
-__all__ = ["is_content_item", "read_content_item", "to_content"]
+__all__ = ["image_mime", "is_content_item", "read_content_item", "to_content"]
 
 _TYPES: Final = frozenset(("text", "image", "tool_use", "tool_result"))
 _IDS: Final = frozenset(("id", "sessionID", "messageID"))
@@ -108,7 +108,7 @@ def read_content_item(
     if isinstance(value, _Text):
         return text_part(session_id, message_id, value.text)
     if isinstance(value, _Image):
-        return file_part(session_id, message_id, _mime(value.image_url.url), value.image_url.url)
+        return file_part(session_id, message_id, image_mime(value.image_url.url), value.image_url.url)
     if isinstance(value, _ToolUse):
         use = value.tool_use
         return tool_call_part(session_id, message_id, use.name, use.input, call_id=use.id)
@@ -173,7 +173,12 @@ def _output(part: ToolPart) -> Any:  # noqa: ANN401 - text, or the list it came 
     return "" if raw == "" and part.state.output == NO_OUTPUT else part.state.output
 
 
-def _mime(url: str) -> str:
+def image_mime(url: str) -> str:
+    """The type of an image, as far as its url tells; `image/*` where it does not.
+
+    >>> image_mime("https://example.org/a.jpg"), image_mime("https://example.org/a")
+    ('image/jpeg', 'image/*')
+    """
     if url.startswith("data:"):
         kind = url[5:].partition(",")[0].partition(";")[0]
         if kind.startswith("image/"):

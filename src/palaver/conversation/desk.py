@@ -1,0 +1,292 @@
+"""The synchronous half of a conversation: everything it does to its store.
+
+Each method is one visit to the store, made from a worker thread. What belongs together is kept
+together: a step's intent before the model is asked, its answer with usage and calls in one change,
+a call's start before its tool is touched, all results of an answer in one change.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+
+import anyio
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from palaver.conversation.ledger import CALL, Entry, entries_of, read_entries
+from palaver.conversation.usage import KIND as USAGE
+from palaver.conversation.usage import read_usage
+from palaver.errors import ValidationError
+from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
+from palaver.messages.ids import now_ms
+from palaver.stores.records import Lease
+from palaver.wire import Converter, Request, converter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from palaver.conversation.usage import Usage
+    from palaver.history import View
+    from palaver.stores.history import StoredHistory
+    from palaver.stores.records import Record
+    from palaver.stores.store import Store
+    from palaver.tokens import Tally
+    from palaver.wire import Target
+
+__all__ = ["Begun", "Desk", "Intent", "shielded"]
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+STEP: Final = "step"
+DRAFT: Final = "draft"
+LEASE_SECONDS: Final = 60.0
+_STRETCH: Final = 100
+
+
+class Intent(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A model is about to be asked: said before it happens, taken away by the answer."""
+
+    id: str
+    model: ModelRef | None
+    version: int
+    at: int
+
+
+class Begun(Struct, frozen=True):
+    """A step under way."""
+
+    intent: Intent
+    lease: Lease
+    request: Request
+
+
+class _Written(Struct, frozen=True):
+    """A converter, and the stretches of the log that it has written."""
+
+    converter: Converter
+    ranges: list[tuple[int, int]]
+
+
+class _CallGone(Exception):  # noqa: N818 - not an error of the caller's
+    """Some calls have left the view."""
+
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__(calls)
+        self.calls = frozenset(calls)
+
+
+class Desk:
+    """What a conversation writes and reads, in whole visits."""
+
+    def __init__(self, store: Store, history: StoredHistory, tally: Tally) -> None:
+        """Work on one conversation of a store."""
+        self.store = store
+        self.history = history
+        self.tally = tally
+        self._keeper = store.keeper
+        self._holder = new_id()
+        self._written: dict[tuple[str, Target], _Written] = {}
+
+    # ── a step ──────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, form: str, target: Target) -> Begun:
+        """Take the lease, say what is about to happen, and write the request."""
+        history = self.history
+        lease = self.hold()
+        history.refresh()
+        request = self.request(form, target)
+        intent = Intent(new_id(), target.model, history.version, now_ms())
+        self._keep([(STEP, intent.id, msgspec.json.encode(intent))], lease)
+        return Begun(intent, lease, request)
+
+    def hold(self) -> Lease:
+        """Take or renew the right to take steps."""
+        return self.store.lease(self.history.id, self._holder, seconds=LEASE_SECONDS)
+
+    def let_go(self, lease: Lease) -> None:
+        """Give the right back."""
+        self.store.release(lease)
+
+    def draft(self, begun: Begun, message: Message) -> None:
+        """Keep what has arrived of an answer."""
+        self._keep([(DRAFT, begun.intent.id, dump(message))], begun.lease)
+
+    def finish(self, begun: Begun, message: Message) -> tuple[Usage, tuple[Entry, ...]]:
+        """Store an answer with its usage and its calls, in one change; the step is over."""
+        history, intent = self.history, begun.intent
+        entries = tuple(entries_of(message))
+        counted = self.tally.total(history.view) + self.tally.weigh(message)
+        usage = self.usage().after(message, history.version + 1, counted)
+        records = [*_over(intent.id), *(entry.kept() for entry in entries), usage.kept()]
+        history.extend([message], key=intent.id, records=records, lease=begun.lease)
+        return usage, entries
+
+    def abandon(self, begun: Begun) -> None:
+        """Nothing came of a step: its intent goes."""
+        self._keep(_over(begun.intent.id), begun.lease)
+
+    def request(self, form: str, target: Target) -> Request:
+        """What the model would be sent now; only what is new is written."""
+        view, key = self.history.view, (form, target)
+        open_calls = {entry.call_id for entry in self.ledger().values() if not entry.done}
+        if open_calls:
+            fresh = converter(form, target, open_calls=open_calls)
+            fresh.extend(view)
+            return fresh.request()
+        ranges = list(view.ranges())
+        known = self._written.get(key)
+        more = None if known is None else _after(known.ranges, ranges)
+        if known is None or more is None:
+            known, more = _Written(converter(form, target), []), ranges
+        for start, stop in more:
+            known.converter.extend(view.log.between(start, stop))
+        self._written[key] = _Written(known.converter, ranges)
+        return known.converter.request()
+
+    def usage(self) -> Usage:
+        """What was used so far."""
+        return read_usage(self._keeper.records(self.history.id, USAGE))
+
+    # ── tool calls ──────────────────────────────────────────────────────────────────────────────
+
+    def ledger(self) -> dict[str, Entry]:
+        """The calls that have no result in the log, by the id of their part."""
+        return read_entries(self._keeper.records(self.history.id, CALL))
+
+    def open_calls(self, calls: Sequence[ToolCallPart]) -> dict[str, Entry]:
+        """The entries of calls that want a result, by the id of their part.
+
+        A call that came in by another way than a step gets its entry now. One that has its result
+        already, or that nobody asked for, is refused.
+        """
+        self.history.refresh()
+        ledger, found = self.ledger(), dict[str, Entry]()
+        for call in calls:
+            entry = ledger.get(call.id) or self._entry(call)
+            if entry is None or entry.id in found:
+                why = (
+                    "stands twice" if entry else "is not open: it has its result or was never made"
+                )
+                detail = f"call {call.call_id!r} of {call.tool} {why}"
+                raise ValidationError(detail, path="$.calls", rule="CV-05")
+            found[call.id] = entry
+        return found
+
+    def _entry(self, call: ToolCallPart) -> Entry | None:
+        view, answered = self.history.view, set[str]()
+        for stop in range(len(view), 0, -_STRETCH):
+            for message in reversed(view[max(0, stop - _STRETCH) : stop]):
+                answered.update(p.call_id for p in message.parts if isinstance(p, ToolPart))
+                entry = next((e for e in entries_of(message) if e.id == call.id), None)
+                if entry:
+                    return None if entry.call_id in answered else entry
+        return None
+
+    def note(self, entries: Iterable[Entry], lease: Lease) -> None:
+        """Write down how far calls have got."""
+        self._keep([entry.kept() for entry in entries], lease)
+
+    def conclude(self, entries: Sequence[Entry], lease: Lease) -> tuple[list[Message], list[Entry]]:
+        """Append results in the order of the calls, in one change.
+
+        A result whose call has left the view stays in the ledger. Answers what was appended and
+        what was not.
+        """
+        history, strays = self.history, list[Entry]()
+        history.refresh()
+        ordered = sorted(entries, key=lambda entry: entry.position)
+        while True:
+            here = [entry for entry in ordered if entry not in strays]
+            if not here:
+                break
+            key = f"results-{'-'.join(entry.id for entry in here)}"[:200]
+            messages = [entry.message() for entry in here]
+            try:
+                history.extend(
+                    messages,
+                    key=key,
+                    records=[entry.gone() for entry in here],
+                    lease=lease,
+                    unless=partial(_check_calls, here),
+                )
+            except _CallGone as gone:
+                strays += [entry for entry in here if entry.id in gone.calls]
+                continue
+            break
+        strays = [msgspec.structs.replace(entry, stray=True) for entry in strays]
+        if strays:
+            self.note(strays, lease)
+        return [entry.message() for entry in ordered if entry in here], strays
+
+    # ── after a crash ───────────────────────────────────────────────────────────────────────────
+
+    def intents(self) -> dict[str, Intent]:
+        """The steps that were begun and not finished."""
+        found = self._keeper.records(self.history.id, STEP)
+        return {name: msgspec.json.decode(value, type=Intent) for name, value in found.items()}
+
+    def drafts(self) -> dict[str, Message]:
+        """What had arrived of their answers."""
+        found = self._keeper.records(self.history.id, DRAFT)
+        return {name: parse_message(value) for name, value in found.items()}
+
+    def forget_step(self, intent: Intent, lease: Lease) -> None:
+        """A step of which nothing is left is over."""
+        self._keep(_over(intent.id), lease)
+
+    def keep_draft(self, intent: Intent, message: Message, lease: Lease) -> None:
+        """What had arrived of an answer becomes a message; the step is over."""
+        entries = tuple(entries_of(message))
+        records = [*_over(intent.id), *(entry.kept() for entry in entries)]
+        self.history.extend([message], key=intent.id, records=records, lease=lease)
+
+    def _keep(self, records: Sequence[Record], lease: Lease) -> None:
+        self._keeper.keep(self.history.id, records, token=lease.token)
+
+
+async def shielded(visit: Callable[[*_Ts], _T], *args: *_Ts) -> _T:
+    """Visit the store from a worker thread, and see it through though all else is called off."""
+    with anyio.CancelScope(shield=True):
+        return await to_thread.run_sync(visit, *args)
+    raise AssertionError  # pragma: no cover - a shielded scope is never left half way
+
+
+def _over(step: str) -> list[Record]:
+    return [(STEP, step, None), (DRAFT, step, None)]
+
+
+def _after(
+    known: list[tuple[int, int]], now: list[tuple[int, int]]
+) -> list[tuple[int, int]] | None:
+    """The stretches of a view after those that are known; None where it begins otherwise."""
+    if not known:
+        return now
+    last = len(known) - 1
+    if len(now) <= last or known[:last] != now[:last] or known[last][0] != now[last][0]:
+        return None
+    start, stop = known[last][1], now[last][1]
+    if stop < start:
+        return None
+    return [(start, stop), *now[last + 1 :]] if stop > start else now[last + 1 :]
+
+
+def _check_calls(entries: Sequence[Entry], view: View) -> None:
+    """Refuse results whose calls are no longer there."""
+    gone: list[str] = []
+    seen: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.message_id not in seen:
+            seen[entry.message_id] = _calls_in(view, entry.message_id)
+        if entry.id not in seen[entry.message_id]:
+            gone.append(entry.id)
+    if gone:
+        raise _CallGone(gone)
+
+
+def _calls_in(view: View, message_id: str) -> set[str]:
+    places = view.log.positions_of(message_id)
+    here: list[Any] = [view.log[place] for place in places if view.index_of(place) is not None]
+    return {part.id for message in here for part in message.parts if isinstance(part, ToolCallPart)}

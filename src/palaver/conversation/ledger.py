@@ -1,0 +1,115 @@
+"""The ledger: what is becoming of every tool call that has no result in the log yet.
+
+An entry is written when an answer with calls is stored, in the same change, and taken away in the
+change that appends the result. In between it says how far the call got, and it says so on disk
+before the tool is touched: after a crash nobody has to guess what ran.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palaver.errors import StoreDamaged
+from palaver.messages import (
+    Message,
+    ToolCallPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolState,
+    pending,
+)
+from palaver.messages.ids import derived_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from palaver.stores.records import Record
+
+__all__ = ["CALL", "Entry", "entries_of", "read_entries"]
+
+CALL: Final = "call"
+"""The kind of record an entry is."""
+
+
+class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One call: whose it is, and its state.
+
+    `stray` marks a call whose answer has left the view: its result is kept here for good.
+    """
+
+    id: str
+    session_id: str
+    message_id: str
+    position: int
+    call_id: str
+    tool: str
+    state: ToolState
+    idempotent: bool = False
+    stray: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Tell whether it has a result."""
+        return isinstance(self.state, ToolCompleted | ToolError)
+
+    def moved(self, state: ToolState, *, idempotent: bool | None = None) -> Entry:
+        """The entry in another state."""
+        may = self.idempotent if idempotent is None else idempotent
+        return replace(self, state=state, idempotent=may)
+
+    def again(self) -> Entry:
+        """The entry as if nothing had happened yet."""
+        raw = msgspec.json.encode(self.state.input).decode()
+        return replace(self, state=pending(self.state.input, raw))
+
+    def kept(self) -> Record:
+        """The record that keeps it."""
+        return (CALL, self.id, msgspec.json.encode(self))
+
+    def gone(self) -> Record:
+        """The record that takes it away."""
+        return (CALL, self.id, None)
+
+    def message(self) -> Message:
+        """The result as a message; the same call always gives the same id."""
+        message_id = derived_id(self.id, "result")
+        part = ToolPart(
+            id=derived_id(self.id, "state"),
+            session_id=self.session_id,
+            message_id=message_id,
+            call_id=self.call_id,
+            tool=self.tool,
+            state=self.state,
+        )
+        return Message("tool", (part,), id=message_id)
+
+
+def entries_of(message: Message) -> Iterator[Entry]:
+    """The entries of an answer's calls, all pending."""
+    for position, part in enumerate(message.parts):
+        if isinstance(part, ToolCallPart):
+            yield Entry(
+                id=part.id,
+                session_id=part.session_id,
+                message_id=message.id,
+                position=position,
+                call_id=part.call_id,
+                tool=part.tool,
+                state=pending(part.input, part.raw),
+            )
+
+
+def read_entries(records: dict[str, bytes]) -> dict[str, Entry]:
+    """The ledger as a store kept it, in the order of the calls."""
+    try:
+        found = [msgspec.json.decode(value, type=Entry) for value in records.values()]
+    except msgspec.DecodeError as error:
+        msg = f"the ledger of tool calls can't be read: {error}"
+        raise StoreDamaged(msg) from None
+    found.sort(key=lambda entry: (entry.message_id, entry.position))
+    return {entry.id: entry for entry in found}

@@ -1,0 +1,171 @@
+"""One step: a model is asked exactly once, and what it answers is stored before anybody acts on it.
+
+The intent is on disk before the question goes out, and what arrives is kept as it comes, so that a
+crash loses no more than the last moment. The answer, what it used and the calls it makes are one
+change. A step that fails or is cancelled keeps what had arrived and says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import anyio
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palaver import wire
+from palaver.conversation.desk import LEASE_SECONDS, shielded
+from palaver.conversation.ledger import Entry
+from palaver.conversation.models.base import Ask
+from palaver.conversation.usage import Usage
+from palaver.errors import PalaverError
+from palaver.messages import Message, ToolCallPart
+from palaver.messages.ids import uuid_for
+from palaver.wire import Note
+from palaver.wire.tools import tool_names
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from palaver.conversation.desk import Begun, Desk
+    from palaver.conversation.models.base import Model
+    from palaver.wire.deltas import Delta
+    from palaver.wire.tools import ToolSpec
+
+__all__ = ["OnDelta", "Step", "ask"]
+
+OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
+"""A plain or async function that is told each piece of an answer as it arrives."""
+
+DRAFT_SECONDS: Final = 1.0
+"""How much of an answer a crash may cost, in time."""
+
+
+class Step(Struct, frozen=True):
+    """What one call of a model came to: its answer, the calls it makes, what it used.
+
+    `notes` says what had to be repaired in the conversation, or left out, to ask at all.
+    """
+
+    message: Message
+    usage: Usage
+    notes: tuple[Note, ...]
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls, in order."""
+        return tuple(part for part in self.message.parts if isinstance(part, ToolCallPart))
+
+    @property
+    def text(self) -> str:
+        """The words of the answer."""
+        return self.message.text
+
+
+async def ask(
+    desk: Desk,
+    model: Model,
+    tools: tuple[ToolSpec, ...],
+    *,
+    options: Mapping[str, Any],
+    on_delta: OnDelta | None,
+    finished: Callable[[Message], Message],
+) -> Step:
+    """Take one step; `finished` adds to an answer what the provider left out (its cost)."""
+    target = replace(model.target, model=model.ref)
+    begun = await to_thread.run_sync(desk.begin, model.format, target)
+    names = {**tool_names(model.format, tools), **begun.request.names}
+    asking = _Asking(desk, begun, model, names, on_delta)
+    question = Ask(body=begun.request.body, tools=tools, names=names, options=options)
+    try:
+        try:
+            await _while_held(desk, lambda: asking.hear(question))
+        except BaseException:
+            await asking.keep_the_rest(finished)
+            raise
+        message = finished(asking.fold.message())
+        usage, entries = await shielded(desk.finish, begun, message)
+    finally:
+        await shielded(desk.let_go, begun.lease)
+    return Step(message, usage, begun.request.notes, entries)
+
+
+class _Asking:
+    """An answer on its way in."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        begun: Begun,
+        model: Model,
+        names: Mapping[str, str],
+        on_delta: OnDelta | None,
+    ) -> None:
+        self._desk = desk
+        self._begun = begun
+        self._model = model
+        self._on_delta = on_delta
+        self.fold = wire.fold(
+            model.format,
+            model=model.ref,
+            session=_session(desk),
+            names=names,
+        )
+
+    async def hear(self, question: Ask) -> None:
+        """Take in the answer, piece by piece; a draft is kept now and then."""
+        kept = time.monotonic()
+        async with aclosing(self._model.stream(question)) as events:
+            async for event in events:
+                for delta in self.fold.feed(event):
+                    if self._on_delta is not None:
+                        heard = self._on_delta(delta)
+                        if inspect.isawaitable(heard):
+                            await heard
+                if time.monotonic() - kept > DRAFT_SECONDS:
+                    draft = self.fold.message(interrupted=True)
+                    await to_thread.run_sync(self._desk.draft, self._begun, draft)
+                    kept = time.monotonic()
+
+    async def keep_the_rest(self, finished: Callable[[Message], Message]) -> None:
+        """The answer was cut off: keep what had arrived, marked so."""
+        message = self.fold.message(interrupted=True)
+        if message.content:
+            await shielded(self._desk.finish, self._begun, finished(message))
+        else:
+            await shielded(self._desk.abandon, self._begun)
+
+
+async def _while_held(desk: Desk, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something while the lease is renewed; where it is lost, the work stops."""
+    failure: Exception | None = None
+
+    async def renew(scope: anyio.CancelScope) -> None:
+        nonlocal failure
+        try:
+            while True:
+                await anyio.sleep(LEASE_SECONDS / 3)
+                await to_thread.run_sync(desk.hold)
+        except PalaverError as lost:
+            failure = lost
+            scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(renew, group.cancel_scope)
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - raised again below, outside of the group
+            failure = error
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _session(desk: Desk) -> str:
+    """The id that a conversation's parts bear."""
+    return uuid_for(desk.history.id)

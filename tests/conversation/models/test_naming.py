@@ -1,0 +1,115 @@
+"""Models by name, and what is said of a name that is none."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from palaver.conversation import models
+from palaver.conversation.models import Ask, model
+from palaver.conversation.models.base import merged
+from palaver.errors import ModelError, ValidationError
+from palaver.wire.tools import ToolSpec
+from tests.conversation.models.worlds import WORLDS, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_a_name_says_who_is_asked_and_which_model(world: World) -> None:
+    asked = model(world.name, window=1_000)
+    assert (world.format, world.provider) == (asked.format, asked.ref.provider_id)
+    assert (1_000, asked.ref) == (asked.window, asked.target.model)
+    assert asked.ref.model_id == world.name.partition(":")[2]
+    assert asked.ref.model_id in repr(asked)
+
+
+def test_a_models_name_may_have_colons_of_its_own() -> None:
+    assert "llama3:8b" == model("openai:llama3:8b").ref.model_id
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "openai:", ":gpt-5", "nobody:gpt-5", ""])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="names no model; say who is asked"):
+        model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "module", "extra"),
+    [
+        ("openai:x", "openai", "openai_chat", "openai"),
+        ("anthropic:x", "anthropic", "anthropic", "anthropic"),
+        ("gemini:x", "google.genai", "gemini", "google"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_command(
+    name: str,
+    package: str,
+    module: str,
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+    without: Callable[[str], None],
+) -> None:
+    monkeypatch.delitem(sys.modules, f"palaver.conversation.models.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    without(package)
+    if package == "google.genai":
+        monkeypatch.delattr("google.genai", raising=False)
+    with pytest.raises(ModelError, match=rf"pip install 'palaver\[{extra}\]'"):
+        model(name)
+
+
+def test_a_mistake_inside_palaver_is_not_taken_for_a_missing_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = models._HOMES["openai"]._replace(module="nowhere")
+    monkeypatch.setitem(models._HOMES, "openai", home)
+    with pytest.raises(ModuleNotFoundError, match="palaver"):
+        model("openai:x")
+
+
+def test_anybody_can_register_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "_registered", {})
+    made: list[Any] = []
+
+    def factory(name: str, **options: object) -> Any:
+        made.append((name, options))
+        return made
+
+    models.register("mine", factory)
+    assert made is model("mine:a:b", size=3)
+    assert [("a:b", {"size": 3})] == made
+
+
+@pytest.mark.parametrize(
+    ("ask", "path"),
+    [
+        (Ask({}, options={"temprature": 1}), "$.options.temprature"),
+        (Ask({}, options={"tool_choice": "weather"}), "$.options.tool_choice"),
+        (Ask({}, options={"tool_choice": "required"}), "$.options.tool_choice"),
+        (Ask({}, (ToolSpec("a"),), options={"tool_choice": "b"}), "$.options.tool_choice"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(ask: Ask, path: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ask.checked()
+    assert path == caught.value.path
+
+
+def test_options_that_make_sense_are_taken() -> None:
+    ask = Ask({}, (ToolSpec("a"),), options={"tool_choice": "a", "stop": None, "extra": {"x": 1}})
+    assert {"tool_choice": "a"} == ask.checked().wants
+    assert {"x": 1} == ask.extra
+    assert {} == Ask({}).checked().wants
+
+
+def test_laying_one_object_over_another_changes_neither() -> None:
+    under, over = {"a": {"b": 1}}, {"a": {"c": 2}}
+    assert {"a": {"b": 1, "c": 2}} == merged(under, over)
+    assert ({"a": {"b": 1}}, {"a": {"c": 2}}) == (under, over)
+
+
+def test_worlds_are_all_formats() -> None:
+    assert 4 == len({world.format for world in WORLDS})

@@ -1,0 +1,86 @@
+"""The four providers, as tests see them: a server, a model that asks it, and a question."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from palaver.conversation.models import Ask, Retries, model
+from palaver.testing.servers import ProviderServer
+from palaver.wire.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from palaver.conversation.models import Model
+    from palaver.testing.providers import Format
+    from palaver.testing.servers import Scripted
+
+__all__ = ["KEYS", "QUICK", "TOOLS", "WORLDS", "World", "asking", "gathered"]
+
+KEYS: Final = {
+    "OPENAI_API_KEY": "sk-secret-of-openai",
+    "ANTHROPIC_API_KEY": "sk-ant-secret-of-anthropic",
+    "GEMINI_API_KEY": "AIza-secret-of-google",
+}
+QUICK: Final = Retries(shortest=0.01)
+TOOLS: Final = (
+    ToolSpec(
+        "weather.get",
+        "The weather of a city.",
+        {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    ),
+    ToolSpec("clock"),
+)
+
+
+class World(Struct, frozen=True):
+    """A provider."""
+
+    format: Format
+    name: str
+    provider: str
+    key: str
+    body: Mapping[str, Any]
+
+    def ask(self, **options: object) -> Ask:
+        """A question without tools."""
+        return Ask(self.body, options=options)
+
+
+_WORDS = {"role": "user", "content": "Tea?"}
+WORLDS: Final = (
+    World("openai-chat", "openai:gpt-5", "openai", "OPENAI_API_KEY", {"messages": [_WORDS]}),
+    World("openai-responses", "responses:gpt-5", "openai", "OPENAI_API_KEY", {"input": [_WORDS]}),
+    World(
+        "anthropic", "anthropic:claude", "anthropic", "ANTHROPIC_API_KEY", {"messages": [_WORDS]}
+    ),
+    World(
+        "gemini",
+        "gemini:gemini-3-pro",
+        "google",
+        "GEMINI_API_KEY",
+        {"contents": [{"role": "user", "parts": [{"text": "Tea?"}]}]},
+    ),
+)
+
+
+@asynccontextmanager
+async def asking(
+    world: World, *script: Scripted, **options: Any
+) -> AsyncGenerator[tuple[Model, ProviderServer]]:
+    """A server with a script, and a model that asks it."""
+    with ProviderServer(world.format, script) as server:
+        given = {"base_url": server.url, "timeout": 20.0, "retries": QUICK, **options}
+        asked = model(world.name, **given)
+        try:
+            yield asked, server
+        finally:
+            await asked.close()
+
+
+async def gathered(asked: Model, ask: Ask) -> list[Mapping[str, Any]]:
+    """All the events of a stream."""
+    return [event async for event in asked.stream(ask)]

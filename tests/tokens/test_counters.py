@@ -1,0 +1,88 @@
+"""Counters: exact where there is a vocabulary, an honest estimate where there is none."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaver.errors import ValidationError
+from palaver.tokens import counter, counters, estimate
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("a" * 5, 2),
+        ("字" * 1_000, 1_000),
+        ("字a", 2),
+        ("한국어", 3),
+        ("カナ。", 3),
+    ],
+)
+def test_characters_by_two_and_a_half_and_wide_ones_by_one(text: str, tokens: int) -> None:
+    """CV-07, and the table's word on CJK: 400 for 1,000 of them is too low."""
+    assert tokens == estimate(text)
+
+
+@given(one=st.text(), other=st.text())
+def test_more_text_never_has_fewer_tokens(one: str, other: str) -> None:
+    """The estimate grows with the text."""
+    assert max(estimate(one), estimate(other)) <= estimate(one + other)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "tokens"),
+    [
+        ("o200k", "hello world", 2),
+        ("o200k", "<|endoftext|>", 7),
+        ("cl100k", "hello world", 2),
+        ("o200k", "你好世界", 2),
+        ("o200k", "", 0),
+    ],
+)
+def test_exact_counts(name: str, text: str, tokens: int) -> None:
+    """Against OpenAI's own counts; a marker spelled out in a text is text."""
+    assert tokens == counter(name)(text)
+
+
+def test_the_best_there_is_comes_without_a_name() -> None:
+    """Exact, since the extra is installed here."""
+    assert counter() is counter("o200k")
+
+
+def test_without_the_extra_it_is_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fails; asking for more says what to install."""
+    counters.is_exact.cache_clear()
+    monkeypatch.setitem(sys.modules, "splintr", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    try:
+        assert counter() is estimate
+        with pytest.raises(ValidationError, match=r"pip install 'palaver\[tokens\]'"):
+            counter("o200k")
+    finally:
+        counters.is_exact.cache_clear()
+
+
+def test_an_unknown_counter_is_an_error() -> None:
+    """It says which there are."""
+    with pytest.raises(ValidationError, match="there are o200k, cl100k, estimate"):
+        counter("p50k")
+
+
+def test_threads_share_one_vocabulary() -> None:
+    """It is loaded once, whoever comes first."""
+    exact = counters._Exact("o200k")
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(exact.count("hi"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [1] * 8 == found

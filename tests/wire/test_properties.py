@@ -1,0 +1,118 @@
+"""What holds for every conversation, every format, every model: CV-03 as properties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaver import wire
+from palaver.messages import FilePart, TextPart, ToolCallPart, ToolPart
+from palaver.testing import check_request
+from palaver.wire import FORMATS, Target
+from tests.profiles import at_least
+from tests.wire.sdk_types import check_types
+from tests.wire.talks import MODELS, histories, sayings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from palaver.history import History
+    from palaver.messages import Message
+
+targets = st.builds(
+    Target,
+    model=st.none() | st.sampled_from(MODELS),
+    images=st.booleans(),
+    files=st.booleans(),
+    prefill=st.just(value=False),
+)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@at_least(250)
+@given(history=histories(), target=targets)
+def test_whatever_was_edited_the_request_is_valid(
+    form: str, history: History, target: Target
+) -> None:
+    """CV-03: each of the four formats, after any operations, passes the provider's rules."""
+    body = wire.to(form, history.view, target).body
+
+    assert () == check_request(form, body)
+    assert () == check_types(form, body)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@at_least(50)
+@given(talk=st.lists(sayings(), max_size=14), target=targets, cuts=st.sets(st.integers(0, 14)))
+def test_a_growing_conversation_is_written_as_one_that_is_whole(
+    form: str, talk: list[Message], target: Target, cuts: set[int]
+) -> None:
+    """Step by step or at once: the same request, and requests made before stay as they were."""
+    whole = wire.to(form, talk, target)
+    growing = wire.converter(form, target)
+    earlier = []
+    for index, message in enumerate(talk):
+        if index in cuts:
+            request = growing.request()
+            earlier.append((request, msgspec.json.encode(request.body)))
+        growing.extend([message])
+
+    assert whole.body == growing.request().body
+    assert set(whole.notes) == set(growing.request().notes)
+    assert all(told == msgspec.json.encode(request.body) for request, told in earlier)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@at_least(50)
+@given(history=histories())
+def test_what_was_written_reads_back_to_what_is_written_again(form: str, history: History) -> None:
+    """Format → messages → the same format is the identity on what the provider accepts."""
+    body = wire.to(form, history.view).body
+    reading = wire.from_(form, body)
+
+    assert body == wire.to(form, reading.messages).body
+    assert [] == [note for note in reading.notes if note.rule == "repaired"]
+
+
+@at_least(60)
+@given(history=histories(), one=st.sampled_from(list(FORMATS)), two=st.sampled_from(list(FORMATS)))
+def test_there_and_back_again_loses_nothing_unreported(
+    history: History, one: str, two: str
+) -> None:
+    """A → messages → B → messages → A gives what A said, or a note says what was lost."""
+    first = wire.from_(one, wire.to(one, history.view).body).messages
+    there = wire.to(two, first)
+    back = wire.to(one, wire.from_(two, there.body).messages)
+    again = wire.from_(one, back.body).messages
+
+    if not (there.notes or back.notes):
+        assert gist(first) == gist(again)
+
+
+def gist(messages: Iterable[Message]) -> list[tuple[str, ...]]:
+    """What was said, called and answered, in order; where one message ends is not part of it.
+
+    Calls go by number, since a format may have no ids.
+    """
+    said: list[tuple[str, ...]] = []
+    numbers: dict[str, str] = {}
+    for message in messages:
+        for part in message.parts or [message.text]:
+            words = part if isinstance(part, str) else getattr(part, "text", "")
+            if isinstance(part, str | TextPart) and words.strip():
+                if said and said[-1][:2] == ("text", message.role):
+                    words = said.pop()[2] + words
+                said.append(("text", message.role, words))
+            elif isinstance(part, ToolCallPart):
+                numbers[part.call_id] = str(len(numbers))
+                said.append(("call", numbers[part.call_id], part.tool, str(dict(part.input))))
+            elif isinstance(part, ToolPart):
+                output = str(getattr(part.state, "output", getattr(part.state, "error", "")))
+                said.append(("result", numbers[part.call_id], output))
+            elif isinstance(part, FilePart):
+                said.append(("file", part.mime, part.url))
+    return said
