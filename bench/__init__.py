@@ -10,5 +10,12 @@ from typing import Final
 
 __all__ = ["TOPICS"]
 
-TOPICS: Final = ("bench.imports", "bench.values", "bench.history", "bench.stores")
+TOPICS: Final = (
+    "bench.imports",
+    "bench.values",
+    "bench.history",
+    "bench.stores",
+    "bench.peers",
+    "bench.postgres",
+)
 """Modules with a function `rows(run)` that yields one row after the other."""

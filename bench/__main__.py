@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from bench import TOPICS
 from bench.harness import Row, Run, save, table
 
-__all__ = ["main"]
+__all__ = ["RESULTS", "main"]
+
+RESULTS: Final = Path(__file__).parent / "results.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", metavar="NAME", default="", help="topics with this in their name")
     parser.add_argument("--quick", action="store_true", help="few rounds: a first look")
     parser.add_argument(
-        "--output", type=Path, default=Path(__file__).parent / "results.json", help="where to write"
+        "--output", type=Path, help="where to write; a quick look is not written unless you say"
     )
     chosen = parser.parse_args(arguments)
     topics = [name for name in TOPICS if chosen.only in name.removeprefix("bench.")]
@@ -29,10 +33,15 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[Row] = []
     for topic in topics:
         print(f"measuring {topic.removeprefix('bench.')} …", file=sys.stderr, flush=True)
-        rows += importlib.import_module(topic).rows(Run(quick=chosen.quick))
+        load = os.getloadavg()[0]
+        found = importlib.import_module(topic).rows(Run(quick=chosen.quick))
+        rows += [row._replace(load=load) for row in found]
     print(table(rows))
     print("\nratio: times slower than a floor, times faster than a peer")
-    save(rows, chosen.output)
+    if chosen.output is not None:
+        save(rows, chosen.output)
+    elif not chosen.quick:
+        save(rows, RESULTS)
     return 0
 
 

@@ -2,13 +2,15 @@
 
 A time alone says little: the machine may be busy. So whatever is compared runs in the same rounds,
 in turn, each round beginning with another contender, with the garbage collector off for all of
-them. A time is that of the best round, and a ratio is one of two such times.
+them. A time is that of the best round, and a ratio is one of two such times; where a round takes
+long and there are few of them, both times are those of the round whose ratio is in the middle.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import statistics
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -26,6 +28,9 @@ __all__ = [
     "Run",
     "against_floor",
     "against_peer",
+    "fsync_time",
+    "middle",
+    "paired",
     "save",
     "table",
     "timed",
@@ -78,7 +83,10 @@ Goal = AtMost | AtLeast | Below
 
 
 class Row(NamedTuple):
-    """One comparison. A floor's ratio is palaver / floor, a peer's is peer / palaver."""
+    """One comparison. A floor's ratio is palaver / floor, a peer's is peer / palaver.
+
+    `load` is the machine's load average when its topic began: what others were doing.
+    """
 
     name: str
     palaver: float
@@ -88,6 +96,7 @@ class Row(NamedTuple):
     unit: str
     goal: Goal | None = None
     note: str = ""
+    load: float = 0
 
     @property
     def ratio(self) -> float:
@@ -113,6 +122,7 @@ class Row(NamedTuple):
             "goal": None if self.goal is None else str(self.goal),
             "met": self.met,
             "note": self.note,
+            "load": round(self.load, 2),
         }
 
 
@@ -157,6 +167,60 @@ def timed(
     return best
 
 
+def paired(
+    rounds: int,
+    palaver: Callable[[int], Callable[[], object]],
+    other: Callable[[int], Callable[[], object]],
+    clock: Callable[[], float] = time.perf_counter,
+    repeats: int = 1,
+) -> tuple[float, float]:
+    """Time two contenders in turn; milliseconds of both in the round in the middle.
+
+    Each is called with the number of the round to get ready, and answers with what is to be timed:
+    so many repetitions of it, and the time of one.
+    """
+    found: list[tuple[float, float]] = []
+    was_on = gc.isenabled()
+    try:
+        for number in range(rounds):
+            ready = [palaver(number), other(number)]
+            took = [0.0, 0.0]
+            for which in (0, 1) if number % 2 else (1, 0):
+                gc.collect()
+                gc.disable()
+                begin = clock()
+                for _ in range(repeats):
+                    ready[which]()
+                took[which] = (clock() - begin) / repeats * 1_000
+            found.append((took[0], took[1]))
+    finally:
+        if was_on:
+            gc.enable()
+    return middle(found)
+
+
+def middle(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The pair whose ratio is in the middle.
+
+    >>> middle([(1, 5), (1, 90), (2, 12)])
+    (2, 12)
+    """
+    return sorted(pairs, key=lambda pair: pair[1] / pair[0])[len(pairs) // 2]
+
+
+def fsync_time(folder: Path) -> float:
+    """How long the disk takes to say that 4,096 bytes are on it, in µs."""
+    took: list[float] = []
+    with (folder / "probe").open("wb") as file:
+        for _ in range(21):
+            file.write(b"x" * 4096)
+            file.flush()
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return statistics.median(took) * 1e6
+
+
 def medians(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """The median of each contender's samples."""
     return {name: statistics.median(values) for name, values in samples.items()}
@@ -182,8 +246,8 @@ def table(rows: Sequence[Row]) -> str:
     """The rows as text, in columns.
 
     >>> print(table([against_floor("decode", 3, 2, n=10, goal=AtMost(2))]))
-    name     palaver    other  unit    ratio       n  goal
-    decode     3.000    2.000  ms      1.50x      10  at most 2x: met
+    name    palaver    other  unit    ratio       n  goal
+    decode    3.000    2.000  ms      1.50x      10  at most 2x: met
     """
     width = max([len("name"), *(len(row.name) for row in rows)])
     lines = [f"{'name':{width}}  palaver    other  unit    ratio       n  goal"]
@@ -196,9 +260,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    if row.goal is None:
-        return ""
-    return f"{row.goal}: {'met' if row.met else 'MISSED'}"
+    said = [] if row.goal is None else [f"{row.goal}: {'met' if row.met else 'MISSED'}"]
+    if row.load > (os.cpu_count() or 1):
+        said.append(f"(on a busy machine: load {row.load:.1f})")
+    return " ".join(said)
 
 
 def save(rows: Sequence[Row], path: Path) -> None:

@@ -6,7 +6,6 @@ measured, in processor time, so that a busy machine does not blur it.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 import time
@@ -16,7 +15,16 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 import palaver
-from bench.harness import AtLeast, AtMost, Row, Run, against_floor, against_peer, timed
+from bench.harness import (
+    AtLeast,
+    AtMost,
+    Row,
+    Run,
+    against_floor,
+    against_peer,
+    fsync_time,
+    timed,
+)
 from palaver.messages import assistant, dump, user
 
 if TYPE_CHECKING:
@@ -55,7 +63,7 @@ def _append(disk: str, folder: Path, count: int, clock: Callable[[], float]) -> 
                 add(message)
             best[name] = min(best[name], (clock() - began) / count * 1e6)
     goal = AtMost(3) if "memory" in disk else AtMost(1.5)
-    note = f"floor: a bare INSERT, WAL, synchronous=FULL; fsync takes {_fsync(folder):.0f} µs"
+    note = f"floor: a bare INSERT, WAL, synchronous=FULL; fsync takes {fsync_time(folder):.0f} µs"
     return against_floor(
         f"durable append, {disk}", best["palaver"], best["bare"], n=count, unit="µs", goal=goal,
         note=note,
@@ -78,18 +86,6 @@ def _bare(path: Path) -> Callable[[Message], object]:
         connection.execute("INSERT INTO m (cid, seq, body) VALUES (?, ?, ?)", values)
 
     return insert
-
-
-def _fsync(folder: Path) -> float:
-    with (folder / "probe").open("wb") as file:
-        took: list[float] = []
-        for _ in range(20):
-            file.write(b"x" * 4096)
-            file.flush()
-            began = time.perf_counter()
-            os.fsync(file.fileno())
-            took.append(time.perf_counter() - began)
-    return sorted(took)[10] * 1e6
 
 
 def _threads(folder: Path, count: int) -> Row:

@@ -1,0 +1,237 @@
+"""The SQLite store beside the ones that agents keep their sessions in today, on the same turns.
+
+Everyone writes to SQLite with WAL and `synchronous=FULL`: an append that returned is on disk, here
+and there. The disk is one in memory and the clock is the processor's, so that the programs are
+compared and not the disk; what a peer spends on waiting for a thread of its own is not counted
+against it. A peer's objects are made, and its threads and connections warm, before that clock
+starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import palaver
+from bench.harness import AtLeast, Row, Run, against_peer, paired
+from bench.turns import Said, for_adk, for_agents, for_langchain, for_palaver, turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from palaver.stores.history import StoredHistory
+
+    Ready = Callable[[], object]
+    Contender = Callable[[int], Ready]
+
+__all__ = ["rows"]
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a memory disk, where there is one
+_DURABLE: Final = "WAL, synchronous=FULL on both; a memory disk, processor time"
+_OPEN: Final = "peer: a session that stays open; palaver opens the conversation anew"
+_LONG: Final = 10_000
+_TEXT: Final = "a question or an answer " * 16
+_FULL: Final = 2  # what SQLite calls it
+
+
+def rows(run: Run) -> Iterator[Row]:
+    """Appends, one after the other; then reading and forking what is long."""
+    with (
+        tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder,
+        asyncio.Runner() as runner,
+    ):
+        disk = _Disk(Path(folder), runner)
+        yield from _appends(disk, run)
+        yield from _long_ones(disk, run)
+
+
+class _Disk:
+    """A folder for fresh files, and the loop that asynchronous peers run in."""
+
+    def __init__(self, folder: Path, runner: asyncio.Runner) -> None:
+        self._folder = folder
+        self._numbers = itertools.count()
+        self.run = runner.run
+
+    def file(self) -> Path:
+        """A file that was never used."""
+        return self._folder / f"{next(self._numbers)}.db"
+
+
+def _appends(disk: _Disk, run: Run) -> Iterator[Row]:
+    for name, peer, count, goal in (
+        ("OpenAI Agents SQLiteSession", _agents, 2_000, 5),
+        ("LangChain SQLChatMessageHistory", _langchain, 1_000, 10),
+        ("Google ADK DatabaseSessionService", _adk, 400, 50),
+    ):
+        said = turns(run.rounds(count))
+        ours, theirs = paired(7, _palaver(disk, said), peer(disk, said), time.process_time)
+        yield against_peer(
+            f"durable append, against {name}", ours / len(said) * 1e3, theirs / len(said) * 1e3,
+            n=len(said), unit="µs", goal=AtLeast(goal), note=f"peer: {name}; {_DURABLE}",
+        )  # fmt: skip
+
+
+def _palaver(disk: _Disk, said: list[Said]) -> Contender:
+    def prepare(_number: int) -> Ready:
+        history = palaver.open(disk.file()).create()
+        messages = for_palaver(said)
+
+        def go() -> None:
+            for message in messages:
+                history.append(message)
+
+        return go
+
+    return prepare
+
+
+def _agents(disk: _Disk, said: list[Said]) -> Contender:
+    session: Any = importlib.import_module("agents.memory").SQLiteSession
+    items = for_agents(said)
+
+    def prepare(_number: int) -> Ready:
+        path = disk.file()
+        kept = session("talk", path)
+        _check_durable(path)
+
+        async def add() -> None:
+            for added in items:
+                await kept.add_items(added)
+
+        disk.run(kept.get_items())
+        return lambda: disk.run(add())
+
+    return prepare
+
+
+def _check_durable(path: Path) -> None:
+    """The peer leaves `synchronous` as it is: what the library was built with must be FULL."""
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (_FULL,)
+    connection.close()
+
+
+def _langchain(disk: _Disk, said: list[Said]) -> Contender:
+    module: Any = importlib.import_module("langchain_community.chat_message_histories")
+    sqlalchemy: Any = importlib.import_module("sqlalchemy")
+    messages = for_langchain(said)
+
+    def prepare(_number: int) -> Ready:
+        engine = sqlalchemy.create_engine(f"sqlite:///{disk.file()}")
+        sqlalchemy.event.listen(engine, "connect", _make_durable)
+        kept = module.SQLChatMessageHistory("talk", connection=engine)
+        assert kept.messages == []
+
+        def go() -> None:
+            for message in messages:
+                kept.add_message(message)
+
+        return go
+
+    return prepare
+
+
+def _adk(disk: _Disk, said: list[Said]) -> Contender:
+    service: Any = importlib.import_module("google.adk.sessions").DatabaseSessionService
+    sqlalchemy: Any = importlib.import_module("sqlalchemy")
+    asynchronous: Any = importlib.import_module("sqlalchemy.ext.asyncio")
+
+    def prepare(_number: int) -> Ready:
+        engine = asynchronous.create_async_engine(f"sqlite+aiosqlite:///{disk.file()}")
+        sqlalchemy.event.listen(engine.sync_engine, "connect", _make_durable)
+        kept = service(db_engine=engine)
+        talk: Any = disk.run(kept.create_session(app_name="bench", user_id="someone"))
+        events = for_adk(said)
+
+        async def add() -> None:
+            for event in events:
+                await kept.append_event(talk, event)
+            await engine.dispose()
+
+        return lambda: disk.run(add())
+
+    return prepare
+
+
+def _make_durable(connection: Any, _record: object) -> None:  # noqa: ANN401 - a driver's own
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _long_ones(disk: _Disk, run: Run) -> Iterator[Row]:
+    said = turns(_LONG)
+    text = [Said("assistant" if n % 2 else "user", f"{n} {_TEXT}") for n in range(_LONG)]
+    rounds = run.rounds(21)
+    for name, spoken in (("turns", said), ("plain texts", text)):
+        took = paired(rounds, *_reading(disk, spoken), time.process_time)
+        yield against_peer(
+            f"full read of {name}, against OpenAI Agents SQLiteSession", *took, n=_LONG,
+            goal=AtLeast(2), note=f"{_OPEN}; palaver checks what it reads; {_DURABLE}",
+        )  # fmt: skip
+    talk, branched = _both(disk, said)
+    for name, ours, theirs, repeats in (
+        ("the last 20", _last(*talk), _their_last(disk, branched), 5),
+        ("fork", _fork(*talk), _their_fork(disk, branched, said), 1),
+    ):
+        took = paired(rounds, ours, theirs, time.process_time, repeats)
+        yield against_peer(
+            f"{name}, against OpenAI Agents AdvancedSQLiteSession", *took, n=_LONG,
+            goal=AtLeast(50), note=f"{_OPEN}; {_DURABLE}",
+        )  # fmt: skip
+
+
+def _reading(disk: _Disk, said: list[Said]) -> tuple[Contender, Contender]:
+    store = palaver.open(disk.file())
+    name = store.create(for_palaver(said)).id
+    session: Any = importlib.import_module("agents.memory").SQLiteSession("talk", disk.file())
+    items = list(itertools.chain.from_iterable(for_agents(said)))
+    disk.run(session.add_items(items))
+    assert items == disk.run(session.get_items())
+    return (
+        lambda _number: lambda: list(store.get(name)),
+        lambda _number: lambda: disk.run(session.get_items()),
+    )
+
+
+def _both(disk: _Disk, said: list[Said]) -> tuple[tuple[palaver.Store, StoredHistory], Any]:
+    """The same turns in palaver and in the session that has branches."""
+    store = palaver.open(disk.file())
+    talk = store, store.create(for_palaver(said))
+    module: Any = importlib.import_module("agents.extensions.memory.advanced_sqlite_session")
+    branched = module.AdvancedSQLiteSession(
+        session_id="talk", db_path=disk.file(), create_tables=True
+    )
+    disk.run(branched.add_items(list(itertools.chain.from_iterable(for_agents(said)))))
+    return talk, branched
+
+
+def _last(store: palaver.Store, talk: StoredHistory) -> Contender:
+    return lambda _number: lambda: store.get(talk.id)[-20:]
+
+
+def _their_last(disk: _Disk, session: Any) -> Contender:  # noqa: ANN401 - a peer's, here and below
+    return lambda _number: lambda: disk.run(session.get_items(limit=20))
+
+
+def _fork(store: palaver.Store, talk: StoredHistory) -> Contender:
+    return lambda _number: lambda: store.get(talk.id).fork()
+
+
+def _their_fork(disk: _Disk, session: Any, said: list[Said]) -> Contender:  # noqa: ANN401
+    last = sum(one.role == "user" for one in said)
+
+    def prepare(_number: int) -> Ready:
+        disk.run(session.switch_to_branch("main"))
+        return lambda: disk.run(session.create_branch_from_turn(last))
+
+    return prepare
