@@ -6,9 +6,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.faults.summary import pytest_terminal_summary
+from tests.faults.summary import pytest_report_teststatus, pytest_terminal_summary, told
+from tests.profiles import scaled
 
-__all__ = ["pytest_terminal_summary"]  # a hook, found here by pytest
+# hooks and a fixture, found here by pytest
+__all__ = ["pytest_report_teststatus", "pytest_terminal_summary", "told"]
 
 settings.register_profile(
     "repeatable",  # the same examples every time, so that a red run is red again
@@ -19,7 +21,7 @@ settings.register_profile(
 settings.register_profile("explore", print_blob=True, deadline=None)
 settings.register_profile(
     "faults",
-    max_examples=20_000,
+    max_examples=scaled(5_000),
     print_blob=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

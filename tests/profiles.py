@@ -1,17 +1,39 @@
-"""How many examples a property test tries."""
+"""How many examples a property test tries, and how much of a campaign is run.
+
+`FAULTS_SCALE` makes a run of the profile `faults` shorter or longer: 0.1 is a tenth of everything.
+"""
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 from hypothesis import settings
 
+__all__ = ["SCALE", "at_least", "scaled", "steps"]
 
-def at_least(examples: int) -> settings:
+SCALE: Final = float(os.environ.get("FAULTS_SCALE", "1"))
+
+
+def scaled(count: int) -> int:
+    """So many, or the share of it that `FAULTS_SCALE` asks for; at least one.
+
+    >>> scaled(0)
+    1
+    """
+    return max(1, round(count * SCALE))
+
+
+def at_least(examples: int, *, in_faults: int = 0) -> settings:
     """Ask for so many examples, or for the profile's number where that is more.
 
-    >>> at_least(2_000).max_examples >= 2_000
+    `in_faults` asks for still more in the profile `faults`.
+
+    >>> at_least(2_000, in_faults=100_000).max_examples >= 2_000
     True
     """
-    return settings(max_examples=max(examples, settings().max_examples))
+    most = max(examples, settings().max_examples)
+    return settings(max_examples=steps(most, in_faults=in_faults))
 
 
 def steps(usual: int, *, in_faults: int) -> int:
@@ -20,4 +42,5 @@ def steps(usual: int, *, in_faults: int) -> int:
     >>> steps(5_000, in_faults=200_000) >= 5_000
     True
     """
-    return in_faults if settings.get_current_profile_name() == "faults" else usual
+    in_campaign = settings.get_current_profile_name() == "faults"
+    return max(scaled(in_faults), usual) if in_campaign else usual

@@ -4,12 +4,14 @@ import gc
 import importlib
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import bench
 from bench.__main__ import main
 from bench.corpus import session
+from bench.crowd import together
 from bench.harness import (
     AtLeast,
     AtMost,
@@ -18,14 +20,21 @@ from bench.harness import (
     Run,
     against_floor,
     against_peer,
+    fsync_time,
     medians,
+    middle,
+    paired,
     save,
     table,
     timed,
 )
-from palaver.messages import parse_messages
+from bench.turns import for_agents, for_palaver, turns
+from palaver.messages import ToolCompleted, ToolPart, parse_messages
 
-FIELDS = {"name", "palaver", "ratio", "n", "unit", "goal", "met", "note"}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIELDS = {"name", "palaver", "ratio", "n", "unit", "goal", "met", "note", "load"}
 RESULTS = Path(bench.__file__).parent / "results.json"
 
 
@@ -71,6 +80,45 @@ def test_contenders_take_turns_with_the_collector_off() -> None:
     assert gc.isenabled()
 
 
+def test_a_pair_takes_turns_and_gets_ready_outside_the_clock() -> None:
+    seen: list[str] = []
+    now = 0.0
+
+    def contender(name: str, seconds: float) -> Callable[[int], Callable[[], object]]:
+        def prepare(number: int) -> Callable[[], object]:
+            seen.append(f"{name} gets ready for {number}")
+
+            def go() -> None:
+                nonlocal now
+                assert not gc.isenabled()
+                seen.append(name)
+                now += seconds * (number + 1)
+
+            return go
+
+        return prepare
+
+    took = paired(3, contender("a", 1), contender("b", 5), lambda: now, repeats=2)
+    assert (2_000, 10_000) == took  # milliseconds of one, in the round in the middle
+    assert ["b", "b", "a", "a"] == seen[2:6]
+    assert ["a", "a", "b", "b"] == seen[8:12]
+    assert gc.isenabled()
+
+
+def test_the_middle_is_that_of_the_ratios() -> None:
+    assert (4, 8) == middle([(1, 1), (4, 8), (1, 90)])
+
+
+def test_an_fsync_takes_time(tmp_path: Path) -> None:
+    assert 0 < fsync_time(tmp_path)
+
+
+def test_a_busy_machine_is_said() -> None:
+    busy = against_peer("a", 1, 2, n=1)._replace(load=1_000)
+    assert "(on a busy machine: load 1000.0)" in table([busy])
+    assert "busy" not in table([busy._replace(load=0.1)])
+
+
 def test_medians() -> None:
     assert {"a": 2} == medians({"a": [9, 1, 2]})
 
@@ -86,7 +134,7 @@ def test_saving_keeps_what_was_not_measured_again(tmp_path: Path) -> None:
     first, second = json.loads(path.read_text("utf-8"))
     assert first == {
         "name": "a", "palaver": 4, "floor": 2, "ratio": 2, "n": 1, "unit": "ms",
-        "goal": "at most 3x", "met": True, "note": "why",
+        "goal": "at most 3x", "met": True, "note": "why", "load": 0,
     }  # fmt: skip
     assert ("b", 6, 2) == (second["name"], second["peer"], second["ratio"])
 
@@ -97,8 +145,48 @@ def test_the_corpus_is_the_same_every_time_and_right() -> None:
     assert ["user", "assistant", "tool", "assistant"] * 2 == roles
 
 
+def test_everyone_is_given_the_same_turns() -> None:
+    said = turns(8)
+    kept = for_palaver(said)
+    assert [one.role for one in said] == [message.role for message in kept]
+    assert [one.text for one in said if one.role != "tool"] == [
+        message.text for message in kept if message.role != "tool"
+    ]
+    items = for_agents(said)
+    assert [1, 2, 1, 1] * 2 == [len(added) for added in items]
+    assert said[1].call is not None
+    assert said[1].call.input == json.loads(items[1][1]["arguments"])
+    assert said[2].text == items[2][0]["output"]
+    part = kept[2].parts[0]
+    assert isinstance(part, ToolPart)
+    assert isinstance(part.state, ToolCompleted)
+    assert (said[2].text, said[1].call.id) == (part.state.output, part.call_id)
+
+
+def a_job(address: str, number: int) -> Callable[[], object]:
+    """Something for a crowd to do: leave a line in a file."""
+
+    def step() -> None:
+        with Path(address).open("a", encoding="utf-8") as file:
+            file.write(f"{number}\n")
+
+    return step
+
+
+@pytest.mark.parametrize("count", [20, None])
+def test_a_crowd_works_together(tmp_path: Path, count: int | None) -> None:
+    path = tmp_path / "lines"
+    spell = together(str(path), a_job, 2, count=count, seconds=0.05)
+    lines = path.read_text("utf-8").split()
+    assert {"0", "1"} == {*lines}
+    assert len(lines) == len(spell.steps) + 2 * 5  # five of each to warm up
+    if count is not None:
+        assert 2 * count == len(spell.steps)
+    assert len(spell.steps) / spell.seconds == spell.rate
+    assert min(spell.steps) <= spell.percentile(50) <= spell.percentile(99) <= max(spell.steps)
+
+
 def test_every_topic_has_rows() -> None:
-    pytest.importorskip("pydantic", reason="a peer, installed for make check and make bench")
     for topic in bench.TOPICS:
         assert callable(importlib.import_module(topic).rows)
 
@@ -109,6 +197,17 @@ def test_the_values_topic_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert 0 == main(["--quick", "--only", "values", "--output", str(path)])
     assert "bare structs" in capsys.readouterr().out
     check(path)
+
+
+def test_a_quick_look_does_not_change_what_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.__main__.RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr("bench.values.rows", lambda _run: [against_peer("a", 1, 2, n=1)])
+    assert 0 == main(["--quick", "--only", "values"])
+    assert [] == list(tmp_path.iterdir())
+    assert 0 == main(["--only", "values"])
+    check(tmp_path / "results.json")
 
 
 def test_an_unknown_topic_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

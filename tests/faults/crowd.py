@@ -11,6 +11,7 @@ import json
 import random
 import time
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import palaver
@@ -19,27 +20,33 @@ from palaver.messages import ROLES, Message
 from tests.faults.nursery import Ledger, Nursery
 from tests.faults.scratch import scratch
 from tests.faults.tally import Tally
+from tests.stores.postgres import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
     from palaver.stores.history import StoredHistory
 
-__all__ = ["NAME", "run"]
+__all__ = ["GOAL", "NAMES", "run"]
 
-NAME: Final = "many processes on one conversation, SQLite"
+NAMES: Final = {
+    "sqlite": "many processes on one conversation, SQLite",
+    "postgres": "many processes on one conversation, PostgreSQL",
+}
+GOAL: Final = "8 processes, 30 s, in order, nothing lost, no error surfaces"
 _OWN: Final = 12
 """Messages a process keeps in the view before it begins to take some out."""
 
 
-def run(processes: int, seconds: float, seed: int) -> Tally:
+def run(processes: int, seconds: float, seed: int, *, kind: str = "sqlite") -> Tally:
     """Let so many processes change one conversation for some time."""
-    tally = Tally(NAME, "changes")
-    with scratch() as folder, Nursery() as nursery:
-        path, ledger = folder / "crowd.db", folder / "ledger"
-        with palaver.open(path) as store:
+    tally = Tally(NAMES[kind], "changes", GOAL)
+    with scratch() as folder, Nursery() as nursery, _address(kind, folder) as address:
+        ledger = folder / "ledger"
+        with palaver.open(address) as store:
             store.create([Message("system", "begin", id="begin")], id="crowd")
-        jobs = [[str(path), f"{seed}-{number}", seconds] for number in range(processes)]
+        jobs = [[address, f"{seed}-{number}", seconds] for number in range(processes)]
         limit = seconds + 120
         statuses = nursery.run_all("tests.faults.crowd:child", jobs, ledger, limit=limit)
         lines = [line.split(" ", 2) for line in ledger.read_text().splitlines()]
@@ -47,14 +54,23 @@ def run(processes: int, seconds: float, seed: int) -> Tally:
             if status:
                 raised = [line[-1] for line in lines if line[0] == "raised"]
                 tally.fail("an error surfaced", f"seed {seed}, status {status}: {raised[:1]}")
-        _compare(path, lines, f"seed {seed}", tally)
+        _compare(address, lines, f"seed {seed}", tally)
     return tally
 
 
-def child(ledger: Ledger, path: str, name: str, seconds: float) -> None:
+@contextmanager
+def _address(kind: str, folder: Path) -> Generator[str]:
+    if kind == "postgres":
+        with serving() as server, server.database() as address:
+            yield address
+    else:
+        yield str(folder / "crowd.db")
+
+
+def child(ledger: Ledger, address: str, name: str, seconds: float) -> None:
     """Change the conversation until the time is over."""
     draw = random.Random(name)  # noqa: S311 - no secret
-    history = palaver.open(path).get("crowd")
+    history = palaver.open(address).get("crowd")
     worker = _Worker(ledger, name, draw, history)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -88,7 +104,7 @@ class _Worker:
         """One change, and a line about it."""
         kinds = ["append"] * 5 + ["extend", "insert"]
         if len(self.own) > _OWN:
-            kinds += ["replace", "replace", "filter", "filter"]
+            kinds += ["replace"] * 3 + ["filter"] * 10  # more out than in
         getattr(self, self.draw.choice(kinds))()
 
     def tell(self, added: list[str], removed: list[str]) -> None:
@@ -120,12 +136,12 @@ class _Worker:
         self.tell([], [old])
 
 
-def _compare(path: Path, lines: list[list[str]], story: str, tally: Tally) -> None:
+def _compare(address: str, lines: list[list[str]], story: str, tally: Tally) -> None:
     """What the ledger says against what the store holds."""
     acks = [json.loads(line[2]) for line in lines if line[0] == "ack"]
     added = [name for more, _ in acks for name in more]
     removed = {name for _, less in acks for name in less}
-    with palaver.open(path) as store:
+    with palaver.open(address) as store:
         for problem in store.verify():
             tally.fail("corrupt", f"{story}: {problem}")
         history = store.get("crowd")

@@ -8,7 +8,7 @@ goes on from there.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from palaver.errors import PalaverError
 from tests.faults.nursery import KILLED, Ledger, Nursery
@@ -20,17 +20,18 @@ from tests.faults.tally import Tally
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["NAME", "run"]
+__all__ = ["GOAL", "NAME", "Reached", "child", "look", "read", "run"]
 
 NAME: Final = "kill -9, SQLite"
+GOAL: Final = "500 kills, none lost, none doubled"
 _KILLS: Final = 12
 """Of one store, so that its programs stay short enough to run again beside."""
 
 
-def child(ledger: Ledger, path: str, name: str, first: int) -> None:
+def child(ledger: Ledger, address: str, name: str, first: int) -> None:
     """Do steps until killed."""
     program = Program(name)
-    store = program.open(path)
+    store = program.open(address)
     number = first
     while True:
         ledger.write(f"begin {number}")
@@ -41,7 +42,7 @@ def child(ledger: Ledger, path: str, name: str, first: int) -> None:
 
 def run(count: int, seed: int) -> Tally:
     """Kill so many times."""
-    tally = Tally(NAME, "kills")
+    tally = Tally(NAME, "kills", GOAL)
     store = 0
     with scratch() as folder, Nursery() as nursery:
         while tally.faults < count:
@@ -62,32 +63,50 @@ def _one_store(name: str, nursery: Nursery, folder: Path, kills: int, tally: Tal
         lines, grace = draw.randint(0, 14), draw.choice([0, draw.random() * 0.002])
         args = [str(path), name, reached]
         status = nursery.run("tests.faults.kills:child", args, ledger, lines=lines, grace=grace)
-        told = ledger.read_text().splitlines() if ledger.exists() else []
-        acked = reached + sum(line.startswith("ack") for line in told)
-        begun = reached + sum(line.startswith("begin") for line in told)
-        story = f"{name}, from step {reached}, acked {acked}, begun {begun}: "
+        told = read(ledger, reached)
         if status != KILLED:
-            tally.fail("ended by itself", story + told[-1])
+            tally.fail("ended by itself", f"{name}, {told}")
             return
-        failure, reached = _look(path, name, expected, acked, begun)
+        failure, reached = look(str(path), name, expected, told)
         if failure:
-            tally.fail(failure.partition(":")[0], story + failure)
+            tally.fail(failure.partition(":")[0], f"{name}, {told}, {failure}")
             return
-        tally.count("as acknowledged" if reached == acked else "one more, whole")
+        tally.count("as acknowledged" if reached == told.acked else "one more, whole")
 
 
-def _look(path: Path, name: str, expected: Expected, acked: int, begun: int) -> tuple[str, int]:
+class Reached(NamedTuple):
+    """What a ledger says of a process: how many steps were done when it ended."""
+
+    first: int
+    acked: int
+    begun: int
+    last: str
+
+    def __str__(self) -> str:
+        """How to see it again."""
+        return f"from step {self.first}, acked {self.acked}, begun {self.begun}, last {self.last!r}"
+
+
+def read(ledger: Path, first: int) -> Reached:
+    """The lines of a process that began with a step."""
+    lines = ledger.read_text().splitlines() if ledger.exists() else []
+    acked = first + sum(line.startswith("ack") for line in lines)
+    begun = first + sum(line.startswith("begin") for line in lines)
+    return Reached(first, acked, begun, lines[-1] if lines else "")
+
+
+def look(address: str, name: str, expected: Expected, told: Reached) -> tuple[str, int]:
     """What must not be, or nothing and the step that the store has reached."""
     try:
-        with Program(name).open(path) as store:
+        with Program(name).open(address) as store:
             problems = list(store.verify())
             seen = picture(store)
     except PalaverError as error:
         return f"corrupt: {error}", 0
     if problems:
         return f"corrupt: {problems[0]}", 0
-    steps = expected.which(seen, begun)
-    reached = [step for step in steps if step >= acked]
+    steps = expected.which(seen, told.begun)
+    reached = [step for step in steps if step >= told.acked]
     if reached:
         return "", reached[0]
     return (f"lost: as after step {steps[-1]}" if steps else "half: as after no step"), 0

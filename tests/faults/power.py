@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "record", "run"]
 
 NAME: Final = "power cut, SQLite"
+GOAL: Final = "20,000 images, none corrupt, nothing acknowledged lost, nothing half there"
 _STEPS: Final = 40
 _IMAGES: Final = 250
 """Of one program at most, so that many programs are run."""
@@ -35,7 +36,7 @@ _WAYS: Final = ("lost", "kept", "prefix", "torn 512", "torn 4096", "holes 512", 
 
 def run(count: int, seed: int) -> Tally:
     """Check so many different images."""
-    tally = Tally(NAME, "images")
+    tally = Tally(NAME, "images", GOAL)
     program = 0
     with scratch() as folder:
         while tally.faults < count:

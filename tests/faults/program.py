@@ -76,6 +76,10 @@ class Program:
         """A conversation is gone."""
         self._open.pop(name, None)
 
+    def look_again(self) -> None:
+        """Read every conversation anew: a step was refused, and there all the same."""
+        self._open.clear()
+
 
 class _Step:
     """One step: what there is, and what was drawn."""
@@ -159,6 +163,11 @@ class _Step:
     def filter(self) -> None:
         self.one().filter(content_excludes=[f"tea {self.draw.randint(0, self.number)} "])
 
+    def rewrite(self) -> None:
+        history = self.one()
+        middle = self.draw.randint(0, len(history))
+        history.rewrite([range(middle, len(history)), *self.messages(2), range(middle // 2)])
+
     def rollback(self) -> None:
         history = self.one()
         history.rollback(self.draw.randint(0, history.state.current_batch_index))
@@ -202,8 +211,16 @@ class _Step:
         history = self.one()
         if (place := self.place(history)) is not None:
             history.erase(place)
-            for head in self.heads:  # whoever shared the message reads again
-                self.program.history(self.store, head.id).refresh()
+            self.refresh()
+
+    def prune(self) -> None:
+        self.store.prune(self.one().id, undo=self.draw.choice([0, 1, 3]))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Whoever shared a message that is gone reads again."""
+        for head in self.heads:
+            self.program.history(self.store, head.id).refresh()
 
     def search(self) -> None:
         self.store.search("tea")
@@ -228,9 +245,9 @@ class _Step:
 
 _WEIGHTS: Final = {
     "append": 24, "extend": 8, "insert": 8, "replace": 8, "truncate": 4, "clear": 1, "filter": 3,
-    "rollback": 4, "undo": 6, "redo": 5, "restore": 4, "mark": 4, "unmark": 3, "team_task": 4,
-    "create": 4, "fork": 5, "merge": 5, "erase": 4, "search": 3, "describe": 3, "delete": 3,
-    "lease": 2, "put": 4,
+    "rewrite": 3, "rollback": 4, "undo": 6, "redo": 5, "restore": 4, "mark": 4, "unmark": 3,
+    "team_task": 4, "create": 4, "fork": 5, "merge": 5, "erase": 4, "prune": 3, "search": 3,
+    "describe": 3, "delete": 3, "lease": 2, "put": 4,
 }  # fmt: skip
 _STEPS: Final[dict[str, Callable[[_Step], None]]] = {
     name: getattr(_Step, name) for name in _WEIGHTS

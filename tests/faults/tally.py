@@ -18,23 +18,32 @@ _SHOWN = 5
 class Tally(Struct):
     """How many faults a campaign made, what became of them, and what should not have happened.
 
-    >>> tally = Tally("power cut", "images")
-    >>> tally.count("whole")
+    >>> tally = Tally("power cut", "images", "20,000 images, none corrupt")
+    >>> tally.count("whole", 11)
     >>> tally.fail("lost", "seed 7, event 12")
     >>> tally.faults, tally.failures
-    (2, {'lost': 1})
+    (12, {'lost': 1})
+    >>> print(tally)
+    12 images: 11 whole; failed: 1 lost
     """
 
     name: str
     unit: str
+    goal: str
     outcomes: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     stories: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def faults(self) -> int:
         """How many faults there were."""
         return sum(self.outcomes.values()) + sum(self.failures.values())
+
+    def __str__(self) -> str:
+        """All of it in one line."""
+        failed = f"; failed: {_listed(self.failures)}" if self.failures else ""
+        return f"{self.faults:,} {self.unit}: {_listed(self.outcomes)}{failed}"
 
     def count(self, outcome: str, times: int = 1) -> None:
         """A fault had an outcome that is allowed."""
@@ -51,27 +60,38 @@ class Tally(Struct):
         self.outcomes = dict(Counter(self.outcomes) + Counter(other.outcomes))
         self.failures = dict(Counter(self.failures) + Counter(other.failures))
         self.stories = [*self.stories, *other.stories][:_SHOWN]
+        self.seconds += other.seconds
 
     def check(self) -> None:
         """Raise where something happened that must not."""
         assert not self.failures, "\n".join([str(self.failures), *self.stories])
 
 
+def _listed(counted: dict[str, int]) -> str:
+    return ", ".join(f"{times:,} {what}" for what, times in counted.items())
+
+
 def table(tallies: Iterable[Tally]) -> str:
     """The tallies as a table in Markdown, those of one name added up.
 
-    >>> print(table([Tally("kill -9", "kills", {"whole": 3}), Tally("kill -9", "kills")]))
-    | fault | count | outcome | failures |
-    |---|---|---|---|
-    | kill -9 | 3 kills | 3 whole | none |
+    >>> goal = "500 kills, none lost"
+    >>> one = Tally("kill -9", "kills", goal, {"whole": 3}, seconds=90)
+    >>> print(table([one, Tally("kill -9", "kills", goal)]))
+    | fault | goal | made | what came of it | failures | minutes |
+    |---|---|---|---|---|---|
+    | kill -9 | 500 kills, none lost | 3 kills | 3 whole | none | 1.5 |
     """
     joined: dict[str, Tally] = {}
     for tally in tallies:
-        joined.setdefault(tally.name, Tally(tally.name, tally.unit)).add(tally)
-    lines = ["| fault | count | outcome | failures |", "|---|---|---|---|"]
-    for tally in joined.values():
-        outcomes = ", ".join(f"{times:,} {what}" for what, times in tally.outcomes.items())
-        failures = ", ".join(f"{times:,} {what}" for what, times in tally.failures.items())
-        count = f"{tally.faults:,} {tally.unit}"
-        lines.append(f"| {tally.name} | {count} | {outcomes} | {failures or 'none'} |")
+        joined.setdefault(tally.name, Tally(tally.name, tally.unit, tally.goal)).add(tally)
+    lines = [
+        "| fault | goal | made | what came of it | failures | minutes |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {tally.name} | {tally.goal} | {tally.faults:,} {tally.unit} | "
+        f"{_listed(tally.outcomes)} | {_listed(tally.failures) or 'none'} | "
+        f"{tally.seconds / 60:.1f} |"
+        for tally in joined.values()
+    ]
     return "\n".join(lines)

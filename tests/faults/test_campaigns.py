@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import crowd, damage, inputs, kills, power
+from tests.faults import crowd, cuts, damage, inputs, kills, power, server_kills, steps
 from tests.faults.scratch import scratch
+from tests.profiles import SCALE, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,34 +46,67 @@ def test_damage_is_reported_or_harmless(told: Told) -> None:
     told(damage.run(40, seed=0))
 
 
-def test_many_processes_lose_nothing(told: Told) -> None:
-    told(crowd.run(3, seconds=2, seed=0))
+@pytest.mark.parametrize("kind", crowd.NAMES)
+def test_many_processes_lose_nothing(told: Told, kind: str) -> None:
+    told(crowd.run(8, seconds=2, seed=0, kind=kind))
+
+
+def test_a_killed_server_or_client_loses_nothing_and_doubles_nothing(told: Told) -> None:
+    told(server_kills.run(4, seed=0))
+
+
+def test_a_lost_connection_loses_nothing_and_doubles_nothing(told: Told) -> None:
+    told(cuts.run(20, seed=0))
+
+
+def test_a_step_killed_at_any_moment_is_accounted_for(told: Told) -> None:
+    """CV-04, CV-06: each call once or not at all, and everybody knows which."""
+    told(steps.run(8, seed=0))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 3))
+def test_steps_killed_by_the_hundred(told: Told, share: int) -> None:
+    told(steps.run(scaled(100), seed=share))
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("share", range(1, 9))
 def test_power_cuts_by_the_thousand(told: Told, share: int) -> None:
-    told(power.run(2_500, seed=share))
+    told(power.run(scaled(2_500), seed=share))
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("share", range(1, 6))
 def test_kills_by_the_hundred(told: Told, share: int) -> None:
-    told(kills.run(100, seed=share))
+    told(kills.run(scaled(100), seed=share))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 3))
+def test_servers_and_clients_killed(told: Told, share: int) -> None:
+    told(server_kills.run(scaled(25), seed=share))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("share", range(1, 3))
+def test_connections_cut_by_the_hundred(told: Told, share: int) -> None:
+    told(cuts.run(scaled(250), seed=share))
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("share", range(1, 3))
 def test_every_call_fails_once(told: Told, share: int) -> None:
-    told(inputs.run(1, seed=share))
+    told(inputs.run(max(1, round(1 / SCALE)), seed=share))
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("share", range(1, 5))
 def test_damages_by_the_hundred(told: Told, share: int) -> None:
-    told(damage.run(500, seed=share))
+    told(damage.run(scaled(500), seed=share))
 
 
 @pytest.mark.faults
-def test_a_crowd_for_half_a_minute(told: Told) -> None:
-    told(crowd.run(8, seconds=30, seed=1))
+@pytest.mark.parametrize("kind", crowd.NAMES)
+def test_a_crowd_for_half_a_minute(told: Told, kind: str) -> None:
+    told(crowd.run(8, seconds=scaled(30), seed=1, kind=kind))

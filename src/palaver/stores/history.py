@@ -20,11 +20,11 @@ from palaver.history.frame import Frame
 from palaver.history.merging import Sides, join
 from palaver.history.operations import read_messages
 from palaver.history.plan import Edit, carried_out, planned
-from palaver.history.rope import build, size
+from palaver.history.rope import size
 from palaver.history.versions import Versions
 from palaver.history.view import View
 from palaver.messages import Message, new_id
-from palaver.messages.gate import check_name, check_text
+from palaver.messages.gate import check_name
 from palaver.messages.ids import now_ms
 from palaver.stores.ancestry import read_frames
 from palaver.stores.beginning import begin, check_key
@@ -384,24 +384,14 @@ class StoredHistory(History):
         message = self._log[place]
         self._kept(lambda: super(StoredHistory, self)._remark(message, name, change))
 
-    def replace_all(
-        self, messages: Iterable[Message | Mapping[str, Any]], *, team_task: str | None
+    def _replace_all(
+        self, messages: tuple[Message, ...], team_task: str | None, reason: str
     ) -> Result:
-        """Put other messages in the place of all there are, and set the team task, in one change.
-
-        That is what importing a snapshot comes to: `undo` and `rollback` lead back. A `Conflict`
-        where others changed the conversation meanwhile.
-        """
-        new = read_messages(messages)
-        if team_task is not None:
-            check_text(team_task, "$.teamTask")
-        return self._kept(lambda: self._replace_all(new, team_task), self._unseen("imported"))
-
-    def _replace_all(self, messages: tuple[Message, ...], team_task: str | None) -> Result:
-        opened = self._log.extend(messages)
-        rope = build([(opened, opened + len(messages))] if messages else [], self._log)
-        frame = replace(self._frame, team_task=team_task)
-        return self._open_batch(frame, rope, opened, "IMPORT")
+        """All at once; a `Conflict` where others changed the conversation meanwhile."""
+        return self._kept(
+            lambda: super(StoredHistory, self)._replace_all(messages, team_task, reason),
+            self._unseen("replaced as a whole"),
+        )
 
     # ── forks and erasure ───────────────────────────────────────────────────────────────────────
 
@@ -455,7 +445,7 @@ class StoredHistory(History):
         version, at = self.version, self._clock()
         back = self._versions.back(version)
         frame = replace(self._frame, back=back, redo=None, logged=len(self._log))
-        note = self._change(frame, self._stop, "erase")
+        note = replace(self._change(frame, self._stop, "erase"), data={"messages": names})
         done = self._keeper.erase(self.id, names, at, note=note)
         self._stored.drop_held()
         self._book.keep(frame, version + 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from palaver.messages import Role
 
-__all__ = ["KEPT", "Snapshot", "read_snapshot", "write_snapshot"]
+__all__ = ["KEPT", "Snapshot", "read_message", "read_snapshot", "write_snapshot"]
 
 KEPT: Final = "palaver.snapshot"
 """The metadata key under which a message keeps what else it had in a snapshot."""
@@ -67,7 +67,9 @@ def read_snapshot(value: object) -> Snapshot:
     check_time(at, "$.timestamp")
     if not is_list(raw):
         raise ValidationError(f"must be a list, not {kind_of(raw)}", path="$.messages")
-    messages = tuple(_read(item, f"$.messages[{index}]", at) for index, item in enumerate(raw))
+    messages = tuple(
+        read_message(item, at=at, path=f"$.messages[{index}]") for index, item in enumerate(raw)
+    )
     _check_unique(messages)
     return Snapshot(messages, task, at)
 
@@ -81,7 +83,13 @@ def _check_unique(messages: Iterable[Message]) -> None:
         seen.add(message.id)
 
 
-def _read(item: object, path: str, at: int) -> Message:
+def read_message(item: object, *, at: int, path: str = "$") -> Message:
+    """Read one message as S2 has it; `at` is its time where it says none.
+
+    >>> speaker = {"roleId": "max", "roleName": "Max", "type": "ai"}
+    >>> read_message({"id": "msg-1", "content": "Hi", "speaker": speaker}, at=5).role
+    'assistant'
+    """
     fields = _object(item, path)
     for name in ("id", "content", "speaker"):
         if name not in fields:
