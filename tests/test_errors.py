@@ -6,9 +6,11 @@ import pickle
 import pytest
 
 from palaver.errors import (
+    AuthError,
     InvalidStateTransition,
     PalaverError,
     PartValidationError,
+    RateLimited,
     ValidationError,
 )
 
@@ -17,6 +19,7 @@ ERRORS = [
     ValidationError("is odd", path="$.a[0]", rule="schema"),
     PartValidationError("is odd", path="$.a[0].b", rule="BR-09", part="tool"),
     InvalidStateTransition("pending", "completed", ("running",)),
+    RateLimited("slow down", provider="openai", status=429, retry_after=1.5),
 ]
 
 
@@ -30,7 +33,7 @@ def test_errors_travel_between_processes(error: PalaverError) -> None:
 
 def test_every_error_is_a_palaver_error_and_a_refusal_a_value_error() -> None:
     assert all(isinstance(error, PalaverError) for error in ERRORS)
-    assert [False, True, True, False] == [isinstance(error, ValueError) for error in ERRORS]
+    assert [False, True, True, False, False] == [isinstance(error, ValueError) for error in ERRORS]
 
 
 def test_an_error_says_where_what_and_which_rule() -> None:
@@ -39,6 +42,7 @@ def test_an_error_says_where_what_and_which_rule() -> None:
         "$.a[0]: is odd [schema]",
         "$.a[0].b: is odd (tool part) [BR-09]",
         "a tool call that is pending cannot become completed; it can only become running",
+        "openai: slow down (status 429, wait 1.5 s)",
     ] == [str(error) for error in ERRORS]
 
 
@@ -52,6 +56,17 @@ def test_errors_are_data_too() -> None:
         "part": "tool",
         "field": "b",
     } == ERRORS[2].to_dict()
+
+
+def test_an_error_of_a_model_says_no_more_than_it_knows() -> None:
+    assert "no key" == str(AuthError("no key"))
+    assert {
+        "name": "AuthError",
+        "message": "no key",
+        "provider": "",
+        "status": None,
+        "retryAfter": None,
+    } == AuthError("no key").to_dict()
 
 
 @pytest.mark.parametrize(

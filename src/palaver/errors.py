@@ -9,10 +9,13 @@
     ├── NothingToUndo                   undo or redo, with nothing to go back or on to
     ├── Conflict                        two sides changed the same thing; says what each did
     ├── BudgetExceeded                  what may be spent is spent
+    ├── DoesNotFit                      what must be in a prompt is too much; says by how much
     ├── CompactionRefused               making room would not make room, or not safely
     ├── TooManySteps                    a loop that does not come to an end
     ├── ToolFailed                      a tool says that it could not do what it was asked
     │   └── ToolUnreachable             the server that has the tool is gone, or was never there
+    ├── MemberFailed                    a member of a team gave no answer; says why
+    │   └── ArgumentTooLong             what no argument can hold, and the program takes no file
     ├── StoreError                      something about the place where histories are kept
     │   ├── UnknownConversation         no conversation has this id
     │   ├── AlreadyExists               a conversation has this id already
@@ -46,6 +49,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "Aborted",
     "AlreadyExists",
+    "ArgumentTooLong",
     "AuthError",
     "BadAnswer",
     "BadRequest",
@@ -55,9 +59,11 @@ __all__ = [
     "Conflict",
     "ContentFiltered",
     "ContextOverflow",
+    "DoesNotFit",
     "InvalidStateTransition",
     "LeaseLost",
     "LeaseTaken",
+    "MemberFailed",
     "ModelError",
     "NetworkError",
     "NothingToUndo",
@@ -296,6 +302,39 @@ class BudgetExceeded(PalaverError):  # noqa: N818 - it reads as what happened
     """What may be spent on a conversation is spent: no further step is begun."""
 
 
+class DoesNotFit(PalaverError):  # noqa: N818 - as above
+    """What a prompt must hold takes more room than there is; nothing of it is ever cut.
+
+    >>> error = DoesNotFit(812, 512)
+    >>> str(error), error.excess
+    ('what the prompt must hold takes 812 bytes, 300 more than the 512 there are', 300)
+    """
+
+    def __init__(self, needed: int, limit: int, unit: str = "bytes") -> None:
+        """Keep the figures apart from the words; the unit is bytes or tokens."""
+        super().__init__(needed, limit, unit)
+        self.needed = needed
+        self.limit = limit
+        self.unit = unit
+
+    @property
+    def excess(self) -> int:
+        """By how much it does not fit."""
+        return self.needed - self.limit
+
+    def __str__(self) -> str:
+        """How much is needed, and how much there is."""
+        return (
+            f"what the prompt must hold takes {self.needed} {self.unit}, "
+            f"{self.excess} more than the {self.limit} there are"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data."""
+        figures = {"needed": self.needed, "limit": self.limit, "excess": self.excess}
+        return {**super().to_dict(), "unit": self.unit, **figures}
+
+
 class CompactionRefused(PalaverError):  # noqa: N818 - as above
     """A compaction that would not make a conversation shorter, or not safely: nothing changed."""
 
@@ -310,6 +349,14 @@ class ToolFailed(PalaverError):  # noqa: N818 - as above
 
 class ToolUnreachable(ToolFailed):
     """The server that has the tool could not be reached, is gone, or does not answer."""
+
+
+class MemberFailed(PalaverError):  # noqa: N818 - as above
+    """A member of a team gave no answer; the text says why."""
+
+
+class ArgumentTooLong(MemberFailed):
+    """A text is too long for an argument, and the program takes it in no other way."""
 
 
 class StoreError(PalaverError):
@@ -377,8 +424,8 @@ class ModelError(PalaverError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        facts = {"provider": self.provider, "status": self.status, "retry_after": self.retry_after}
-        return partial(type(self), **facts), (self.detail,)
+        facts = (self.provider, self.status, self.retry_after)
+        return _rebuild_model_error, (type(self), self.detail, *facts)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
@@ -432,6 +479,16 @@ class Aborted(ModelError):  # noqa: N818 - as above
 
 def _short(path: str) -> str:
     return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
+
+
+def _rebuild_model_error(
+    kind: type[ModelError],
+    detail: str,
+    provider: str,
+    status: int | None,
+    retry_after: float | None,
+) -> ModelError:
+    return kind(detail, provider=provider, status=status, retry_after=retry_after)
 
 
 def _rebuild(kind: type[ValidationError], detail: str, keywords: dict[str, str]) -> ValidationError:

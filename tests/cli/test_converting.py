@@ -128,11 +128,25 @@ def test_there_and_back_says_the_same(here: str, there: str) -> None:
 
 
 def test_details_come_back_by_way_of_messages() -> None:
-    """PT-02: what messages have no words for is in their metadata, and comes home."""
+    """CV-10: what messages have no words for is in their metadata, and comes home."""
     body = {"messages": [{"role": "user", "content": [
         {"type": "text", "text": "Tea?", "cache_control": {"type": "ephemeral"}}]}]}  # fmt: skip
     away = run("-", "--to", "palaver", "--from", "anthropic", given=as_bytes(body))
     assert body == made(run("-", "--to", "anthropic", "--strict", given=away.stdout_bytes))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_plain_content_list_goes_to_every_provider(form: str) -> None:  # PT-02
+    use = {"id": "c1", "name": "clock", "input": {"zone": "UTC"}}
+    talk = [
+        {"role": "user", "content": [{"type": "text", "text": "What time is it?"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "tool_use": use}]},
+        {"role": "tool", "content": [
+            {"type": "tool_result", "tool_result": {"tool_use_id": "c1", "content": "16:00"}}]},
+    ]  # fmt: skip
+    result = run("-", "--to", form, "--strict", given=as_bytes(talk))
+    assert () == check_request(form, made(result))
+    assert "16:00" in result.stdout
 
 
 @pytest.mark.parametrize("form", FORMS)

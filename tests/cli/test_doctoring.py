@@ -36,8 +36,8 @@ from palaver.wire import FORMATS
 from tests.wire.transcripts.samples import DATA, database
 
 if TYPE_CHECKING:
-    from subprocess import CompletedProcess
     from collections.abc import Callable
+    from subprocess import CompletedProcess
 
 SESSION, OWNER = new_id(), new_id()
 RULES = Path(__file__).resolve().parents[2] / "docs" / "wire.md"
@@ -123,10 +123,18 @@ def test_each_problem_is_said_once_with_who_minds() -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("standard input: messages[0]: the wrong one begins: ")
     assert lines[0].endswith("[first-role] (anthropic, gemini)")
+    places = [int(place) for place in re.findall(r"messages\[(\d+)\]: a", done.stdout)]
+    assert sorted(places) == places
     strays = [line for line in lines if "[result-without-call]" in line]
     assert 1 == len(strays)
     assert strays[0].endswith(f"({', '.join(FORMATS)})")
     assert lines[-1].startswith(f"standard input: {len(lines) - 1} problems for ")
+
+
+def test_two_of_a_kind_in_one_place_are_two() -> None:
+    talk = [user("q"), assistant(calls("c1", "c2")), user("Go on.")]
+    found = problems(run("-", "--json", given=dump(talk)))
+    assert 2 == found.count(("messages[1]", "call-without-result"))
 
 
 def test_whose_history_it_is_must_be_said_to_repair_it(tmp_path: Path) -> None:
@@ -155,8 +163,8 @@ def test_a_request_is_judged_as_what_it_is(tmp_path: Path) -> None:
     file = tmp_path / "mended.json"
     found = run("-", "--json", "--output", file, given=ASKED)
     assert [
-        ("$.messages[1]", "call-id"),
         ("$.messages[1]", "call-without-result"),
+        ("$.messages[1]", "call-id"),
         ("$.messages[3]", "last-role"),
     ] == problems(found)
     mended = json.loads(file.read_bytes())
@@ -198,11 +206,31 @@ def test_a_field_that_does_not_exist() -> None:
     assert [("$.messages[0].mood", "unknown-field")] == found
 
 
-def test_what_nobody_noted_is_found_by_comparing() -> None:
-    asked = {"messages": [{"role": "user", "content": "Tea?"}, {"role": "user", "content": []}]}
-    found = run("-", "--from", "openai-chat", "--json", given=asked)
-    assert 1 == found.exit_code
-    assert problems(found)[0][0].startswith("$.messages")
+@pytest.mark.parametrize(
+    ("form", "asked", "where"),
+    [
+        ("openai-chat", {"messages": [{"role": "user", "content": "Tea?"}, 5]}, "$.messages[1]"),
+        ("anthropic", {"messages": [{"role": "user", "content": "a"}], "system": []}, "$.system"),
+    ],
+)
+def test_what_nobody_noted_is_found_by_comparing(
+    form: str, asked: dict[str, Any], where: str
+) -> None:
+    assert [(where, "shape")] == problems(run("-", "--from", form, "--json", given=asked))
+
+
+def test_a_system_text_of_the_wrong_kind() -> None:
+    asked = {"messages": [{"role": "user", "content": "Tea?"}], "system": 5}
+    ((where, _),) = problems(run("-", "--from", "anthropic", "--json", given=asked))
+    assert "$.system" == where
+
+
+def test_a_request_with_nothing_that_can_be_read() -> None:
+    refused = run(
+        "-", "--from", "anthropic", given={"messages": [{"role": "user", "content": [5]}]}
+    )
+    assert 1 == refused.exit_code
+    assert "nothing was said in standard input: " in refused.stderr
 
 
 def test_reasoning_after_a_switch_of_models() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
-OVER_A_STORE = sorted(set(COMMANDS) - {"apply", "validate"})
+OVER_A_STORE = sorted(set(COMMANDS) - {"apply", "convert", "doctor", "model", "validate"})
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ __all__ = ["COMMANDS", "app"]
 COMMANDS: Final = {
     "append": "palaver.cli.adding",
     "apply": "palaver.cli.apply",
+    "context": "palaver.cli.context",
     "convert": "palaver.cli.converting",
+    "chat": "palaver.cli.chat",
     "copy": "palaver.cli.carrying",
     "diff": "palaver.cli.forking",
     "doctor": "palaver.cli.doctoring",
@@ -39,6 +41,7 @@ COMMANDS: Final = {
     "rollback": "palaver.cli.returning",
     "search": "palaver.cli.searching",
     "show": "palaver.cli.showing",
+    "team": "palaver.cli.team",
     "undo": "palaver.cli.returning",
     "validate": "palaver.cli.validate",
     "verify": "palaver.cli.proving",

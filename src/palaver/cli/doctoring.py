@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,10 +32,9 @@ from palaver.cli.sources import (
 )
 from palaver.cli.stored import put_json
 from palaver.messages import ModelRef, to_dict
-from palaver.messages.gate import EMPTY, is_list, path_step
+from palaver.messages.gate import EMPTY, is_list
 from palaver.messages.ids import NIL_ID
 from palaver.wire import Target
-from palaver.wire.memory import changes
 from palaver.wire.reading import Source
 from palaver.wire.transcripts.gathering import Notes
 from palaver.wire.transcripts.lines import load_value
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from palaver.wire import Note, Reading, Request
 
-__all__ = ["REFUSALS", "doctor"]
+__all__ = ["REFUSALS", "doctor", "is_refused"]
 
 REFUSALS: Final[Mapping[str, str]] = {
     "call-without-result": "a call that nothing answers",
@@ -168,27 +169,27 @@ class _Examined(Struct, frozen=True):
 
 
 def _joined(findings: list[_Examined]) -> list[Problem]:
-    """Each problem once, with all the formats that have it."""
-    who: dict[tuple[str, str], list[str]] = {}
-    first: dict[tuple[str, str], Problem] = {}
+    """Each problem once, with all the formats that have it, in the words of the first."""
+    who: dict[tuple[str, str, int], list[str]] = {}
+    first: dict[tuple[str, str, int], Problem] = {}
     for finding in findings:
+        seen = Counter[tuple[str, str]]()
         for problem in finding.problems:
-            key = (problem.where, problem.rule) if len(findings) > 1 else _whole(problem)
+            spot = (problem.where, problem.rule)
+            key = (*spot, seen[spot])
+            seen[spot] += 1
             first.setdefault(key, problem)
-            if finding.form not in who.setdefault(key, []):
-                who[key].append(finding.form)
+            who.setdefault(key, []).append(finding.form)
     found = [replace(problem, formats=tuple(who[key])) for key, problem in first.items()]
     return sorted(found, key=_in_order)
 
 
-def _in_order(problem: Problem) -> list[int]:
-    """By the numbers in a place; what has none, the end or the system text, by its name."""
+def _in_order(problem: Problem) -> tuple[list[int], int]:
+    """By the numbers in a place (the system text comes first, the end last), then by the rule."""
     numbers = [int(number) for number in re.findall(r"\[(\d+)\]", problem.where)]
-    return numbers or [sys.maxsize if problem.where == "end" else -1]
-
-
-def _whole(problem: Problem) -> tuple[str, str]:
-    return problem.where, f"{problem.rule} {problem.repair}"
+    rules = list(REFUSALS)
+    rank = rules.index(problem.rule) if problem.rule in rules else len(rules)
+    return numbers or [sys.maxsize if problem.where == "end" else -1], rank
 
 
 class _Patient:
@@ -218,7 +219,7 @@ class _Patient:
         home = form == self._origin
         target = Target(reader, prefill=self._body is None)
         request = wire.to(form, reading.messages, target)
-        found = [note for note in request.notes if _is_refused(note, form)]
+        found = [note for note in request.notes if is_refused(note, form)]
         if home:
             found += (note for note in reading.notes if note.rule in REFUSALS)
         problems = [self._problem(note) for note in found]
@@ -232,13 +233,17 @@ class _Patient:
 
     def _differences(self, request: Request) -> list[Problem]:
         """What nobody noted: the first place where palaver would write something else."""
-        body = self._body or {}
-        form = wire.FORMATS[self._origin]
-        asked = {name: body[name] for name in (*form.heads, form.items) if name in body}
-        for path, *value in changes(request.body, to_dict(asked)):
-            where = "$" + "".join(path_step(step) for step in path)
-            detail = f"{json.dumps(value[0])[:80]} would not be sent" if value else "is missing"
-            return [Problem(where, "shape", _OTHERWISE, detail)]
+        form, body = wire.FORMATS[self._origin], to_dict(self._body or EMPTY)
+        head = {name: body[name] for name in form.heads if name in body}
+        pairs = [(f"$.{name}", request.head.get(name), asked) for name, asked in head.items()]
+        pairs += (
+            (f"$.{form.items}[{at}]", *pair)
+            for at, pair in enumerate(zip_longest(request.items, body[form.items]))
+        )
+        for where, sent, asked in pairs:
+            if sent != asked:
+                detail = f"is sent as {json.dumps(sent)[:80]}" if sent else "is left out"
+                return [Problem(where, "shape", _OTHERWISE, detail)]
         return []
 
     def _problem(self, note: Note) -> Problem:
@@ -258,11 +263,13 @@ class _Patient:
         for at, place in enumerate(source.places[: len(messages)]):
             spot = f"$.{form.heads[0]}" if place < 0 else f"$.{form.items}[{place}]"
             spots[f"messages[{at}]"] = spots[f"message {messages[at].id}"] = spot
+        if form.heads:
+            spots[f"$.{form.items}[-1]"] = f"$.{form.heads[0]}"
         spots["end"] = f"$.{form.items}[{len(self._body[form.items]) - 1}]"
         return spots
 
 
-def _is_refused(note: Note, form: str) -> bool:
+def is_refused(note: Note, form: str) -> bool:
     """Tell whether a note is about something that the provider would not take."""
     if note.action == "repaired":
         return True

@@ -7,6 +7,7 @@ they stand there themselves.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from palaver import wire
@@ -54,20 +55,21 @@ class _Old:
     def __init__(self, messages: Sequence[Message], provider: str) -> None:
         self._messages = messages
         self._atoms = [_atoms(message, provider) for message in messages]
-        self._free: dict[tuple[str, object], list[int]] = {}
-        for index in range(len(messages) - 1, -1, -1):  # so that the first one is popped first
-            if self._atoms[index]:
-                key = (messages[index].role, self._atoms[index][0])
-                self._free.setdefault(key, []).append(index)
+        self._used: set[int] = set()
+        self._starts: dict[tuple[str, object], deque[int]] = {}
+        for index, atoms in enumerate(self._atoms):
+            if atoms:
+                self._starts.setdefault((messages[index].role, atoms[0]), deque()).append(index)
 
     def saying(self, role: str, atoms: _Atoms) -> list[Message]:
         """The messages of a role that say this, one after the other; none where none do."""
-        free = self._free.get((role, atoms[0]), []) if atoms else []
-        for start in reversed(free):
+        starts = self._starts.get((role, atoms[0])) if atoms else None
+        while starts and starts[0] in self._used:
+            starts.popleft()
+        for start in starts or ():
             taken = self._run(start, role, atoms)
             if taken:
-                for index in taken:
-                    self._free[role, self._atoms[index][0]].remove(index)
+                self._used.update(taken)
                 return [self._messages[index] for index in taken]
         return []
 
@@ -77,7 +79,8 @@ class _Old:
         skipped = 0
         for index in range(start, len(self._messages)):
             mine = self._atoms[index]
-            fits = mine and self._messages[index].role == role and atoms[: len(mine)] == mine
+            free = mine and index not in self._used and self._messages[index].role == role
+            fits = free and atoms[: len(mine)] == mine
             if fits:
                 taken.append(index)
                 atoms = atoms[len(mine) :]
@@ -98,9 +101,12 @@ def _atoms(message: Message, provider: str) -> _Atoms:
 
 
 def _of_part(part: Part, role: str, provider: str) -> Iterator[tuple[object, ...]]:
-    if isinstance(part, TextPart):
+    if role == "tool" and not isinstance(part, ToolPart):
+        yield "beside a result", part.id  # where nothing may stand: such a message is not used
+    elif isinstance(part, TextPart):
         if not part.ignored:
-            yield "text", part.text, _sealed(part, provider)
+            # an empty message may be sent where an empty part may not
+            yield "text", part.text or part.id, _sealed(part, provider)
     elif isinstance(part, ReasoningPart):
         yield "reasoning", part.text, _sealed(part, provider)
     elif isinstance(part, ToolCallPart):

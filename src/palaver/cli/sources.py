@@ -134,9 +134,11 @@ def chosen(found: Iterable[Reading], wanted: str | None, file: str) -> Reading:
     labels: list[str] = []
     count = 0
     strays: list[Note] = []
+    reasons: list[Note] = []
     for reading in found:
         strays += (note for note in reading.notes if note.where.startswith("line "))
         if not reading.messages:
+            reasons += reading.notes[:1]
             continue
         count += 1
         if count <= _SHOWN:
@@ -152,7 +154,7 @@ def chosen(found: Iterable[Reading], wanted: str | None, file: str) -> Reading:
         return Reading(best[0].messages, (*best[0].notes, *others), best[0].about)
     name = name_of(file)
     if not count:
-        why = f": {strays[0]}" if strays else ""
+        why = f": {reasons[0]}" if reasons else ""
         msg = f"nothing was said in {name}{why}"
         raise Refused(msg)
     more = f" and {count - _SHOWN:,} more" if count > _SHOWN else ""

@@ -16,6 +16,7 @@ from palaver.conversation.recovery import recover
 from palaver.conversation.running import Limits, Runner
 from palaver.conversation.steps import ask
 from palaver.conversation.tools import Toolbox
+from palaver.conversation.watching import UNWATCHED
 from palaver.errors import BudgetExceeded, ValidationError
 from palaver.events import Event, Events
 from palaver.messages import Message, parse_message
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from palaver.conversation.tools import Tool
     from palaver.conversation.tools.base import Executor
     from palaver.conversation.usage import Usage
+    from palaver.conversation.watching import Watch
     from palaver.history import View
     from palaver.history.results import Result
     from palaver.messages import Role, ToolCallPart
@@ -74,12 +76,14 @@ class Conversation:
         budget: float | None = None,
         limits: Limits | None = None,
         events: Events | None = None,
+        watch: Watch = UNWATCHED,
     ) -> None:
         """Open a conversation of a store by its id, or begin a new one.
 
         `token_limit` is what `tokens.exceeded` is told about; `budget` is a sum of money that no
         step is begun beyond. `executor` runs calls in place of the tools, `count` counts tokens in
-        place of the best counter there is.
+        place of the best counter there is, `watch` is told of every question and call as it
+        happens (`telemetry.Telemetry`).
         """
         if conversation is None:
             conversation = store.create()
@@ -97,6 +101,7 @@ class Conversation:
         self._executor = executor
         self._limits = Limits() if limits is None else limits
         self._prices = prices
+        self._watch = watch
         self._over = False
         self.compacted: dict[str, int] = {}
 
@@ -162,22 +167,27 @@ class Conversation:
             detail = "no model: give one to the step or to the conversation"
             raise ValidationError(detail, path="$.model", rule="CV-01")
         box = self._toolbox(tools)
-        await self.check_tokens(box)
-        self._check_budget()
-        step = await ask(
-            self._desk,
-            chosen,
-            box.specs,
-            options=options,
-            on_delta=on_delta,
-            finished=self._priced,
-        )
+        if self.token_limit is not None:
+            await self.check_tokens(box)
+        if self.budget is not None:
+            await to_thread.run_sync(self._check_budget, self.budget)
+        with self._watch.step(self, chosen, box.specs, options) as answered:
+            step = await ask(
+                self._desk,
+                chosen,
+                box.specs,
+                options=options,
+                on_delta=on_delta,
+                finished=self._priced,
+            )
+            answered(step.message)
         await self._publish("message.added", {"id": step.message.id, "role": "assistant"})
         for entry in step.entries:
             data = {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}
             await self._publish("tool.pending", data)
         await self._publish("usage.updated", step.usage.to_dict())
-        await self.check_tokens(box)
+        if self.token_limit is not None:
+            await self.check_tokens(box)
         return step
 
     async def run_tool(self, call: ToolCallPart) -> Outcome:
@@ -192,7 +202,14 @@ class Conversation:
     ) -> list[Outcome]:
         """Run tool calls side by side; their results are appended in the order of the calls."""
         box = self._toolbox(tools)
-        runner = Runner(self._desk, self.events, box, limits=self._limits, executor=self._executor)
+        runner = Runner(
+            self._desk,
+            self.events,
+            box,
+            limits=self._limits,
+            executor=self._executor,
+            watch=self._watch,
+        )
         return await runner.run(list(calls))
 
     async def recover(self) -> list[Recovered]:
@@ -241,10 +258,10 @@ class Conversation:
         self._over = over
         return count
 
-    def _check_budget(self) -> None:
+    def _check_budget(self, budget: float) -> None:
         spent = self.usage.cost
-        if self.budget is not None and spent is not None and spent >= self.budget:
-            detail = f"{spent:.4f} of {self.budget:.4f} are spent: no further step is begun"
+        if spent is not None and spent >= budget:
+            detail = f"{spent:.4f} of {budget:.4f} are spent: no further step is begun"
             raise BudgetExceeded(detail)
 
     def _priced(self, message: Message) -> Message:

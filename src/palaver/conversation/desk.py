@@ -7,6 +7,7 @@ a call's start before its tool is touched, all results of an answer in one chang
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
@@ -88,6 +89,8 @@ class Desk:
         self.tally = tally
         self._keeper = store.keeper
         self._holder = new_id()
+        self._gate = threading.Lock()
+        self._holds = 0
         self._written: dict[tuple[str, Target], _Written] = {}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
@@ -96,37 +99,63 @@ class Desk:
         """Take the lease, say what is about to happen, and write the request."""
         history = self.history
         lease = self.hold()
-        history.refresh()
-        request = self.request(form, target)
-        intent = Intent(new_id(), target.model, history.version, now_ms())
-        self._keep([(STEP, intent.id, msgspec.json.encode(intent))], lease)
+        try:
+            history.refresh()
+            request = self.request(form, target)
+            intent = Intent(new_id(), target.model, history.version, now_ms())
+            self._keep([(STEP, intent.id, msgspec.json.encode(intent))], lease)
+        except BaseException:
+            self.let_go(lease)
+            raise
         return Begun(intent, lease, request)
 
     def hold(self) -> Lease:
-        """Take or renew the right to take steps."""
+        """Take the right to work on the conversation; whoever works for this desk shares it."""
+        with self._gate:
+            lease = self.renew()
+            self._holds += 1
+            return lease
+
+    def renew(self) -> Lease:
+        """Keep the right for longer."""
         return self.store.lease(self.history.id, self._holder, seconds=LEASE_SECONDS)
 
     def let_go(self, lease: Lease) -> None:
-        """Give the right back."""
-        self.store.release(lease)
+        """Give the right back; the last one to do so gives it to others."""
+        with self._gate:
+            self._holds -= 1
+            if not self._holds:
+                self.store.release(lease)
 
     def draft(self, begun: Begun, message: Message) -> None:
         """Keep what has arrived of an answer."""
         self._keep([(DRAFT, begun.intent.id, dump(message))], begun.lease)
 
-    def finish(self, begun: Begun, message: Message) -> tuple[Usage, tuple[Entry, ...]]:
-        """Store an answer with its usage and its calls, in one change; the step is over."""
+    def finish(
+        self, begun: Begun, message: Message, finished: Callable[[Message], Message]
+    ) -> tuple[Message, Usage, tuple[Entry, ...]]:
+        """Store an answer with its usage and its calls, in one change; the step is over.
+
+        `finished` adds to the answer what the provider left out.
+        """
         history, intent = self.history, begun.intent
-        entries = tuple(entries_of(message))
-        counted = self.tally.total(history.view) + self.tally.weigh(message)
-        usage = self.usage().after(message, history.version + 1, counted)
-        records = [*_over(intent.id), *(entry.kept() for entry in entries), usage.kept()]
-        history.extend([message], key=intent.id, records=records, lease=begun.lease)
-        return usage, entries
+        try:
+            message = finished(message)
+            entries = tuple(entries_of(message))
+            counted = self.tally.total(history.view) + self.tally.weigh(message)
+            usage = self.usage().after(message, history.version + 1, counted)
+            records = [*_over(intent.id), *(entry.kept() for entry in entries), usage.kept()]
+            history.extend([message], key=intent.id, records=records, lease=begun.lease)
+        finally:
+            self.let_go(begun.lease)
+        return message, usage, entries
 
     def abandon(self, begun: Begun) -> None:
         """Nothing came of a step: its intent goes."""
-        self._keep(_over(begun.intent.id), begun.lease)
+        try:
+            self._keep(_over(begun.intent.id), begun.lease)
+        finally:
+            self.let_go(begun.lease)
 
     def request(self, form: str, target: Target) -> Request:
         """What the model would be sent now; only what is new is written."""
@@ -196,7 +225,6 @@ class Desk:
         what was not.
         """
         history, strays = self.history, list[Entry]()
-        history.refresh()
         ordered = sorted(entries, key=lambda entry: entry.position)
         while True:
             here = [entry for entry in ordered if entry not in strays]

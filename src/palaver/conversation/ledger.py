@@ -23,7 +23,7 @@ from palaver.messages import (
     ToolState,
     pending,
 )
-from palaver.messages.ids import derived_id
+from palaver.messages.ids import derived_id, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return (CALL, self.id, None)
 
     def message(self) -> Message:
-        """The result as a message; the same call always gives the same id."""
+        """The result as a message; the same result always gives the same message."""
         message_id = derived_id(self.id, "result")
         part = ToolPart(
             id=derived_id(self.id, "state"),
@@ -86,7 +86,8 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
             tool=self.tool,
             state=self.state,
         )
-        return Message("tool", (part,), id=message_id)
+        at = self.state.time.end if isinstance(self.state, ToolCompleted | ToolError) else now_ms()
+        return Message("tool", (part,), id=message_id, timestamp=at)
 
 
 def entries_of(message: Message) -> Iterator[Entry]:

@@ -13,14 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
 from palaver.conversation.desk import shielded
+from palaver.conversation.holding import while_held
+from palaver.conversation.ledger import Entry
 from palaver.conversation.progress import Progress
 from palaver.conversation.tools.base import ToolContext, ToolOutput
 from palaver.conversation.tools.outputs import as_output, fit_text
+from palaver.conversation.watching import UNWATCHED
 from palaver.errors import PalaverError, ValidationError
 from palaver.events import Event
 from palaver.messages import (
@@ -39,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from palaver.conversation.desk import Desk
-    from palaver.conversation.ledger import Entry
     from palaver.conversation.tools.base import Executor, Tool
+    from palaver.conversation.watching import Watch
     from palaver.events import Events
     from palaver.stores.records import Lease
 
@@ -86,6 +90,7 @@ class Runner:
         *,
         limits: Limits,
         executor: Executor | None,
+        watch: Watch = UNWATCHED,
     ) -> None:
         """Run calls with these tools, or with an executor that knows better."""
         self._desk = desk
@@ -93,6 +98,7 @@ class Runner:
         self._tools = tools
         self._limits = limits
         self._executor = executor
+        self._watch = watch
 
     async def run(self, calls: Sequence[ToolCallPart]) -> list[Outcome]:
         """Run calls side by side; answer in their order."""
@@ -100,16 +106,17 @@ class Runner:
         try:
             for entry in entries.values():
                 await self._tell(entry)
-            outcomes = await self._all(calls, entries, lease)
-            fresh = [outcomes[call.id] for call in calls if call.id in outcomes]
-            ready = [*fresh, *done.values()]
-            appended, strays = await shielded(self._desk.conclude, ready, lease)
-            for entry in fresh:
-                await self._tell(entry)
-            for message in appended:
-                await self._added(message)
-        finally:
+            outcomes = await while_held(self._desk, lambda: self._all(calls, entries, lease))
+        except BaseException:
             await shielded(self._desk.let_go, lease)
+            raise
+        fresh = [outcomes[call.id] for call in calls if call.id in outcomes]
+        ready = [*fresh, *done.values()]
+        appended, strays = await shielded(self._conclude, ready, lease)
+        for entry in fresh:
+            await self._tell(entry)
+        for message in appended:
+            await self._added(message)
         messages = {message.id: message for message in appended}
         left = {entry.id for entry in strays}
         settled = {entry.id: entry for entry in ready}
@@ -142,6 +149,13 @@ class Runner:
             raise
         return lease, fresh, done
 
+    def _conclude(self, ready: Sequence[Entry], lease: Lease) -> tuple[list[Message], list[Entry]]:
+        """Append the results; others may work on the conversation then."""
+        try:
+            return self._desk.conclude(ready, lease)
+        finally:
+            self._desk.let_go(lease)
+
     def _may_repeat(self, name: str) -> bool:
         tool = self._tools.get(name)
         return tool is not None and tool.idempotent
@@ -149,19 +163,22 @@ class Runner:
     async def _all(
         self, calls: Sequence[ToolCallPart], entries: dict[str, Entry], lease: Lease
     ) -> dict[str, Entry]:
-        outcomes: dict[str, Entry] = {}
+        outcomes, waiting = dict[str, Entry](), dict[str, Entry]()
         slots = anyio.Semaphore(max(1, self._limits.at_once))
 
         async def one(call: ToolCallPart, entry: Entry) -> None:
             try:
                 async with slots:
-                    state = await self._one(call, entry)
+                    state = await self._watched(call, entry)
             except anyio.get_cancelled_exc_class():
                 outcomes[entry.id] = entry.moved(fail(entry.state, "cancelled"))
                 raise
-            outcomes[entry.id] = entry.moved(state)
-            if len(outcomes) < len(entries):  # the last one is kept with the results themselves
-                await shielded(self._desk.note, [outcomes[entry.id]], lease)
+            outcomes[entry.id] = waiting[entry.id] = entry.moved(state)
+            await anyio.lowlevel.cancel_shielded_checkpoint()  # whoever is done too is noted along
+            if waiting and len(outcomes) < len(entries):  # the last are kept with the results
+                noted = list(waiting.values())
+                waiting.clear()
+                await shielded(self._desk.note, noted, lease)
 
         try:
             async with anyio.create_task_group() as group:
@@ -174,6 +191,14 @@ class Runner:
             await shielded(self._desk.conclude, list(outcomes.values()), lease)
             raise
         return outcomes
+
+    async def _watched(self, call: ToolCallPart, entry: Entry) -> ToolState:
+        tool = self._tools.get(call.tool)
+        spec = None if tool is None else tool.spec
+        with self._watch.call(self._desk.history.id, call, spec) as ended:
+            state = await self._one(call, entry)
+            ended(state)
+        return state
 
     async def _one(self, call: ToolCallPart, entry: Entry) -> ToolState:
         state, limit = entry.state, self._limits.seconds

@@ -12,17 +12,16 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import anyio
 from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
-from palaver.conversation.desk import LEASE_SECONDS, shielded
+from palaver.conversation.desk import shielded
+from palaver.conversation.holding import while_held
 from palaver.conversation.ledger import Entry
 from palaver.conversation.models.base import Ask
 from palaver.conversation.usage import Usage
-from palaver.errors import PalaverError
 from palaver.messages import Message, ToolCallPart
 from palaver.messages.ids import uuid_for
 from palaver.wire import Note
@@ -83,15 +82,11 @@ async def ask(
     asking = _Asking(desk, begun, model, names, on_delta)
     question = Ask(body=begun.request.body, tools=tools, names=names, options=options)
     try:
-        try:
-            await _while_held(desk, lambda: asking.hear(question))
-        except BaseException:
-            await asking.keep_the_rest(finished)
-            raise
-        message = finished(asking.fold.message())
-        usage, entries = await shielded(desk.finish, begun, message)
-    finally:
-        await shielded(desk.let_go, begun.lease)
+        await while_held(desk, lambda: asking.hear(question))
+    except BaseException:
+        await asking.keep_the_rest(finished)
+        raise
+    message, usage, entries = await shielded(desk.finish, begun, asking.fold.message(), finished)
     return Step(message, usage, begun.request.notes, entries)
 
 
@@ -136,34 +131,9 @@ class _Asking:
         """The answer was cut off: keep what had arrived, marked so."""
         message = self.fold.message(interrupted=True)
         if message.content:
-            await shielded(self._desk.finish, self._begun, finished(message))
+            await shielded(self._desk.finish, self._begun, message, finished)
         else:
             await shielded(self._desk.abandon, self._begun)
-
-
-async def _while_held(desk: Desk, work: Callable[[], Awaitable[None]]) -> None:
-    """Do something while the lease is renewed; where it is lost, the work stops."""
-    failure: Exception | None = None
-
-    async def renew(scope: anyio.CancelScope) -> None:
-        nonlocal failure
-        try:
-            while True:
-                await anyio.sleep(LEASE_SECONDS / 3)
-                await to_thread.run_sync(desk.hold)
-        except PalaverError as lost:
-            failure = lost
-            scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(renew, group.cancel_scope)
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - raised again below, outside of the group
-            failure = error
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 def _session(desk: Desk) -> str:

@@ -1,4 +1,4 @@
-"""For tests of your own: the suite that every store passes, and judges of providers' requests.
+"""For tests of your own: what every store passes, judges of requests, providers on this machine.
 
 Names are loaded when they are first used: to judge a request, no store is needed.
 """
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from palaver.testing.providers import Problem, check_request
+    from palaver.testing.servers import ProviderServer
     from palaver.testing.stores import store_conformance
 
-__all__ = ["Problem", "check_request", "store_conformance"]
+__all__ = ["Problem", "ProviderServer", "check_request", "store_conformance"]
 
 _HOMES = {
     "Problem": "palaver.testing.providers",
+    "ProviderServer": "palaver.testing.servers",
     "check_request": "palaver.testing.providers",
     "store_conformance": "palaver.testing.stores",
 }

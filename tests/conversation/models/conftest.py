@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +10,7 @@ from palaver.conversation.models import catalog
 from tests.conversation.models.worlds import KEYS, WORLDS, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +38,3 @@ def smollm2() -> Path:
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return catalog.install("smollm2")
-
-
-@pytest.fixture
-def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make a package seem not to be installed."""
-
-    def hide(package: str) -> None:
-        monkeypatch.setitem(__import__("sys").modules, package, None)
-
-    return hide

@@ -9,7 +9,7 @@ import pytest
 from palaver import wire
 from palaver.conversation.models import Ask, model
 from palaver.errors import ValidationError
-from palaver.messages import ToolCallPart
+from palaver.messages import ReasoningPart, ToolCallPart
 from palaver.testing.servers import Answer, Call, Usage
 from palaver.wire.tools import spell_tool, tool_names
 from tests.conversation.models.worlds import TOOLS, WORLDS, World, asking, gathered
@@ -53,7 +53,7 @@ async def test_a_stream_folds_into_the_answer(world: World) -> None:  # CV-02
         assert [] == server.failures
     message = fold.message()
     assert told(message) == EXPECTED
-    assert "Two cities." in "".join(p.text for p in message.parts if p.type == "reasoning")
+    assert "Two cities." in "".join(p.text for p in message.parts if isinstance(p, ReasoningPart))
 
 
 async def test_a_whole_answer_is_the_same(world: World) -> None:  # CV-02
@@ -127,9 +127,9 @@ async def test_a_choice_of_tools_is_spelled_as_the_provider_wants_it(
         assert [] == server.failures
     spelled = spell_tool(world.format, "weather.get")
     special = choice == "weather.get"
-    google = {"mode": {"auto": "AUTO", "none": "NONE"}.get(choice, "ANY")}
+    google: dict[str, Any] = {"mode": {"auto": "AUTO", "none": "NONE"}.get(choice, "ANY")}
     if special:
-        google["allowedFunctionNames"] = [spelled]  # type: ignore[assignment]
+        google["allowedFunctionNames"] = [spelled]
     claude = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
     expected: dict[str, Any] = {
         "openai-chat": {"type": "function", "function": {"name": spelled}} if special else choice,
@@ -198,7 +198,7 @@ async def test_a_signature_of_google_comes_back_to_the_letter() -> None:
     async with asking(WORLDS[3], Answer(calls=calls)) as (asked, _):
         answer = await asked.whole(Ask(WORLDS[3].body, TOOLS))
     # bytes that plain base64 and the one for addresses spell differently
-    assert "c2lnbmVkPj8x" == answer["candidates"][0]["content"]["parts"][0]["thoughtSignature"]
+    assert "++++////MQ==" == answer["candidates"][0]["content"]["parts"][0]["thoughtSignature"]
 
 
 async def test_one_model_serves_one_event_loop_after_the_other(world: World) -> None:

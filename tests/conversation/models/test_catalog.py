@@ -171,10 +171,11 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
             env={**os.environ, **settings},
             stderr=subprocess.PIPE,
         ) as program:
-            silent.accept()  # pip is at it
-            assert 1 == len(left(folder))
-            program.send_signal(signal.SIGINT)
-            program.communicate(timeout=60)
+            line, _ = silent.accept()
+            with line:  # pip is at it
+                assert 1 == len(left(folder))
+                program.send_signal(signal.SIGINT)
+                program.communicate(timeout=60)
     assert 130 == program.returncode
     assert [] == left(folder)
 

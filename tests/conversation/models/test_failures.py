@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
-from typing import Any
 
 import pytest
 
@@ -92,7 +91,7 @@ def test_a_providers_words_are_found_wherever_they_are(
     ],
 )
 def test_the_wait_is_found_wherever_it_is(
-    headers: dict[str, str], body: Any, expected: float | None
+    headers: dict[str, str], body: object, expected: float | None
 ) -> None:
     assert expected == retry_after(headers, body)
 

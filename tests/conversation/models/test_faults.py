@@ -23,10 +23,10 @@ from palaver.errors import (
     Unavailable,
 )
 from palaver.testing.servers import Answer, Garbage, HangUp, ProviderServer, Refusal, Silence
-from tests.conversation.models.worlds import KEYS, WORLDS, World, asking, gathered
+from tests.conversation.models.worlds import KEYS, WORLDS, World, asking, gathered, until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from palaver.conversation.models import Model
@@ -119,11 +119,15 @@ async def test_half_a_stream_is_no_answer_and_is_not_asked_for_again(
     world: World, *, cleanly: bool
 ) -> None:
     half = Answer("x" * 200, cut_after=3, cleanly=cleanly)
-    heard = []
+    heard: list[Mapping[str, Any]] = []
+
+    async def hear(asked: Model) -> None:
+        async for event in asked.stream(world.ask()):
+            heard.append(event)  # noqa: PERF401 - what arrives before the end is kept
+
     async with asking(world, half, "Yes.") as (asked, server):
         with pytest.raises(BadAnswer, match="broke off"):
-            async for event in asked.stream(world.ask()):
-                heard.append(event)  # noqa: PERF401 - what had arrived is kept
+            await hear(asked)
         assert 1 == len(server.requests)
     assert heard
 
@@ -160,18 +164,18 @@ async def test_nobody_there_is_a_network_error(world: World) -> None:
 async def test_a_cancelled_question_closes_its_connection(
     world: World, how: Callable[[Model, World], Awaitable[object]]
 ) -> None:
+    async def ask() -> None:
+        await how(asked, world)
+
     script: Scripted = Silence() if how is whole else Answer("x" * 4_000, delay=0.05)
     async with asking(world, script) as (asked, server):
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
-                group.start_soon(how, asked, world)
-                while not server.requests:
-                    await anyio.sleep(0.01)
-                await anyio.sleep(0.1)
-                assert not server.requests[0].aborted
-                group.cancel_scope.cancel()
-            while not server.requests[0].aborted:
-                await anyio.sleep(0.01)
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await until(lambda: bool(server.requests))
+            await anyio.sleep(0.1)
+            assert not server.requests[0].aborted
+            group.cancel_scope.cancel()
+        await until(lambda: server.requests[0].aborted)
 
 
 async def test_a_key_is_in_no_error_and_in_no_log(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from palaver.conversation.models import llama_child
 from palaver.conversation.models.llama_child import Post, load, talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import pytest
 
 
 class Stand:
@@ -92,12 +93,12 @@ def test_a_file_is_loaded_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -
                 cpuparams_batch=SimpleNamespace(),
             )
 
-    def server(params: Any) -> Any:
+    def server(params: object) -> SimpleNamespace:
         made.append(params)
         return SimpleNamespace(listening_address="http://127.0.0.1:1")
 
     fake = SimpleNamespace(CommonParams=Params, Server=server)
-    monkeypatch.setattr(llama_child.importlib, "import_module", lambda _: fake)
+    monkeypatch.setitem(sys.modules, "xllamacpp", fake)
     monkeypatch.setattr(llama_child, "_window", lambda address, key: len(address + key))
     settings = {"path": "/x.gguf", "window": 99, "threads": 3, "key": "k"}
     _, about = load(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +15,7 @@ from palaver.wire.tools import ToolSpec
 from tests.conversation.models.worlds import WORLDS, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from palaver.conversation.models import Model
 
 
 def test_a_name_says_who_is_asked_and_which_model(world: World) -> None:
@@ -37,24 +37,19 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "package", "module", "extra"),
+    ("name", "package", "extra"),
     [
-        ("openai:x", "openai", "openai_chat", "openai"),
-        ("anthropic:x", "anthropic", "anthropic", "anthropic"),
-        ("gemini:x", "google.genai", "gemini", "google"),
+        ("openai:x", "openai", "openai"),
+        ("anthropic:x", "anthropic", "anthropic"),
+        ("gemini:x", "google.genai", "google"),
     ],
 )
 def test_a_package_that_is_missing_is_named_with_its_command(
-    name: str,
-    package: str,
-    module: str,
-    extra: str,
-    monkeypatch: pytest.MonkeyPatch,
-    without: Callable[[str], None],
+    name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, f"palaver.conversation.models.{module}", raising=False)
-    monkeypatch.delitem(sys.modules, package, raising=False)
-    without(package)
+    home = models._HOMES[name.partition(":")[0]].module
+    monkeypatch.delitem(sys.modules, f"palaver.conversation.models.{home}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
     if package == "google.genai":
         monkeypatch.delattr("google.genai", raising=False)
     with pytest.raises(ModelError, match=rf"pip install 'palaver\[{extra}\]'"):
@@ -72,14 +67,14 @@ def test_a_mistake_inside_palaver_is_not_taken_for_a_missing_package(
 
 def test_anybody_can_register_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "_registered", {})
-    made: list[Any] = []
+    made: list[tuple[str, dict[str, object]]] = []
 
-    def factory(name: str, **options: object) -> Any:
+    def factory(name: str, **options: object) -> Model:
         made.append((name, options))
-        return made
+        return model("openai:x")
 
     models.register("mine", factory)
-    assert made is model("mine:a:b", size=3)
+    assert "openai-chat" == model("mine:a:b", size=3).format
     assert [("a:b", {"size": 3})] == made
 
 

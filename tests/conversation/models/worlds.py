@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from msgspec import Struct
 
 from palaver.conversation.models import Ask, Retries, model
+from palaver.testing.providers import Format
 from palaver.testing.servers import ProviderServer
 from palaver.wire.tools import ToolSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable
 
     from palaver.conversation.models import Model
-    from palaver.testing.providers import Format
     from palaver.testing.servers import Scripted
 
-__all__ = ["KEYS", "QUICK", "TOOLS", "WORLDS", "World", "asking", "gathered"]
+__all__ = ["KEYS", "QUICK", "TOOLS", "WORLDS", "World", "asking", "gathered", "until"]
 
 KEYS: Final = {
     "OPENAI_API_KEY": "sk-secret-of-openai",
@@ -69,16 +71,28 @@ WORLDS: Final = (
 
 @asynccontextmanager
 async def asking(
-    world: World, *script: Scripted, **options: Any
+    world: World, *script: Scripted, **options: object
 ) -> AsyncGenerator[tuple[Model, ProviderServer]]:
     """A server with a script, and a model that asks it."""
     with ProviderServer(world.format, script) as server:
-        given = {"base_url": server.url, "timeout": 20.0, "retries": QUICK, **options}
+        given: dict[str, Any] = {
+            "base_url": server.url,
+            "timeout": 20.0,
+            "retries": QUICK,
+            **options,
+        }
         asked = model(world.name, **given)
         try:
             yield asked, server
         finally:
             await asked.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another thread does."""
+    with anyio.fail_after(30):
+        while not condition():  # noqa: ASYNC110 - another thread has no event for us
+            await anyio.sleep(0.01)
 
 
 async def gathered(asked: Model, ask: Ask) -> list[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +14,6 @@ from palaver.conversation import ToolContext, ToolOutput
 from palaver.conversation.tools.outputs import MAX_FILE, as_output
 from palaver.errors import ValidationError
 from palaver.messages import file_part, new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 
@@ -127,9 +124,9 @@ def test_an_output_is_made_fit_for_every_store(context: ToolContext) -> None:
 
 
 def test_metadata_that_is_no_object_becomes_one(context: ToolContext) -> None:
-    made: Callable[..., ToolOutput] = ToolOutput
+    odd: Any = [1]
 
-    assert {"value": [1]} == as_output(made("x", None, [1]), context).metadata
+    assert {"value": [1]} == as_output(ToolOutput("x", None, odd), context).metadata
 
 
 def test_metadata_without_end_is_refused(context: ToolContext) -> None:

@@ -81,14 +81,25 @@ class Ask(Struct, frozen=True):
 class Model(Protocol):
     """A model that can be asked; adding one is a class with these six things."""
 
-    ref: ModelRef
-    """Whose it is, and which."""
-    format: str
-    """The wire format it speaks, by name."""
-    window: int | None
-    """How many tokens go into it, where that is known."""
-    target: Target
-    """What it can take."""
+    @property
+    def ref(self) -> ModelRef:
+        """Whose it is, and which."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """The wire format it speaks, by name."""
+        ...
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens go into it, where that is known."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """What it can take."""
+        ...
 
     def stream(self, ask: Ask) -> AsyncGenerator[Mapping[str, Any]]:
         """Ask, and give the provider's stream events as they arrive."""

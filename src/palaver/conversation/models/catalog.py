@@ -24,7 +24,7 @@ from palaver.errors import ModelError, ValidationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["KNOWN", "Known", "cache_folder", "find", "install", "installed", "is_installed"]
+__all__ = ["KNOWN", "Known", "cache_folder", "find", "install", "installed"]
 
 _CHUNK: Final = 1 << 20
 _LOOK_SECONDS: Final = 0.1
@@ -79,11 +79,6 @@ def cache_folder() -> Path:
 def installed() -> dict[str, Path]:
     """The models that are there, by name."""
     return {path.stem: path for path in sorted(cache_folder().glob("*.gguf"))}
-
-
-def is_installed(name: str) -> bool:
-    """Tell whether a model is there."""
-    return name in installed()
 
 
 def find(name: str) -> Path:

@@ -93,7 +93,7 @@ class Local:
         reader = Reader() if _forced(ask) else None
         async with aclosing(self._events(request)) as events:
             async for event in events:
-                chunk = {**event, "model": self.ref.model_id}
+                chunk: dict[str, Any] = {**event, "model": self.ref.model_id}
                 if reader is None:
                     yield chunk
                     continue

@@ -8,6 +8,7 @@ SDK's own retries are off: only here is it known whether something of the answer
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
@@ -39,7 +40,7 @@ _HERE: Final[RunVar[object]] = RunVar("palaver.models.here")
 """A mark for each event loop: connections of one are of no use in another."""
 
 
-class SdkModel(Generic[ClientT]):
+class SdkModel(ABC, Generic[ClientT]):
     """A model that is reached through its provider's SDK.
 
     `timeout` is how long to wait for the next piece of an answer. The key is the SDK's to find, in
@@ -75,41 +76,41 @@ class SdkModel(Generic[ClientT]):
 
     # ── what a provider's file says ──────────────────────────────────────────────────────────────
 
+    @abstractmethod
     def open(self) -> ClientT:
         """Make the SDK's client."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def shut(self, client: ClientT) -> None:
         """Close the SDK's client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settings(self, ask: Ask) -> Mapping[str, Any]:
         """The fields of a request beside the conversation and the tools."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def call(self, client: ClientT, body: dict[str, Any]) -> object:
         """Ask for a whole answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def events(self, client: ClientT, body: dict[str, Any]) -> AsyncGenerator[object]:
         """Ask for a stream."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ends(self, event: Mapping[str, Any]) -> bool:
         """Tell whether an event says that the answer is complete."""
-        raise NotImplementedError
 
+    @abstractmethod
     def failed(self, event: Mapping[str, Any]) -> Failure | None:
         """The failure that an event speaks of, if it does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def explain(self, error: Exception) -> Failure | None:
         """What an error of the SDK means; None where it is none of its errors."""
-        raise NotImplementedError
 
+    @abstractmethod
     def secrets(self, client: ClientT) -> Sequence[str | None]:
         """What must not be seen in any text."""
-        raise NotImplementedError
 
     # ── what a model does ────────────────────────────────────────────────────────────────────────
 
@@ -162,12 +163,6 @@ class SdkModel(Generic[ClientT]):
         held, self._client = self._client, None
         if held is not None and held[0] is _HERE.get(None):
             await self.shut(held[1])
-
-    async def __aenter__(self) -> SdkModel[ClientT]:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     def _open(self) -> ClientT:
         here = _HERE.get(None)

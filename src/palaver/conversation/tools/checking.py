@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_arguments"]
 
 _DEEP: Final = 200
-_MANY: Final = 100_000
+_MANY: Final = 10_000
 """So many schemas inside one another, and in all, are looked at; what is left is let through."""
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {

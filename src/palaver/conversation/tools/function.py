@@ -79,7 +79,15 @@ class FunctionTool:
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    timeout: float | None = None,
+) -> FunctionTool: ...
 @overload
 def tool(
     *,

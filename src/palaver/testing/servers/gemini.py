@@ -22,6 +22,9 @@ __all__ = ["GEMINI"]
 _PATH: Final = re.compile(
     r"/v1(?:beta)?/models/([^/:]+):(?:generateContent|(streamGenerateContent)\?alt=sse)"
 )
+_SIGNED: Final = b"\xfb\xef\xbe\xff\xff\xff"
+"""Bytes that base64 writes with `+` and `/`, so that a client which changes them is found out."""
+
 _WORDS: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -97,7 +100,7 @@ def _parts(turn: Turn, *, whole: bool) -> Iterator[dict[str, Any]]:
         if call.id is not None:
             function["id"] = call.id
         # of calls made at once, the first carries the signature
-        signature = base64.b64encode(f"signed>?{turn.number}".encode()).decode()
+        signature = base64.b64encode(_SIGNED + str(turn.number).encode()).decode()
         signed = {"thoughtSignature": signature} if place == 0 else {}
         yield {"functionCall": function, **signed}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -14,19 +15,19 @@ if TYPE_CHECKING:
 __all__ = ["Tongue", "data", "event"]
 
 
-class Tongue:
+class Tongue(ABC):
     """A provider's paths, headers, answers, streams and errors."""
 
     base: ClassVar[str] = ""
     """What follows the host in the address that a client is given."""
 
+    @abstractmethod
     def knows(self, path: str) -> bool:
         """Tell whether the provider has this path."""
-        raise NotImplementedError
 
+    @abstractmethod
     def authorised(self, headers: Mapping[str, str]) -> bool:
         """Tell whether a key was sent."""
-        raise NotImplementedError
 
     def streams(self, path: str, body: Mapping[str, Any]) -> bool:
         """Tell whether a stream is asked for."""
@@ -38,21 +39,21 @@ class Tongue:
         del path
         return str(body.get("model", ""))
 
+    @abstractmethod
     def said(self, body: Mapping[str, Any]) -> str:
         """The last words of the request, for an echo."""
-        raise NotImplementedError
 
+    @abstractmethod
     def whole(self, turn: Turn) -> dict[str, Any]:
         """A whole answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stream(self, turn: Turn) -> Iterator[bytes]:
         """The events of a stream, as they go over the line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refusal(self, refusal: Refusal) -> dict[str, Any]:
         """An error."""
-        raise NotImplementedError
 
 
 def data(value: object, end: str = "\n\n") -> bytes:
