@@ -14,8 +14,11 @@ TOPICS: Final = (
     "bench.imports",
     "bench.values",
     "bench.history",
+    "bench.context",
     "bench.stores",
     "bench.peers",
     "bench.postgres",
+    "bench.conversation",
+    "bench.tokens",
 )
 """Modules with a function `rows(run)` that yields one row after the other."""

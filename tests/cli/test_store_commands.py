@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
-OVER_A_STORE = sorted(set(COMMANDS) - {"apply", "convert", "doctor", "model", "validate"})
+OF_FILES = {"apply", "context", "convert", "doctor", "model", "validate"}
+OF_PEOPLE = {"chat", "team"}
+OVER_A_STORE = sorted(set(COMMANDS) - OF_FILES - OF_PEOPLE)
 
 
 @pytest.fixture

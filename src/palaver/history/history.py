@@ -9,52 +9,45 @@ at another one.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from palaver.errors import NothingToUndo, ValidationError
 from palaver.history import marks as marking
 from palaver.history.diff import Diff, compare
+from palaver.history.editing import Editor
 from palaver.history.erasing import Receipt, erase_everywhere
 from palaver.history.frame import Batch, Frame, Redo, jump_of
+from palaver.history.handles import IMPORT
 from palaver.history.log import Log
 from palaver.history.merging import Sides, join
 from palaver.history.operations import (
     Append,
-    Clear,
-    Filter,
-    Insert,
     Operation,
-    Range,
-    Replace,
     Rollback,
-    Truncate,
     as_operation,
     read_messages,
 )
 from palaver.history.plan import Edit, Plan, carried_out, planned
 from palaver.history.pricing import Price, price_of
-from palaver.history.reading import Reader
 from palaver.history.results import Result, State
-from palaver.history.rewriting import Rewrite
-from palaver.history.rope import Rope, split_last
+from palaver.history.rope import Rope, build, split_last
 from palaver.history.versions import Versions
 from palaver.history.view import View, batch_frame, whole, whole_log
-from palaver.messages import Message, Role, new_id, parse_message
+from palaver.messages import Message, new_id, parse_message
 from palaver.messages.gate import check_name, check_text
 from palaver.messages.ids import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Literal
 
-    from palaver.history.rewriting import Piece
+    from palaver.history.rewriting import Rewrite
 
 __all__ = ["History"]
 
 
-class History(Reader):
+class History(Editor):
     """The messages of a conversation, every edit they went through, and the way back.
 
     >>> from palaver.messages import assistant, user
@@ -193,67 +186,6 @@ class History(Reader):
             self._frame, root=root, start=position, logged=position, back=self.version, redo=None
         )
 
-    def insert(self, position: int, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
-        """Put messages in before the one at a position; at the length, after the last."""
-        return self._edit(Insert(position, read_messages(messages)))
-
-    def replace(self, index: int, message: Message | Mapping[str, Any]) -> Result:
-        """Put a message in the place of another."""
-        return self._edit(Replace(index, cast("Message", message)))
-
-    def truncate(
-        self,
-        *,
-        keep_first: int | None = None,
-        keep_last: int | None = None,
-        remove_first: int | None = None,
-        remove_last: int | None = None,
-        range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
-        role: Role | None = None,
-        others: Literal["drop", "keep"] = "drop",
-    ) -> Result:
-        """Keep a stretch; see `Truncate` for how the options combine."""
-        return self._edit(
-            Truncate(
-                keep_first=keep_first,
-                keep_last=keep_last,
-                remove_first=remove_first,
-                remove_last=remove_last,
-                range=None if range is None else Range(*range),
-                role=role,
-                others=others,
-            )
-        )
-
-    def clear(self, *, keep_system_message: bool = True) -> Result:
-        """Take everything out, system messages excepted unless told otherwise."""
-        return self._edit(Clear(keep_system_message))
-
-    def filter(
-        self,
-        *,
-        roles: Iterable[Role] | None = None,
-        content_contains: Iterable[str] | None = None,
-        content_excludes: Iterable[str] | None = None,
-    ) -> Result:
-        """Keep the messages that match; see `Filter`."""
-        return self._edit(
-            Filter(
-                roles=cast("Any", roles),  # the operation makes tuples of them
-                content_contains=cast("Any", content_contains),
-                content_excludes=cast("Any", content_excludes),
-            )
-        )
-
-    def rewrite(self, pieces: Iterable[Piece], *, reason: str = "COMPACT") -> Result:
-        """Select anew, old stretches and new messages in any order, in one batch.
-
-        >>> history = History([{"role": "user", "content": word} for word in "abc"])
-        >>> [m.text for m in history.rewrite([range(2, 3), range(1)]).state.messages]
-        ['c', 'a']
-        """
-        return self._edit(Rewrite(tuple(pieces), reason))
-
     def rollback(self, batch_index: int) -> Result:
         """Go back to a batch as it ended; what came after leaves the line, and `redo` returns."""
         target = Rollback(batch_index).target_batch_index
@@ -263,6 +195,35 @@ class History(Reader):
                 frame = batch_frame(self._frame, batch)
                 self._commit(frame, batch.stop, "rollback", Redo(self.version))
             return self._result()
+
+    def replace_all(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        team_task: str | None,
+        reason: str = IMPORT,
+    ) -> Result:
+        """Put other messages in the place of all there are, and set the team task, in one change.
+
+        That is what importing a snapshot comes to, and with no messages a new session: `undo` and
+        `rollback` lead back.
+
+        >>> history = History([{"role": "user", "content": "old"}])
+        >>> history.replace_all([], team_task=None).stats.total_messages
+        0
+        """
+        new = read_messages(messages)
+        if team_task is not None:
+            check_text(team_task, "$.teamTask")
+        with self._lock:
+            return self._replace_all(new, team_task, reason)
+
+    def _replace_all(
+        self, messages: tuple[Message, ...], team_task: str | None, reason: str
+    ) -> Result:
+        opened = self._log.extend(messages)
+        rope = build([(opened, opened + len(messages))] if messages else [], self._log)
+        return self._open_batch(replace(self._frame, team_task=team_task), rope, opened, reason)
 
     def _edit(self, operation: Edit) -> Result:
         with self._lock:

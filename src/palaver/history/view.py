@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, overload
 
 from palaver.errors import UnknownMessage, ValidationError
 from palaver.history import marks as marking
+from palaver.history.handles import handle_of, position_of
 from palaver.history.results import BatchSnapshot, MarkMap, State, Stats
 from palaver.history.rope import (
     MASK,
@@ -161,7 +162,7 @@ class View(Sequence[Message]):
         return found
 
     def find(self, which: int | str | Message) -> int:
-        """The log position of a message: by its index, its id, or itself."""
+        """The log position of a message: by its index, its id, its handle, or itself."""
         if isinstance(which, int) and not isinstance(which, bool):
             try:
                 return self.position(which)
@@ -169,10 +170,19 @@ class View(Sequence[Message]):
                 raise UnknownMessage(str(error)) from None
         name = which.id if isinstance(which, Message) else which
         places = self._log.positions_of(name) if isinstance(name, str) else []
-        if not places:
+        if places:
+            return places[-1]
+        place = None
+        if isinstance(which, str):
+            place = position_of(which, self._frame, len(self._log))
+        if place is None:
             msg = f"no message has the id {name!r}"
             raise UnknownMessage(msg)
-        return places[-1]
+        return place
+
+    def handle(self, which: int | str | Message) -> str | None:
+        """The handle of a message, such as `msg-3`; None where an earlier session said it."""
+        return handle_of(self.find(which), self._frame)
 
     # ── queries ─────────────────────────────────────────────────────────────────────────────────
 
