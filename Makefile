@@ -16,7 +16,7 @@ help:  ## this list
 run: .venv/run.done  ## a short tour of what palaver does
 	.venv/bin/python examples/tour.py
 
-test: .venv/test.done  ## all tests, with the coverage gate
+test: .venv/test.done .venv/model.done  ## all tests, with the coverage gate
 	.venv/bin/python -m pytest -n 2 --cov
 
 check: .venv/check.done  ## linter, formatter, type checkers, docs, built packages
@@ -32,7 +32,7 @@ bench: .venv-bench/bench.done  ## speed, beside peers and the bare floor
 	.venv-bench/bin/python -m bench
 
 # a shorter run, with a tenth of every count: make faults FAULTS_SCALE=0.1
-faults: .venv/test.done  ## fault injection, and every property test with many more examples
+faults: .venv/test.done .venv/model.done  ## fault injection, and every property test with many more examples
 	HYPOTHESIS_PROFILE=faults .venv/bin/python -m pytest tests -n 2 --dist worksteal -v -m "faults or hypothesis"
 
 compat:  ## palaver inside other frameworks
@@ -58,6 +58,11 @@ clean:  ## remove everything made here
 	@echo "installing requirements/$*.txt"
 	@.venv/$(PIP) -c constraints.txt hatchling editables
 	@.venv/$(PIP) -c constraints.txt --no-build-isolation -r requirements/$*.txt
+	@touch $@
+
+# The small model that tests talk to, in the user's cache.
+.venv/model.done: .venv/test.done
+	@.venv/bin/palaver model install smollm2
 	@touch $@
 
 .venv-bench/%.done: $(NEEDS) constraints-bench.txt .venv-bench/$(WITH)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import palaver
@@ -27,15 +29,15 @@ from palaver.conversation import (
     run_until_answer,
     tool,
 )
-from palaver.errors import CompactionRefused, ModelError, ValidationError
+from palaver.errors import CompactionRefused, LeaseLost, ModelError, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolCompleted, ToolPart, system, user
 from palaver.messages.ids import now_ms
-from palaver.testing.servers import Answer, Call, ProviderServer, Usage
+from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, Usage
 from palaver.tokens import estimate
+from palaver.wire.deltas import TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
 
     from palaver import Store
@@ -73,21 +75,16 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def provider(
+@asynccontextmanager
+async def provider(
     *script: Scripted, form: Format = "openai-chat", name: str = "openai:gpt-5"
-) -> AbstractAsyncContextManager[Model]:
+) -> AsyncGenerator[Model]:
     """A model behind a server that answers by a script, and finds nothing wrong."""
-    from contextlib import asynccontextmanager  # noqa: PLC0415 - only here
-
-    @asynccontextmanager
-    async def serve() -> AsyncIterator[Model]:
-        with ProviderServer(form, script) as server:
-            asked = model(name, base_url=server.url, api_key="any")
-            yield asked
-            await asked.close()
-            assert [] == server.failures
-
-    return serve()
+    with ProviderServer(form, script) as server:
+        asked = model(name, base_url=server.url, api_key="any")
+        yield asked
+        await asked.close()
+        assert [] == server.failures
 
 
 def results(conversation: Conversation) -> list[tuple[str, str]]:
@@ -137,6 +134,23 @@ async def test_cv_01_errors_and_extension_points(store: Store) -> None:
     assert "anything was executed" == outcome.text
 
 
+async def test_cv_01_s4s_errors(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """A call that fails is logged and raised; where counting fails, an estimate takes over."""
+
+    def refuse(text: str) -> int:
+        raise OSError(text)
+
+    conversation = Conversation(store, count=refuse)
+    conversation.add(user("x" * 1_000))
+    with caplog.at_level(logging.WARNING):
+        assert 404 == conversation.tokens()
+        async with provider(Refusal(400, "no such field")) as asked:
+            with pytest.raises(ModelError, match="no such field"):
+                await conversation.step(asked)
+    assert "counting tokens failed" in caplog.text
+    assert "asking gpt-5 failed: openai: no such field" in caplog.text
+
+
 @each
 async def test_cv_02_each_provider_through_its_own_sdk(
     store: Store, form: Format, name: str
@@ -152,7 +166,11 @@ async def test_cv_02_each_provider_through_its_own_sdk(
     calls = Answer("I look.", calls=(Call("look", {"place": "here"}),))
     async with provider(calls, "All is well.", form=form, name=name) as asked:
         step = await run_until_answer(
-            conversation, asked, on_delta=lambda delta: heard.append(getattr(delta, "text", ""))
+            conversation,
+            asked,
+            on_delta=lambda delta: (
+                heard.append(delta.text) if isinstance(delta, TextDelta) else None
+            ),
         )
     assert "All is well." == step.text
     assert "I look.All is well." == "".join(heard)
@@ -266,8 +284,13 @@ async def test_cv_06_after_a_crash_nothing_runs_again(store: Store, tmp_path: Pa
         Answer(calls=(Call("hang", id="a"), Call("look", id="b"))), "Well."
     ) as asked:
         step = await conversation.step(asked)
+
+        async def work() -> None:
+            with pytest.raises(LeaseLost):  # it comes back late, and what it would write is refused
+                await conversation.run_tools(step.calls)
+
         async with anyio.create_task_group() as group:
-            group.start_soon(conversation.run_tools, step.calls)
+            group.start_soon(work)
             await begun.wait()
             with palaver.open(  # another process, after this one's lease
                 tmp_path / "chat.db", clock=lambda: now_ms() + 61_000
@@ -325,7 +348,7 @@ async def test_cv_07_the_providers_count_is_carried_forward(store: Store) -> Non
 
 async def test_cv_08_events(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     """After the change is stored, sync and async; a failing handler is logged; once a crossing."""
-    conversation = Conversation(store, token_limit=20, tools=[tool(name="look")(lambda: "fine")])
+    conversation = Conversation(store, token_limit=200, tools=[tool(name="look")(lambda: "fine")])
     heard: list[str] = []
 
     async def later(event: Event) -> None:
@@ -337,12 +360,15 @@ async def test_cv_08_events(store: Store, caplog: pytest.LogCaptureFixture) -> N
 
     conversation.events.on("*", fail)
     conversation.events.on("*", later)
-    script = [Answer(calls=(Call("look"),), usage=Usage(30, 4)), Answer("On.", usage=Usage(50, 4))]
+    script = [
+        Answer(calls=(Call("look"),), usage=Usage(300, 4)),
+        Answer("On.", usage=Usage(350, 4)),
+    ]
     with caplog.at_level(logging.ERROR):
         async with provider(*script) as asked:
             conversation.add(user("Look."))
             await run_until_answer(conversation, asked)
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     assert heard == [
         "message.added", "message.added", "tool.pending", "usage.updated", "tokens.exceeded",
         "tool.running", "tool.completed", "message.added", "message.added", "usage.updated",

@@ -254,7 +254,8 @@ def test_tm_02_killed_in_the_middle_a_team_goes_on_where_it_was(
         process.wait()
         assert ["user", "first"] == [name for name, _ in stage_of(store, stage)]
         assert is_at_work(first)
-        letting = threading.Thread(target=let_go, args=(tmp_path,))
+        still: list[bool] = []
+        letting = threading.Thread(target=let_go, args=(tmp_path, first, still))
         letting.start()
         assert Floor("user", "drained") == anyio.run(stage.coordinator.run)
         letting.join()
@@ -265,7 +266,7 @@ def test_tm_02_killed_in_the_middle_a_team_goes_on_where_it_was(
         ("sarah", "Good day."),
         ("last", "Last."),
     ] == stage_of(store, stage)
-    assert not is_at_work(first)  # begun twice and counted once, and the first was ended
+    assert [False] == still  # begun twice and counted once, and the first was ended before
     assert [] == list(store.verify())
 
 
@@ -277,9 +278,10 @@ def begun(folder: Path, count: int) -> list[int]:
     return [int(number) for number in trace.read_text("utf-8").split()]
 
 
-def let_go(folder: Path) -> None:
-    """Let Max end once he was begun again."""
+def let_go(folder: Path, first: int, still: list[bool]) -> None:
+    """Let Max end once he was begun again; note whether the first of him is still at work then."""
     begun(folder, 2)
+    still.append(is_at_work(first))
     (folder / "go").touch()
 
 
