@@ -26,6 +26,7 @@ __all__ = [
     "Goal",
     "Row",
     "Run",
+    "Within",
     "against_floor",
     "against_peer",
     "fsync_time",
@@ -79,7 +80,22 @@ class Below(NamedTuple):
         return row.palaver < self.value
 
 
-Goal = AtMost | AtLeast | Below
+class Within(NamedTuple):
+    """No more than so many times the floor, or so much above it, whichever is larger."""
+
+    ratio: float
+    above: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"at most {self.ratio:g}x or {self.above:g} {self.unit} more"
+
+    def met(self, row: Row) -> bool:
+        """Tell whether a row is within one of both."""
+        return row.ratio <= self.ratio or row.palaver - row.other <= self.above
+
+
+Goal = AtMost | AtLeast | Below | Within
 
 
 class Row(NamedTuple):

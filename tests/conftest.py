@@ -1,8 +1,13 @@
-"""Hypothesis profiles, chosen with HYPOTHESIS_PROFILE; `repeatable` unless said otherwise."""
+"""Hypothesis profiles, chosen with HYPOTHESIS_PROFILE; `repeatable` unless said otherwise.
+
+Run in the background by a shell, the tests would pass on to their children that Ctrl-C is ignored,
+and what is to be interrupted would never end: so they take it back first.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -27,3 +32,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

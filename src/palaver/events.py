@@ -38,13 +38,17 @@ _log = logging.getLogger("palaver.events")
 
 
 class Event(Struct, frozen=True, rename="camel"):
-    """Something that happened: its name, where, and what is known of it."""
+    """Something that happened: its name, where, and what is known of it.
+
+    `cursor` is there for what was followed in a store: the place to go on from after it.
+    """
 
     name: Name
     conversation: str
     version: int
     data: Mapping[str, Any] = EMPTY
     at: int = field(default_factory=now_ms)
+    cursor: int | None = None
 
 
 Handler: TypeAlias = Callable[[Event], Awaitable[None] | None]

@@ -31,6 +31,7 @@ from palaver.messages import (
 )
 from palaver.testing import check_request
 from palaver.wire import FORMATS, Target
+from palaver.wire.mending import INTERRUPTED, PENDING
 from tests.wire.sdk_types import check_types
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def test_orphan_call(form: str) -> None:
     request = sent(form, user("a"), calls("c1"), user("b"))
 
     assert {"call-without-result"} == rules(request)
-    assert wire.mending.INTERRUPTED in told(request)
+    assert INTERRUPTED in told(request)
 
 
 @formats
@@ -201,7 +202,7 @@ def test_a_call_that_is_still_at_work(form: str) -> None:
     request = wire.to(form, messages, open_calls={"c1"})
 
     assert () == check_request(form, request.body)
-    assert wire.mending.PENDING in told(request)
+    assert PENDING in told(request)
 
 
 @formats

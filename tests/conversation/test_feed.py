@@ -125,7 +125,8 @@ def test_what_one_process_does_another_is_told(
     talk = store.create([user("A longer question that will have to go. " * 9)])
     gate = tmp_path / "gate"
     heard: list[Event] = []
-    code = f"from tests.conversation.test_feed import work; work({address!r}, {talk.id!r}, '{gate}')"
+    given = f"{address!r}, {talk.id!r}, {str(gate)!r}"
+    code = f"from tests.conversation.test_feed import work; work({given})"
     following = follow_events(store, None if whole else talk.id, seconds=60)
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as other:
         for event in following:

@@ -207,7 +207,7 @@ async def test_a_cancelled_step_lets_the_provider_go(store: Store, world: World)
                 )
         assert "assistant" == conversation.messages[-1].role
         with anyio.fail_after(20):
-            while not server.requests[0].aborted:
+            while not server.requests[0].aborted:  # noqa: ASYNC110 - another thread's
                 await anyio.sleep(0.01)
         await is_fine(conversation, model, server)
 

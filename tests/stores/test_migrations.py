@@ -87,8 +87,14 @@ def test_a_store_of_every_schema_can_be_used(thaw: Callable[[str], str], schema:
 
 
 def test_what_is_kept_is_what_is_written_today(store: Store) -> None:
+    """But for what is erased: its ids stand in the journal since."""
     fill(store)
-    assert expected(SCHEMAS[-1]) == json.loads(json.dumps(contents(store)))
+    written = json.loads(json.dumps(contents(store)))
+    for conversation in written.values():
+        for record in conversation["journal"]:
+            if record[1] == "erase":
+                assert record[-1].pop("messages")
+    assert expected(SCHEMAS[-1]) == written
     assert [] == list(store.verify())
 
 

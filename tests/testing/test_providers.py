@@ -124,7 +124,7 @@ def test_names_of_cases_are_unique() -> None:
 
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(ValueError, match="unknown format 'bedrock'; known are openai-chat, "):
-        check_request("bedrock", {})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        check_request("bedrock", {})
 
 
 @pytest.mark.parametrize("name", FORMATS)

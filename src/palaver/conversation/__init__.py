@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from palaver.conversation.compaction import ClearOutputs, DropOldest, Summarise, compact, compacting
 from palaver.conversation.conversation import Conversation
+from palaver.conversation.following import follow_events
 from palaver.conversation.loop import run_until_answer
 from palaver.conversation.models import model
 from palaver.conversation.prices import Price, Prices
@@ -35,6 +36,7 @@ __all__ = [
     "Usage",
     "compact",
     "compacting",
+    "follow_events",
     "model",
     "run_until_answer",
     "tool",

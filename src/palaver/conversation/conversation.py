@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
@@ -17,11 +18,12 @@ from palaver.conversation.running import Limits, Runner
 from palaver.conversation.steps import ask
 from palaver.conversation.tools import Toolbox
 from palaver.conversation.watching import UNWATCHED
-from palaver.errors import BudgetExceeded, ValidationError
+from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, Events
 from palaver.messages import Message, parse_message
 from palaver.messages.gate import EMPTY
 from palaver.tokens import Tally, counter
+from palaver.tokens.counters import sure
 from palaver.tokens.weighing import weigh_schema
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation"]
 
+_NAP: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
 
 
@@ -95,7 +98,7 @@ class Conversation:
         self.token_limit = token_limit
         self.budget = budget
         self.events = Events() if events is None else events
-        self._count = counter() if count is None else count
+        self._count = sure(counter() if count is None else count)
         self.tally = Tally(self._count)
         self._desk = Desk(store, history, self.tally)
         self._executor = executor
@@ -212,9 +215,24 @@ class Conversation:
         )
         return await runner.run(list(calls))
 
-    async def recover(self) -> list[Recovered]:
-        """Settle what a crash has left behind, and say what was found."""
-        return await to_thread.run_sync(recover, self._desk)
+    async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
+        """Settle what a crash has left behind, and say what was found.
+
+        `LeaseTaken` while another worker is at it. One that was killed seems to be for up to a
+        minute: so long its lease lasts, and so many seconds this may `wait`.
+        """
+        until = anyio.current_time() + wait
+        while True:
+            try:
+                return await to_thread.run_sync(recover, self._desk)
+            except LeaseTaken:
+                if anyio.current_time() >= until:
+                    raise
+            await anyio.sleep(_NAP)
+
+    def waiting(self) -> list[ToolCallPart]:
+        """The calls that nobody has begun to run yet, in order: what `run_tools` takes."""
+        return self._desk.waiting()
 
     def ledger(self) -> dict[str, Entry]:
         """The calls that have no result in the log yet, by the id of their part."""

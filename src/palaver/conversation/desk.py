@@ -185,14 +185,28 @@ class Desk:
         """The calls that have no result in the log, by the id of their part."""
         return read_entries(self._keeper.records(self.history.id, CALL))
 
+    def waiting(self) -> list[ToolCallPart]:
+        """The calls in the view that have not begun."""
+        entries = [e for e in self.ledger().values() if e.state.status == "pending" and not e.stray]
+        if not entries:
+            return []
+        view = self.history.refresh().view
+        return [
+            part
+            for entry in entries
+            for part in _calls_in(view, entry.message_id)
+            if part.id == entry.id
+        ]
+
     def open_calls(self, calls: Sequence[ToolCallPart]) -> dict[str, Entry]:
         """The entries of calls that want a result, by the id of their part.
 
         A call that came in by another way than a step gets its entry now. One that has its result
         already, or that nobody asked for, is refused.
         """
-        self.history.refresh()
         ledger, found = self.ledger(), dict[str, Entry]()
+        if any(call.id not in ledger for call in calls):
+            self.history.refresh()
         for call in calls:
             entry = ledger.get(call.id) or self._entry(call)
             if entry is None or entry.id in found:
@@ -307,14 +321,14 @@ def _check_calls(entries: Sequence[Entry], view: View) -> None:
     seen: dict[str, set[str]] = {}
     for entry in entries:
         if entry.message_id not in seen:
-            seen[entry.message_id] = _calls_in(view, entry.message_id)
+            seen[entry.message_id] = {part.id for part in _calls_in(view, entry.message_id)}
         if entry.id not in seen[entry.message_id]:
             gone.append(entry.id)
     if gone:
         raise _CallGone(gone)
 
 
-def _calls_in(view: View, message_id: str) -> set[str]:
+def _calls_in(view: View, message_id: str) -> list[ToolCallPart]:
     places = view.log.positions_of(message_id)
     here: list[Any] = [view.log[place] for place in places if view.index_of(place) is not None]
-    return {part.id for message in here for part in message.parts if isinstance(part, ToolCallPart)}
+    return [part for message in here for part in message.parts if isinstance(part, ToolCallPart)]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from palaver.errors import TooManySteps
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ async def run_until_answer(
     max_steps: int = 20,
     on_delta: OnDelta | None = None,
 ) -> Step:
-    """Take steps until an answer makes no calls; `TooManySteps` after `max_steps`."""
+    """Run what waits, then take steps until an answer makes no calls; at most `max_steps`."""
+    if waiting := await to_thread.run_sync(conversation.waiting):
+        await conversation.run_tools(waiting)
     for _ in range(max_steps):
         step = await conversation.step(model, on_delta=on_delta)
         if not step.calls:

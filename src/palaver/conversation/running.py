@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import anyio.lowlevel
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
@@ -50,6 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Outcome", "Runner"]
 
+_TOGETHER: Final = 0.002
+"""How long a result waits for others, in seconds, before it is written down by itself."""
 _CUT: Final = "\n[… {left:,} more characters were left out]"
 
 
@@ -163,8 +164,8 @@ class Runner:
     async def _all(
         self, calls: Sequence[ToolCallPart], entries: dict[str, Entry], lease: Lease
     ) -> dict[str, Entry]:
-        outcomes, waiting = dict[str, Entry](), dict[str, Entry]()
-        slots = anyio.Semaphore(max(1, self._limits.at_once))
+        outcomes, unnoted, everyone = dict[str, Entry](), dict[str, Entry](), anyio.Event()
+        slots = anyio.Semaphore(max(1, self._limits.at_once), fast_acquire=True)
 
         async def one(call: ToolCallPart, entry: Entry) -> None:
             try:
@@ -173,11 +174,15 @@ class Runner:
             except anyio.get_cancelled_exc_class():
                 outcomes[entry.id] = entry.moved(fail(entry.state, "cancelled"))
                 raise
-            outcomes[entry.id] = waiting[entry.id] = entry.moved(state)
-            await anyio.lowlevel.cancel_shielded_checkpoint()  # whoever is done too is noted along
-            if waiting and len(outcomes) < len(entries):  # the last are kept with the results
-                noted = list(waiting.values())
-                waiting.clear()
+            outcomes[entry.id] = unnoted[entry.id] = entry.moved(state)
+            if len(outcomes) == len(entries):
+                everyone.set()
+            with anyio.move_on_after(_TOGETHER, shield=True):
+                await everyone.wait()  # what is done at once is kept at once, with the results
+                return
+            noted = list(unnoted.values())
+            unnoted.clear()
+            if noted:
                 await shielded(self._desk.note, noted, lease)
 
         try:

@@ -8,6 +8,7 @@ change. A step that fails or is cancelled keeps what had arrived and says so.
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -40,6 +41,7 @@ __all__ = ["OnDelta", "Step", "ask"]
 OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
 """A plain or async function that is told each piece of an answer as it arrives."""
 
+_log: Final = logging.getLogger("palaver.conversation")
 DRAFT_SECONDS: Final = 1.0
 """How much of an answer a crash may cost, in time."""
 
@@ -83,7 +85,9 @@ async def ask(
     question = Ask(body=begun.request.body, tools=tools, names=names, options=options)
     try:
         await while_held(desk, lambda: asking.hear(question))
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Exception):
+            _log.error("asking %s failed: %s", model.ref.model_id, error)
         await asking.keep_the_rest(finished)
         raise
     message, usage, entries = await shielded(desk.finish, begun, asking.fold.message(), finished)

@@ -108,7 +108,9 @@ def read_content_item(
     if isinstance(value, _Text):
         return text_part(session_id, message_id, value.text)
     if isinstance(value, _Image):
-        return file_part(session_id, message_id, image_mime(value.image_url.url), value.image_url.url)
+        return file_part(
+            session_id, message_id, image_mime(value.image_url.url), value.image_url.url
+        )
     if isinstance(value, _ToolUse):
         use = value.tool_use
         return tool_call_part(session_id, message_id, use.name, use.input, call_id=use.id)

@@ -6,6 +6,7 @@ estimate needs nothing: characters / 2.5, and one for each character of Chinese,
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import threading
@@ -15,12 +16,13 @@ from typing import Any, Final, TypeAlias
 
 from palaver.errors import ValidationError
 
-__all__ = ["ENCODINGS", "Counter", "counter", "estimate", "is_exact"]
+__all__ = ["ENCODINGS", "Counter", "counter", "estimate", "is_exact", "sure"]
 
 Counter: TypeAlias = Callable[[str], int]
 """Anything that tells how many tokens a text has."""
 
 ENCODINGS: Final = ("o200k", "cl100k")
+_log: Final = logging.getLogger("palaver.tokens")
 _PER_TOKEN: Final = 2.5
 _WIDE: Final = re.compile(
     "[\u1100-\u11ff\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
@@ -56,6 +58,25 @@ def counter(name: str | None = None) -> Counter:
         detail = f"{name} needs a vocabulary: pip install 'palaver[tokens]'"
         raise ValidationError(detail, rule="CV-07")
     return _exact(name)
+
+
+def sure(count: Counter) -> Counter:
+    """A counter that always answers: where the one given fails, the estimate takes over.
+
+    >>> sure(lambda text: 1 // 0)("ten letters")
+    5
+    """
+    if count is estimate:
+        return estimate
+
+    def counted(text: str) -> int:
+        try:
+            return count(text)
+        except Exception:  # noqa: BLE001 - whatever it is, a step must not fail for it
+            _log.warning("counting tokens failed: it is estimated", exc_info=True)
+            return estimate(text)
+
+    return counted
 
 
 @cache

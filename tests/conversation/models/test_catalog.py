@@ -171,11 +171,14 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
             env={**os.environ, **settings},
             stderr=subprocess.PIPE,
         ) as program:
-            line, _ = silent.accept()
-            with line:  # pip is at it
-                assert 1 == len(left(folder))
-                program.send_signal(signal.SIGINT)
-                program.communicate(timeout=60)
+            try:
+                line, _ = silent.accept()
+                with line:  # pip is at it
+                    assert 1 == len(left(folder))
+                    program.send_signal(signal.SIGINT)
+                    program.communicate(timeout=60)
+            finally:
+                program.kill()
     assert 130 == program.returncode
     assert [] == left(folder)
 

@@ -52,10 +52,14 @@ class Gemini(SdkModel[genai.Client]):
             timeout=int(self.timeout * 1_000),
             retry_options=types.HttpRetryOptions(attempts=1),
         )
+        # asked here, since a client that was refused leaves half of itself behind
+        known = (self._api_key, *map(os.environ.get, (*_KEYS, "GOOGLE_GENAI_USE_VERTEXAI")))
+        if not any(known):
+            raise AuthError("there is no key: set GEMINI_API_KEY", provider=self.provider)
         try:
             return genai.Client(api_key=self._api_key, http_options=options)
-        except ValueError:
-            raise AuthError("there is no key: set GEMINI_API_KEY", provider=self.provider) from None
+        except ValueError as error:
+            raise AuthError(str(error), provider=self.provider) from None
 
     async def shut(self, client: genai.Client) -> None:
         """Close the SDK's client."""
