@@ -14,6 +14,7 @@ TOPICS: Final = (
     "bench.imports",
     "bench.values",
     "bench.history",
+    "bench.wire",
     "bench.context",
     "bench.stores",
     "bench.peers",

@@ -30,6 +30,7 @@ from palaver.messages import (
     tool_part,
 )
 from tests.messages.strategies import messages as any_message
+from tests.wire.kept_blocks import kept_parts
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -84,6 +85,22 @@ thoughts: SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"google": {"thoughtSignature": "c2ln"}},
     ]
 )
+memories: SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        *[{}] * 6,
+        {"wire": 5},
+        {"wire": {"anthropic": 5, "openai-chat": {"items": [5], "apart": "yes"}}},
+        {"wire": {form: {"apart": True} for form in ("anthropic", "gemini", "openai-chat")}},
+        {"wire": {"anthropic": {"items": {"0": [5, 5], "1": [], "head": [None, [], [[]], {}]}}}},
+        {
+            "wire": {
+                "gemini": {"items": {"0": ["0", [["role"], "x"]], "head": 5}},
+                "x": {"items": {}},
+            }
+        },
+    ]
+)
+"""What may stand where palaver remembers details, and was not put there by palaver."""
 
 
 def _files(draw: DrawFn) -> FilePart:
@@ -115,6 +132,10 @@ def _thoughts(draw: DrawFn) -> Part:
     return reasoning_part(SESSION, OWNER, draw(words), start=1, metadata=draw(thoughts))
 
 
+def _kept(draw: DrawFn) -> Part:
+    return draw(kept_parts())
+
+
 def _states(draw: DrawFn) -> Any:  # noqa: ANN401 - a ToolState
     running = start(pending({}, ""), at=1)
     kind = draw(st.sampled_from(["done", "done", "empty", "failed", "files", "cleared"]))
@@ -136,20 +157,23 @@ def sayings(draw: DrawFn) -> Message:
         return draw(any_message())
     if kind == "words":
         role: Role = draw(st.sampled_from(["user", "user", "assistant", "system"]))
-        return Message(role, draw(words))
+        return Message(role, draw(words), metadata=draw(memories))
     if kind == "result":
         part = tool_part(SESSION, OWNER, draw(call_ids), draw(tools), _states(draw))
         more = [_texts(draw)] if draw(st.integers(0, 5)) == 0 else []
         return Message(draw(st.sampled_from(["tool", "tool", "tool", "user"])), (part, *more))
     if kind == "calls":
         makers = draw(
-            st.lists(st.sampled_from([_calls, _calls, _texts, _thoughts]), min_size=1, max_size=5)
+            st.lists(
+                st.sampled_from([_calls, _calls, _texts, _thoughts, _kept]), min_size=1, max_size=5
+            )
         )
         info = draw(st.none() | st.sampled_from(MODELS).map(lambda ref: AssistantInfo(model=ref)))
-        return Message("assistant", tuple(make(draw) for make in makers), info=info)
-    makers = draw(st.lists(st.sampled_from([_texts, _files]), max_size=4))
+        parts = tuple(make(draw) for make in makers)
+        return Message("assistant", parts, info=info, metadata=draw(memories))
+    makers = draw(st.lists(st.sampled_from([_texts, _files, _kept]), max_size=4))
     side: Role = draw(st.sampled_from(["user", "user", "assistant", "system"]))
-    return Message(side, tuple(make(draw) for make in makers))
+    return Message(side, tuple(make(draw) for make in makers), metadata=draw(memories))
 
 
 _places = st.integers(0, 12)

@@ -181,7 +181,7 @@ def test_what_makes_no_sense_is_reported_and_the_rest_is_read() -> None:
     reading = wire.from_("anthropic", body)
 
     assert ["user", "tool", "user"] == [message.role for message in reading.messages]
-    assert {"unknown-part", "role", "empty-content", "repaired"} == {n.rule for n in reading.notes}
+    assert {"unknown-part", "role", "empty-content", "mended"} == {n.rule for n in reading.notes}
 
 
 def test_an_edited_message_says_that_its_details_are_gone() -> None:

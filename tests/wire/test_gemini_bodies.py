@@ -186,7 +186,7 @@ def test_what_makes_no_sense_is_reported_and_the_rest_is_read() -> None:
     reading = wire.from_("gemini", body)
 
     assert ["user", "tool", "user"] == [message.role for message in reading.messages]
-    assert {"unknown-part", "role", "repaired"} == {note.rule for note in reading.notes}
+    assert {"unknown-part", "role", "mended"} == {note.rule for note in reading.notes}
 
 
 words = st.sampled_from(["hello", "你好", " ", "x\n"])

@@ -7,15 +7,19 @@ itself leaves its call and its result in the answer; they are kept as they are, 
 from __future__ import annotations
 
 import re
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from palaver.messages.files import FilePart
 from palaver.messages.gate import is_list, is_object
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, UnknownPart
+from palaver.wire import details
 from palaver.wire.anthropic_blocks import SERVED, file_block, is_blank, read_messages, words_block
 from palaver.wire.format import Format
+from palaver.wire.kept import OF_ANSWERS, OF_USERS
 from palaver.wire.names import Alphabet
 from palaver.wire.pen import attachments, block_of
+from palaver.wire.shapes import passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +30,12 @@ if TYPE_CHECKING:
     from palaver.wire.mending import Turn
     from palaver.wire.pen import Pen
     from palaver.wire.reading import Source
+    from palaver.wire.shapes import Kind
     from palaver.wire.target import Target
 
 __all__ = ["ANTHROPIC", "Anthropic"]
 
 _THOUGHTS: Final = frozenset(("thinking", "redacted_thinking"))
-_OWN: Final = frozenset(("text", "tool_use", "tool_result", *_THOUGHTS))
-"""Blocks that palaver has parts for: one of these that it could not read is not sent."""
-_OF_USERS: Final = frozenset(("image", "document", "search_result", "container_upload"))
 _VERSION: Final = re.compile(r"-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _SYSTEM_INSIDE: Final = (4, 8)
 """From this version on a system message may stand among the others."""
@@ -45,20 +47,15 @@ class Anthropic(Format):
     name: ClassVar[str] = "anthropic"
     provider: ClassVar[str] = "anthropic"
     items: ClassVar[str] = "messages"
+    plain: ClassVar[bool] = True
     heads: ClassVar[tuple[str, ...]] = ("system",)
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 128)
     call_ids: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 64)
     says_failure: ClassVar[bool] = True
     alternates: ClassVar[bool] = True
     may_repeat: ClassVar[bool] = True
-    fields: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("system", "role", "content", "type", "text", "cache_control", "ttl"),
-            *("source", "media_type", "data", "url", "file_id", "title", "context"),
-            *("id", "name", "toolset_name", "transformations"),
-            *("tool_use_id", "is_error", "thinking", "signature"),
-        )
-    )
+    fields: ClassVar[Mapping[str, Kind]] = details.ANTHROPIC
+    omits: ClassVar[frozenset[str]] = frozenset(("content", "media_type", "data"))
 
     opaque: ClassVar[frozenset[str]] = frozenset(("input", "citations", "caller"))
 
@@ -160,6 +157,14 @@ class Anthropic(Format):
             if is_object(block) and block.get("type") in ("tool_use", "tool_result")
         ]
 
+    def kind(self, element: Element, path: Sequence[Any]) -> Kind:
+        """What may stand in a field; the content of a result is not that of a message."""
+        if path[-2:-1] == ["source"]:
+            return details.ANTHROPIC_SOURCE.get(path[-1], details.ANTHROPIC[path[-1]])
+        if path[-1] == "content" and len(path) > 1:
+            return details.ANTHROPIC_OUTPUT
+        return super().kind(element, path)
+
     def read(self, body: Mapping[str, Any], source: Source) -> None:
         """Read the system text and the messages."""
         read_messages(body, source)
@@ -168,6 +173,7 @@ class Anthropic(Format):
         message = turn.message
         blocks: list[Element] = []
         ids: list[str] = []
+        thinks = False
         for part in pen.sendable(turn):
             block: Element | None
             if type(part) is ToolCallPart:
@@ -176,23 +182,21 @@ class Anthropic(Format):
                 arguments = pen.given(part, message)
                 block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
             elif type(part) is ReasoningPart:
-                block = _thought(part, message, pen)
+                thinks, block = True, _thought(part, message, pen)
             else:
                 block = self._block(part, message, pen)
             if block is not None:
                 blocks.append(block)
-        _thoughts_first(blocks)
-        while blocks and blocks[-1]["type"] in _THOUGHTS:
-            blocks.pop()
-            detail = "a thought that leads to nothing is left out"
-            pen.note("repaired", "reasoning-placement", detail, message)
+        if thinks:
+            _thoughts_first(blocks)
+            _thoughts_lead(blocks, message, pen)
         if not blocks:
             pen.nothing(message)
             return ()
         answer: Written = ({"role": "assistant", "content": blocks}, message)
-        if not turn.calls:
+        if not ids:
             return (answer,)
-        results = list(pen.results(turn))
+        results = pen.results(turn)
         given = [
             _result(ids[position], (output, failed), part, owner, pen)
             for position, output, failed, part, owner in results
@@ -209,30 +213,33 @@ class Anthropic(Format):
                 return file_block(part, message, pen)
             return words_block(pen.left_out(part, message))
         elif type(part) is UnknownPart:
-            return self._kept(block_of(part), message, pen)
+            return self._kept(part, message, pen)
         else:
             pen.misplaced(part, message)
         return None
 
-    def _kept(self, block: Element, message: Message, pen: Pen) -> Element | None:
+    def _kept(self, part: UnknownPart, message: Message, pen: Pen) -> Element | None:
         """A block that palaver does not understand, where it may stand."""
-        kind, answers = block.get("type"), message.role == "assistant"
-        if not isinstance(kind, str) or kind in _OWN or (kind in _OF_USERS) is answers:
+        block = _passed(part, message)
+        if block is None:
+            kind = block_of(part).get("type")
             detail = f"a block of type {kind!r} has no place in a {message.role} message"
             pen.note("lost", "unknown-part", detail, message)
-            return None
-        if kind == "server_tool_use":
-            other = _served(pen.neighbour(1)) | _served(message)
-            if pen.neighbour(1) is None and pen.target.prefill:
-                pen.unsettled = pen.turn
-            elif block.get("id") not in other:
-                detail = f"call {block.get('id')!r} of {block.get('name')} has no result"
-                pen.note("repaired", "call-without-result", f"{detail}: left out", message)
+        elif block["type"] == "server_tool_use":
+            if pen.neighbour(1) is None:
+                pen.unsettled = pen.turn  # its result may come with the next answer
+                if pen.target.prefill:
+                    return block
+            if block["id"] not in _served(message, part) | _served(pen.neighbour(1)):
+                detail = f"call {block['id']!r} of {block['name']} has no result: left out"
+                pen.note("repaired", "call-without-result", detail, message)
                 return None
-        elif kind in SERVED:
-            called = _calls_of_server(pen.neighbour(-1)) | _calls_of_server(message)
-            if block.get("tool_use_id") not in called:
-                detail = f"a {kind} is left out: call {block.get('tool_use_id')!r} is not there"
+        elif block["type"] in SERVED:
+            called = _called(message, part) | _called(pen.neighbour(-1))
+            if block["tool_use_id"] not in called:
+                detail = (
+                    f"a {block['type']} is left out: call {block['tool_use_id']!r} is not there"
+                )
                 pen.note("repaired", "result-without-call", detail, message)
                 return None
         return block
@@ -251,6 +258,14 @@ def _thoughts_first(blocks: list[Element]) -> None:
     start = kinds.index(True)
     end = next((i for i in range(start, len(kinds)) if not kinds[i]), len(kinds))
     blocks[:end] = blocks[start:end] + blocks[:start]
+
+
+def _thoughts_lead(blocks: list[Element], message: Message, pen: Pen) -> None:
+    """Leave out the thoughts at the end: an answer can't stop at them."""
+    while blocks and blocks[-1]["type"] in _THOUGHTS:
+        blocks.pop()
+        detail = "a thought that leads to nothing is left out"
+        pen.note("repaired", "reasoning-placement", detail, message)
 
 
 def _thought(part: ReasoningPart, message: Message, pen: Pen) -> Element | None:
@@ -284,20 +299,35 @@ def _dropped(message: Message, pen: Pen) -> None:
     pen.note("repaired", "empty-text", "a text with nothing in it is left out", message)
 
 
-def _blocks(message: Message | None) -> Iterator[Element]:
+def _passed(part: UnknownPart, message: Message) -> Element | None:
+    """A block as far as Anthropic knows such a one in a message of this role."""
+    block = block_of(part)
+    shape = (OF_ANSWERS if message.role == "assistant" else OF_USERS).get(str(block.get("type")))
+    return None if shape is None else passed(block, shape)
+
+
+def _blocks(message: Message | None) -> Iterator[tuple[Part, Element]]:
+    """The blocks of an answer that may go out, and the parts they stand in."""
     if message is not None and message.role == "assistant":
         for part in message.parts:
-            if isinstance(part, UnknownPart) and part.type == "anthropic":
-                yield block_of(part)
+            if type(part) is UnknownPart and part.type == "anthropic":
+                block = _passed(part, message)
+                if block is not None:
+                    yield part, block
 
 
-def _served(message: Message | None) -> set[Any]:
-    """The calls whose results Anthropic left in an answer."""
-    return {b.get("tool_use_id") for b in _blocks(message) if b.get("type") in SERVED}
+def _served(message: Message | None, after: Part | None = None) -> set[Any]:
+    """The calls whose results Anthropic left in an answer, or after one of its parts."""
+    found = _blocks(message)
+    if after is not None:
+        found = dropwhile(lambda one: one[0] is not after, found)
+    return {block["tool_use_id"] for _, block in found if block["type"] in SERVED}
 
 
-def _calls_of_server(message: Message | None) -> set[Any]:
-    return {b.get("id") for b in _blocks(message) if b.get("type") == "server_tool_use"}
+def _called(message: Message | None, before: Part | None = None) -> set[Any]:
+    """The calls that Anthropic left in an answer, or before one of its parts."""
+    found = takewhile(lambda one: one[0] is not before, _blocks(message))
+    return {block["id"] for _, block in found if block["type"] == "server_tool_use"}
 
 
 ANTHROPIC: Final = Anthropic()

@@ -14,10 +14,13 @@ from palaver.messages.files import FilePart
 from palaver.messages.gate import is_list, is_object
 from palaver.messages.ids import new_id
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, UnknownPart
+from palaver.wire import details
 from palaver.wire.format import Format
+from palaver.wire.kept import CHAT as KEPT
 from palaver.wire.media import Inline, is_image, is_text, media_of, text_of
 from palaver.wire.names import Alphabet
 from palaver.wire.pen import block_of
+from palaver.wire.shapes import passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,10 +31,10 @@ if TYPE_CHECKING:
     from palaver.wire.mending import Turn
     from palaver.wire.pen import Pen
     from palaver.wire.reading import Source
+    from palaver.wire.shapes import Kind
 
 __all__ = ["CHAT"]
 
-_MEANT: Final = frozenset(("audio", "refusal"))
 _SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -41,15 +44,12 @@ class Chat(Format):
     name: ClassVar[str] = "openai-chat"
     provider: ClassVar[str] = "openai"
     items: ClassVar[str] = "messages"
+    plain: ClassVar[bool] = True
+    takes_attachments: ClassVar[bool] = False
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 64)
     call_ids: ClassVar[Alphabet] = Alphabet("[!-~]", 40)
-    fields: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("role", "content", "name", "refusal", "audio", "tool_calls", "tool_call_id", "id"),
-            *("function", "arguments", "type", "text", "image_url", "url", "detail", "custom"),
-            *("input_audio", "data", "format", "file", "file_data", "file_id", "filename", "input"),
-        )
-    )
+    fields: ClassVar[Mapping[str, Kind]] = details.CHAT
+    omits: ClassVar[frozenset[str]] = frozenset(("content",))
 
     def write(self, turn: Turn, pen: Pen) -> Sequence[Written]:
         """One element for a message, and one for each result of an answer's calls."""
@@ -73,6 +73,12 @@ class Chat(Format):
         """A message of palaver's own."""
         return {"role": role, "content": text}
 
+    def kind(self, element: Element, path: Sequence[Any]) -> Kind:
+        """What may stand in a field; of the content, by who says it."""
+        if list(path) == ["content"]:
+            return details.CHAT_CONTENT[element["role"]]
+        return super().kind(element, path)
+
     def pairs(self, element: Element) -> Sequence[str]:
         """Call ids, of calls and of results."""
         calls = element.get("tool_calls")
@@ -81,48 +87,50 @@ class Chat(Format):
 
     def _answer(self, turn: Turn, pen: Pen) -> Sequence[Written]:
         message = turn.message
-        texts, late = list[str](), False
+        texts: list[str] = []
+        calls: list[Element] = []
+        late = False
         element: Element = {"role": "assistant", "content": None}
         for part in pen.sendable(turn):
             if type(part) is ToolCallPart:
-                late = True
-            elif type(part) is UnknownPart:
-                element.update(block_of(part))
+                calls.append(_call(part, turn, len(calls), pen))
+            elif type(part) is TextPart:
+                texts.append(part.text)
+                late = late or bool(calls)
+            elif type(part) is FilePart:
+                texts.append(pen.left_out(part, message))
             elif type(part) is ReasoningPart:
                 _thought(part, element, message, pen)
             else:
-                texts.append(
-                    pen.left_out(part, message) if type(part) is FilePart else _words(part)
-                )
-                if late:
-                    detail = "an answer's words stand before its calls here"
-                    pen.note("lost", "order", detail, message)
-                    late = False
+                _sound(part, element, message, pen)
         if texts:
             element["content"] = "".join(texts)
-        if not turn.calls:
-            if element["content"] is None and not _MEANT.intersection(element):
-                pen.nothing(message)
-                return ()
-            return ((element, message),)
-        calls = [_call(turn, position, pen) for position in range(len(turn.calls))]
-        element["tool_calls"] = calls
-        written: list[Written] = [(element, message)]
-        for position, output, _, result, owner in pen.results(turn):
-            pen.attachments_lost(result, owner)
-            call_id = calls[position]["id"]
-            written.append(({"role": "tool", "tool_call_id": call_id, "content": output}, owner))
-        return written
+        if late:
+            pen.note("lost", "order", "an answer's words stand before its calls here", message)
+        if calls:
+            element["tool_calls"] = calls
+            outcomes = [
+                ({"role": "tool", "tool_call_id": calls[position]["id"], "content": output}, owner)
+                for position, output, _, _, owner in pen.results(turn)
+            ]
+            return [(element, message), *outcomes]
+        if element["content"] is None and "audio" not in element:
+            pen.nothing(message)
+            return ()
+        return ((element, message),)
 
     def _block(self, part: Part, message: Message, pen: Pen) -> Element | None:
         if type(part) is TextPart:
             return {"type": "text", "text": part.text} if part.text else None
-        if type(part) is UnknownPart:
-            return block_of(part)
-        if type(part) is not FilePart:
-            pen.misplaced(part, message)
-            return None
-        return self._file_block(part, message, pen)
+        if type(part) is FilePart:
+            return self._file_block(part, message, pen)
+        if type(part) is UnknownPart and message.role == "user":
+            raw = block_of(part)
+            shape = KEPT.get(str(raw.get("type")))
+            if shape is not None and (block := passed(raw, shape)) is not None:
+                return block
+        pen.misplaced(part, message)
+        return None
 
     def _file_block(self, part: FilePart, message: Message, pen: Pen) -> Element:
         media = media_of(part) if message.role == "user" else None
@@ -163,25 +171,30 @@ class Chat(Format):
                 source.lost(where, "role", f"a message of role {role!r} is not understood")
 
 
-def _words(part: Part) -> str:
-    return part.text if type(part) is TextPart else ""
+def _sound(part: Part, element: Element, message: Message, pen: Pen) -> None:
+    """What was said aloud goes back by its id; an answer holds nothing else of this format."""
+    sound = block_of(part).get("audio") if type(part) is UnknownPart else None
+    name = sound.get("id") if is_object(sound) else None
+    if isinstance(name, str) and name.strip():
+        element["audio"] = {"id": name}
+    else:
+        pen.misplaced(part, message)
 
 
 def _thought(part: ReasoningPart, element: Element, message: Message, pen: Pen) -> None:
     """A thought goes back under the name that its server gave it; OpenAI itself gives none."""
     kept = part.metadata.get("openai")
     field = kept.get("field") if is_object(kept) else None
-    if field in ("reasoning_content", "reasoning"):
+    if field in ("reasoning_content", "reasoning") and pen.target.model is not None:
         element[str(field)] = part.text
         return
     detail = f"{pen.form.name} has no place for reasoning"
     pen.note("lost", "foreign-reasoning", detail, message)
 
 
-def _call(turn: Turn, position: int, pen: Pen) -> Element:
-    call, call_id = turn.calls[position], pen.call_id(turn, position)
-    name = pen.tool(call.tool, turn.message)
-    if is_custom(call):
+def _call(call: ToolCallPart, turn: Turn, position: int, pen: Pen) -> Element:
+    call_id, name = pen.call_id(turn, position), pen.tool(call.tool, turn.message)
+    if call.metadata and is_custom(call):
         custom = {"name": name, "input": call.raw}
         return {"id": call_id, "type": "custom", "custom": custom}
     function = {"name": name, "arguments": pen.arguments(call, turn.message)}
@@ -215,7 +228,8 @@ def _said(element: Mapping[str, Any], message_id: str, source: Source) -> str | 
             continue
         custom = "input" in shape
         fields: dict[str, Any] = {"metadata": {"openai": {"custom": True}}} if custom else {}
-        raw = str(shape.get("input" if custom else "arguments", ""))
+        given = shape.get("input" if custom else "arguments", "")
+        raw = given if is_object(given) else str(given)
         name, call_id = str(shape.get("name") or "unknown"), str(call.get("id") or new_id())
         parts.append(source.call(message_id, call_id, name, raw, **fields))
     return parts

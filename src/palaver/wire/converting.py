@@ -16,20 +16,24 @@ from palaver.messages.message import Message
 from palaver.wire.format import Element
 from palaver.wire.memory import memories, recalled
 from palaver.wire.mending import Mender
-from palaver.wire.pen import Pen
+from palaver.wire.pen import Pen, rewound
 from palaver.wire.report import Note
 from palaver.wire.target import ANYONE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from palaver.wire.format import Format
+    from palaver.wire.mending import Turn
     from palaver.wire.target import Target
 
 __all__ = ["BEGIN", "CONTINUE", "Converter", "Draft", "Request"]
 
 BEGIN: Final = "(the conversation begins here)"
 CONTINUE: Final = "(please continue)"
+_OTHER: Final = {"user": "assistant", "assistant": "user"}
+_LOOSE: Final = 16
+"""So many elements at the end are a request's own: what changes is nearly always one of them."""
 
 
 class Request(Struct, frozen=True):
@@ -41,12 +45,13 @@ class Request(Struct, frozen=True):
 
     format: str
     head: Mapping[str, Any]
-    notes: tuple[Note, ...]
     names: Mapping[str, str]
     field: str
     _elements: list[Element]
     _length: int
     _tail: list[Element]
+    _noted: tuple[tuple[list[tuple[int, Note]], int], ...]
+    _told: tuple[Note, ...]
 
     @property
     def items(self) -> list[Element]:
@@ -57,6 +62,12 @@ class Request(Struct, frozen=True):
     def body(self) -> dict[str, Any]:
         """The fields of the request that hold the conversation."""
         return {**self.head, self.field: self.items}
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """All that was done."""
+        found = (note for noted, count in self._noted for _, note in noted[:count])
+        return (*found, *self._told)
 
     @property
     def repairs(self) -> tuple[Note, ...]:
@@ -102,94 +113,135 @@ class Converter:
         self._owners: list[Message] = []
         self._starts: list[int] = []
         self._ends: list[int] = []  # the last turn in an element, where neighbours join
+        self._side = ""  # who speaks in the last element
         self._sealed = 0
+        self._edited: list[tuple[int, Note]] = []  # notes about what was sealed
         self._handed = 0
         self._written = 0
         self._lowest = 0
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Take the next messages."""
-        add, lowest = self._mender.add, self._lowest
-        self._lowest = min(map(add, messages), default=lowest)
-        self._lowest = min(self._lowest, lowest)
-        if self._pen.unsettled is not None:
+        given = messages if isinstance(messages, list | tuple) else list(messages)
+        self._lowest = min(self._lowest, self._mender.extend(given))
+        if given and self._pen.unsettled is not None:
             self._lowest = min(self._lowest, self._pen.unsettled)
 
     def request(self) -> Request:
         """What the provider is sent now."""
         self.write()
         form, pen, count = self.form, self._pen, len(self._elements)
-        notes = list[Note]()
-        tail = [self._recall(index, notes, None) for index in range(self._sealed, count)]
-        head = self._head(notes)
+        told = list[Note]()
+        shared = min(self._sealed, max(count - _LOOSE, 0))
+        tail = self._elements[shared : self._sealed]
+        tail += [self._recall(index, nth, told) for index, nth in self._ordinals(self._sealed)]
+        head = self._head(told)
         free = not form.alternates or self._target.prefill
-        if not count or (not free and form.role((tail or self._elements)[-1]) != "user"):
+        if not count or (not free and form.role(tail[-1]) != "user"):
             why = "an answer can't come last" if count else "nothing was said"
             detail = f"{why}: {CONTINUE!r} was added"
-            notes.append(Note("repaired", "end", "last-role", detail))
+            told.append(Note("repaired", "end", "last-role", detail))
             tail.append(form.words("user", CONTINUE))
-        elif tail:
-            tail[-1] = self._closed(tail[-1], notes)
-        found = (note for _, note in pen.notes)
-        self._handed = max(self._handed, self._sealed)
+        elif form.alternates:
+            tail[-1] = self._closed(tail[-1], told)
+        self._handed = max(self._handed, shared)
         return Request(
             form.name,
             head,
-            (*found, *notes, *pen.renamed, *self._mender.notes()),
             dict(pen.names),
             form.items,
             self._elements,
-            self._sealed,
+            shared,
             tail,
+            ((pen.notes, len(pen.notes)), (self._edited, len(self._edited))),
+            (*told, *pen.renamed, *self._mender.notes()),
         )
 
     def write(self) -> None:
         """Write what is new or changed since the last time."""
         if self._lowest < self._written:
             self._rewind(self._lowest)
+        if self.form.alternates:
+            self._write_joining()
+        else:
+            self._write_apart()
+        self._written = self._lowest = len(self._mender.turns)
+
+    def _write_apart(self) -> None:
+        """Write turns in a format where each element stands for itself."""
         form, pen, turns = self.form, self._pen, self._mender.turns
-        apart, elements, owners, starts = (
-            form.alternates,
-            self._elements,
-            self._owners,
-            self._starts,
-        )
+        elements, owners, starts = self._elements, self._owners, self._starts
+        write, plain = form.write, form.plain
         for index in range(self._written, len(turns)):
             turn = turns[index]
-            pen.turn, pen.place = index, turn.place
-            if turn.message.metadata:
-                pen.strangers(turn.message)
-            if not elements and form.leads(turn):
-                self._systems.append((index, turn.message, form.system(turn, pen)))
+            message = turn.message
+            if message.metadata or not elements:
+                pen.turn = index
+                if self._leads(turn):
+                    continue
+            elif plain and type(message.content) is str:
+                elements.append({"role": message.role, "content": message.content})
+                owners.append(message)
+                starts.append(index)
                 continue
-            if apart:
-                for element, owner in form.write(turn, pen):
-                    self._place(element, owner, index)
-                continue
-            for element, owner in form.write(turn, pen):
+            pen.turn = index
+            remembers = False
+            for element, owner in write(turn, pen):
                 elements.append(element)
                 owners.append(owner)
                 starts.append(index)
                 if owner.metadata:
-                    self._seal()
-        if not apart:
-            self._sealed = len(elements)
-        self._written = self._lowest = len(turns)
+                    remembers = True
+            if remembers:
+                self._seal()
+        self._sealed = len(elements)
+
+    def _write_joining(self) -> None:
+        """Write turns in a format where neighbours of one role become one element."""
+        form, pen, turns = self.form, self._pen, self._mender.turns
+        elements, write, role, plain = self._elements, form.write, form.role, form.plain
+        for index in range(self._written, len(turns)):
+            turn = turns[index]
+            message = turn.message
+            pen.turn = index
+            if message.metadata or not elements:
+                if self._leads(turn):
+                    continue
+            elif plain and type(message.content) is str and message.role in _OTHER:
+                side, text = message.role, message.content
+                if _OTHER[side] == self._side and text and not text.isspace():
+                    self._append({"role": side, "content": text}, side, message, index)
+                    continue
+            for element, owner in write(turn, pen):
+                speaker = role(element)
+                near = speaker == self._side or not elements
+                if not (near and self._joined(element, speaker, owner, index)):
+                    self._append(element, speaker, owner, index)
+
+    def _leads(self, turn: Turn) -> bool:
+        """Take a message into the head, where it belongs there; say what it can't say here."""
+        form, pen, message = self.form, self._pen, turn.message
+        if message.metadata:
+            pen.strangers(message)
+        if self._elements or not form.leads(turn):
+            return False
+        self._systems.append((pen.turn, message, form.system(turn, pen)))
+        return True
 
     def drafts(self) -> list[Draft]:
         """The elements as palaver writes them, each with what made it."""
         self.write()
         mended = {turn for turn, note in self._pen.notes if note.action == "repaired"}
-        ends = [*self._starts[1:], len(self._mender.turns)]
+        ends = [*self._starts[1:], len(self._mender.turns)] if self._starts else []
         return [
             Draft(
                 element,
-                owner,
-                str(self._ordinal(index)),
-                not mended.isdisjoint(range(first, max(ends[index], first + 1))),
+                self._owners[index],
+                str(ordinal),
+                not mended.isdisjoint(range(first, max(end, first + 1))),
             )
-            for index, (element, owner, first) in enumerate(
-                zip(self._elements, self._owners, self._starts, strict=True)
+            for (index, ordinal), element, first, end in zip(
+                self._ordinals(0), self._elements, self._starts, ends, strict=True
             )
         ]
 
@@ -201,48 +253,66 @@ class Converter:
             return None
         return Draft(self.form.head(blocks), self._systems[0][1], "head", mended=False)
 
-    def _place(self, element: Element, owner: Message, turn: int) -> None:
+    def _joined(self, element: Element, side: str, owner: Message, turn: int) -> bool:
+        """Join an element with the last one, where they may; begin with a word of the user."""
         form, elements = self.form, self._elements
-        if elements:
-            if form.joins(elements[-1], element, owner):
-                form.join(elements[-1], element)
-                self._ends[-1] = turn
-                return
-        elif form.role(element) != "user":
+        if elements and form.joins(elements[-1], element, owner):
+            form.join(elements[-1], element)
+            self._ends[-1] = turn
+            return True
+        if not elements and side != "user":
             detail = f"an answer can't come first: {BEGIN!r} was added"
             self._pen.note("repaired", "first-role", detail, owner)
-            self._append(form.words("user", BEGIN), owner, turn)
-        self._seal(element)
-        self._append(element, owner, turn)
+            self._append(form.words("user", BEGIN), "user", owner, turn)
+        return False
 
-    def _append(self, element: Element, owner: Message, turn: int) -> None:
+    def _append(self, element: Element, side: str, owner: Message, turn: int) -> None:
+        owners = self._owners
+        if owners and owners[-1].metadata:
+            self._seal(element)
+        else:
+            self._sealed = len(owners)
+        self._side = side
         self._elements.append(element)
-        self._owners.append(owner)
+        owners.append(owner)
         self._starts.append(turn)
         self._ends.append(turn)
 
     def _seal(self, after: Element | None = None) -> None:
         """Nothing joins the elements so far any more: give them back what they remember."""
-        notes = list[Note]()
-        for index in range(self._sealed, len(self._elements)):
+        for index, ordinal in self._ordinals(self._sealed):
             if self._owners[index].metadata:
-                self._elements[index] = self._recall(index, notes, after)
-                self._pen.notes += ((self._starts[index], note) for note in notes)
-                notes.clear()
+                told = list[Note]()
+                self._elements[index] = self._recall(index, ordinal, told, after)
+                self._edited += ((self._starts[index], note) for note in told)
         self._sealed = len(self._elements)
 
-    def _recall(self, index: int, notes: list[Note], after: Element | None) -> Element:
+    def _ordinals(self, first: int) -> Iterator[tuple[int, int]]:
+        """The elements from one on, and the how-manieth of its message each is."""
+        owners, begin = self._owners, first
+        while 0 < begin < len(owners) and owners[begin - 1] is owners[begin]:
+            begin -= 1
+        ordinal = -1
+        for index in range(begin, len(owners)):
+            ordinal = ordinal + 1 if index and owners[index] is owners[index - 1] else 0
+            if index >= first:
+                yield index, ordinal
+
+    def _recall(
+        self, index: int, ordinal: int, told: list[Note], after: Element | None = None
+    ) -> Element:
         """An element as it was read, where it still says what it said then and may say it here."""
         elements, owner = self._elements, self._owners[index]
         element = elements[index]
         if memories(owner, self.form.name):
-            found = self._recalled(element, str(self._ordinal(index)), owner, notes)
-            around = elements[index - 1] if index else None, (*elements[index + 1 :], after)[0]
+            found = self._recalled(element, str(ordinal), owner, told)
+            following = elements[index + 1] if index + 1 < len(elements) else after
+            around = elements[index - 1] if index else None, following
             if found is not element:
                 if self.form.holds(found, around, owner, self._target):
                     return found
                 detail = f"details of {self.form.name} are not put back: they can't stand here"
-                notes.append(Note("lost", f"message {owner.id}", "edited", detail, owner.id))
+                told.append(Note("lost", f"message {owner.id}", "edited", detail, owner.id))
         if self.form.alternates:
             # later neighbours may join the converter's own, not the one that was handed out
             return {
@@ -250,30 +320,26 @@ class Converter:
             }
         return element
 
-    def _ordinal(self, index: int) -> int:
-        """The how-manieth element of its message one is."""
-        ordinal, owner = 0, self._owners[index]
-        while index > ordinal and self._owners[index - ordinal - 1] is owner:
-            ordinal += 1
-        return ordinal
-
-    def _recalled(self, element: Element, key: str, owner: Message, notes: list[Note]) -> Element:
-        found = recalled(element, key, memories(owner, self.form.name))
+    def _recalled(self, element: Element, key: str, owner: Message, told: list[Note]) -> Element:
+        found = recalled(element, key, memories(owner, self.form.name), self.form)
         if found is False:
             detail = f"details of {self.form.name} are not put back: the message was edited"
-            notes.append(Note("lost", f"message {owner.id}", "edited", detail, owner.id))
+            told.append(Note("lost", f"message {owner.id}", "edited", detail, owner.id))
         return found if isinstance(found, dict) else element
 
-    def _closed(self, element: Element, notes: list[Note]) -> Element:
+    def _closed(self, element: Element, told: list[Note]) -> Element:
         closed = self.form.close(element)
         if closed is not element:
             detail = "an answer to be continued can't end with white space: that is left out"
-            notes.append(Note("repaired", "end", "trailing-space", detail))
+            told.append(Note("repaired", "end", "trailing-space", detail))
         return closed
 
-    def _head(self, notes: list[Note]) -> Element:
+    def _head(self, told: list[Note]) -> Element:
         head = self.draft_of_head()
-        return self._recalled(head.element, head.ordinal, head.owner, notes) if head else {}
+        if head is None:
+            return {}
+        found = self._recalled(head.element, head.ordinal, head.owner, told)
+        return found if found.keys() == head.element.keys() else head.element
 
     def _rewind(self, turn: int) -> None:
         """Go back to before a turn; an element that it is a part of is written again whole."""
@@ -291,7 +357,10 @@ class Converter:
             self._elements = self._elements[:keep]  # requests made earlier hold the old list
             self._handed = keep
         del self._elements[keep:], self._owners[keep:], starts[keep:], self._ends[keep:]
+        if keep and self.form.alternates:
+            self._side = self.form.role(self._elements[-1])
         self._systems = [system for system in self._systems if system[0] < turn]
         self._sealed = min(self._sealed, keep)
+        self._edited = rewound(self._edited, turn)
         self._pen.rewind(turn)
         self._written = turn

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from palaver.wire.memory import is_apart
+from palaver.wire.shapes import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from palaver.wire.names import Alphabet
     from palaver.wire.pen import Pen
     from palaver.wire.reading import Source
+    from palaver.wire.shapes import Kind
     from palaver.wire.target import Target
 
 __all__ = ["Element", "Format", "Written"]
@@ -37,14 +39,20 @@ class Format:
     """The fields of a body that hold the system text."""
     tool_names: ClassVar[Alphabet]
     call_ids: ClassVar[Alphabet]
+    plain: ClassVar[bool] = False
+    """A text alone with something in it is an element of `role` and `content`, as it stands."""
     alternates: ClassVar[bool] = False
     """Neighbours of one role become one element, a user speaks first, and the system apart."""
     may_repeat: ClassVar[bool] = False
     """Two elements of one role may stand in a row, and were they read so, they stay apart."""
     says_failure: ClassVar[bool] = False
     """A result can say that its call failed, beside the words of it."""
-    fields: ClassVar[frozenset[str]]
-    """Every field that the provider knows in an element, at any depth."""
+    takes_attachments: ClassVar[bool] = True
+    """A result can hold files."""
+    fields: ClassVar[Mapping[str, Kind]]
+    """Every field that the provider knows in an element, at any depth, and what it may hold."""
+    omits: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that palaver writes and that may be missing."""
     opaque: ClassVar[frozenset[str]] = frozenset()
     """Those of them that hold what the provider does not look into."""
 
@@ -58,7 +66,7 @@ class Format:
 
     def role(self, element: Element) -> str:
         """Who speaks in an element: `user` or something else; only where `alternates`."""
-        return str(element["role"])
+        return str(element.get("role", "user"))
 
     def joins(self, element: Element, more: Element, owner: Message) -> bool:
         """Tell whether a neighbour becomes one with an element; only where `alternates`."""
@@ -98,6 +106,21 @@ class Format:
     def spelled_out(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """A body in the one spelling that is written, where a provider reads several."""
         return body
+
+    def kind(self, element: Element, path: Sequence[Any]) -> Kind:  # noqa: ARG002 - as above
+        """What may stand in the field at the end of a path."""
+        return self.fields[path[-1]]
+
+    def takes(self, element: Element, change: Sequence[Any]) -> bool:
+        """Tell whether the provider takes an element with this change, which names known fields."""
+        path = change[0]
+        if any(isinstance(step, str) and step in self.opaque for step in path[:-1]):
+            return True
+        if not path or not isinstance(path[-1], str):
+            return False
+        if len(change) == 1:
+            return path[-1] in self.omits
+        return fits(change[1], self.kind(element, path))
 
     def read(self, body: Mapping[str, Any], source: Source) -> None:
         """Read a body's system text and elements into `source`."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from palaver.messages.files import FilePart
 from palaver.messages.gate import is_list, is_object
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, UnknownPart
+from palaver.wire import details
 from palaver.wire.format import Format
 from palaver.wire.gemini_parts import (
-    OF_MODELS,
     SIGNATURE,
     camel_body,
     file_block,
@@ -24,8 +24,10 @@ from palaver.wire.gemini_parts import (
     read_contents,
     result_files,
 )
+from palaver.wire.kept import PARTS
 from palaver.wire.names import Alphabet
 from palaver.wire.pen import attachments, block_of
+from palaver.wire.shapes import passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from palaver.wire.mending import Turn
     from palaver.wire.pen import Pen
     from palaver.wire.reading import Source
+    from palaver.wire.shapes import Kind, Shape
     from palaver.wire.target import Target
 
 __all__ = ["FOREIGN", "GEMINI", "Gemini"]
@@ -45,7 +48,11 @@ FOREIGN: Final = "skip_thought_signature_validator"
 _VERSION: Final = re.compile(r"gemini-(\d+)")
 _SIGNED: Final = 3
 """From this version on calls need signatures and responses may hold files."""
-_BESIDES: Final = frozenset(("thought", SIGNATURE, "partMetadata", "videoMetadata"))
+_BESIDES: Final[Shape] = {
+    "thought?": bool,
+    f"{SIGNATURE}?": is_signature,
+    "partMetadata?": dict,
+}
 
 
 class Gemini(Format):
@@ -59,15 +66,8 @@ class Gemini(Format):
     call_ids: ClassVar[Alphabet] = Alphabet("(?s:.)", 1024)
     says_failure: ClassVar[bool] = True
     alternates: ClassVar[bool] = True
-    fields: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("systemInstruction", "role", "parts", "text", "thought", SIGNATURE, "mimeType"),
-            *("inlineData", "data", "displayName", "fileData", "fileUri", "videoMetadata"),
-            *("startOffset", "endOffset", "fps", "mediaResolution", "level", "willContinue"),
-            *("functionCall", "functionResponse", "name", "id", "scheduling"),
-            *("mediaProcessing", "speechMetadata"),
-        )
-    )
+    fields: ClassVar[Mapping[str, Kind]] = details.GEMINI
+    omits: ClassVar[frozenset[str]] = frozenset(("role", "args"))
 
     opaque: ClassVar[frozenset[str]] = frozenset(("args", "response", "partMetadata"))
 
@@ -150,9 +150,10 @@ class Gemini(Format):
         message = turn.message
         parts: list[Element] = []
         calls: list[Element] = []
+        ids: set[str] = set()
         for part in pen.sendable(turn):
             if type(part) is ToolCallPart:
-                call = _call(turn, part, calls, pen)
+                call = _call(turn, len(calls), ids, pen)
                 calls.append(call["functionCall"])
                 found: Element | None = call
             elif type(part) is ReasoningPart:
@@ -200,7 +201,7 @@ class Gemini(Format):
         elif type(part) is FilePart:
             return file_block(part, message, pen)
         elif type(part) is UnknownPart:
-            return _kept(block_of(part), message, pen)
+            return _kept(part, message, pen)
         else:
             pen.misplaced(part, message)
         return None
@@ -235,8 +236,9 @@ def _signed(
     return element
 
 
-def _call(turn: Turn, part: ToolCallPart, before: list[Element], pen: Pen) -> Element:
-    message = turn.message
+def _call(turn: Turn, position: int, ids: set[str], pen: Pen) -> Element:
+    """A call; `ids` are those of the calls before it in its answer."""
+    message, part = turn.message, turn.calls[position]
     kept = part.metadata.get("google")
     ours = kept if is_object(kept) else {}
     call: Element = {
@@ -245,11 +247,17 @@ def _call(turn: Turn, part: ToolCallPart, before: list[Element], pen: Pen) -> El
     }
     own = ours.get("id")
     if isinstance(own, str) and own:
-        if any(own == other.get("id") for other in before):
-            own = pen.call_id(turn, len(before))
+        if own in ids:
+            twice, own = own, pen.call_id(turn, position)
+            if own == part.call_id:  # else it was said already
+                detail = f"{twice[:80]!r} is sent as {own!r}"
+                pen.note("repaired", "duplicate-call-id", detail, message)
+        while own in ids:
+            own += "'"
+        ids.add(own)
         call["id"] = own
     found = _signed({"functionCall": call}, part, message, pen)
-    unneeded = before or (ours.get("unsigned") is True and pen.is_past())
+    unneeded = position or (ours.get("unsigned") is True and pen.is_past())
     if SIGNATURE not in found and not unneeded and _is_new(pen.target):
         found[SIGNATURE] = FOREIGN
         detail = f"the call of {part.tool} has no signature of this model: {FOREIGN!r} stands in"
@@ -257,12 +265,13 @@ def _call(turn: Turn, part: ToolCallPart, before: list[Element], pen: Pen) -> El
     return found
 
 
-def _kept(block: Element, message: Message, pen: Pen) -> Element | None:
-    """A part that palaver does not understand, where it may stand."""
-    carried = block.keys() - _BESIDES
-    answers = message.role == "assistant"
-    own = carried & {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
-    if not carried or own or (not answers and carried & OF_MODELS):
+def _kept(part: UnknownPart, message: Message, pen: Pen) -> Element | None:
+    """A part that palaver does not understand, where it may stand: in an answer."""
+    raw = block_of(part)
+    carried = [key for key in raw if f"{key}?" not in _BESIDES]
+    shape = PARTS.get(carried[0]) if len(carried) == 1 and message.role == "assistant" else None
+    block = passed(raw, {carried[0]: shape, **_BESIDES}) if shape is not None else None
+    if block is None:
         detail = f"a part with {', '.join(sorted(carried)) or 'nothing'} has no place here"
         pen.note("lost", "unknown-part", detail, message)
         return None

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from palaver.wire.reading import Source
 
 __all__ = [
-    "OF_MODELS",
     "SIGNATURE",
     "camel_body",
     "file_block",
@@ -34,10 +33,6 @@ __all__ = [
 ]
 
 SIGNATURE: Final = "thoughtSignature"
-OF_MODELS: Final = frozenset(
-    ("functionCall", "executableCode", "codeExecutionResult", "toolCall", "toolResponse")
-)
-"""What only a model's turn may hold."""
 _UNTYPED: Final = "application/octet-stream"
 _TAKEN: Final = frozenset(
     f"{kind}/{name}"
@@ -216,7 +211,8 @@ def _speaks(content: object) -> bool:
 
 def _simple(parts: list[Part], raw: Any) -> str | list[Part]:  # noqa: ANN401 - JSON
     """One text with nothing else as text."""
-    return str(raw[0]["text"]) if len(raw) == 1 and raw[0].keys() == {"text"} and parts else parts
+    plain = is_list(raw) and len(raw) == 1 and is_object(raw[0]) and set(raw[0]) == {"text"}
+    return str(raw[0]["text"]) if plain and parts else parts
 
 
 def _answered(part: object, place: int, source: Source, calls: _Calls) -> bool:

@@ -15,6 +15,7 @@ from palaver.messages.factories import file_part, reasoning_part
 from palaver.messages.gate import is_list, is_object
 from palaver.messages.ids import new_id
 from palaver.messages.parts import TextPart, UnknownPart
+from palaver.wire.kept import ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,17 +39,7 @@ __all__ = [
 CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """The items that call a tool of ours, and where each has what it is called with."""
 RESULTS: Final = frozenset(f"{call}_output" for call in CALLS)
-OTHERS: Final = frozenset(
-    (
-        *("additional_tools", "apply_patch_call", "apply_patch_call_output"),
-        *("code_interpreter_call", "compaction", "computer_call", "computer_call_output"),
-        *("configuration_update", "file_search_call", "image_generation_call", "item_reference"),
-        *("local_shell_call", "local_shell_call_output", "mcp_approval_request"),
-        *("mcp_approval_response", "mcp_call", "mcp_list_tools", "program", "program_output"),
-        *("shell_call", "shell_call_output", "tool_search_call", "tool_search_output"),
-        "web_search_call",
-    )
-)
+OTHERS: Final = frozenset(ITEMS)
 """The items that palaver keeps without understanding them."""
 _PAIRS: Final = {
     "apply_patch_call": "apply_patch_call_output",
@@ -132,6 +123,7 @@ class Items:
     def take(self, item: object, place: int) -> None:
         """Read the item at this place."""
         kind = item.get("type") if is_object(item) else None
+        kind = kind if kind is None or isinstance(kind, str) else str(kind)
         if not is_object(item):
             self._lost(place, "shape", "an item that is no object was left out")
         elif kind in (None, "message") and "role" in item:

@@ -4,12 +4,13 @@ When a body is read, its messages are written again at once, and where an elemen
 original the difference is kept in the message's metadata, with a fingerprint of our own writing.
 Written later in the same format, an element that still has that fingerprint gets its difference
 back and is the original again, byte for byte. An edited one has another fingerprint; then the
-detail is gone, and a note says so.
+detail is gone, and a note says so. Metadata may come from anywhere: what does not fit is not used.
 """
 
 from __future__ import annotations
 
 import hashlib
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,16 +18,34 @@ import msgspec
 from palaver.messages.gate import is_list, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages.message import Message
+    from palaver.wire.format import Format
 
-__all__ = ["APART", "KEY", "changed", "changes", "fingerprint", "is_apart", "memories"]
+__all__ = [
+    "APART",
+    "KEY",
+    "changed",
+    "changes",
+    "fingerprint",
+    "is_apart",
+    "may_stand",
+    "memories",
+    "recalled",
+    "remember",
+    "said_elsewhere",
+    "strangers",
+]
 
 KEY: Final = "wire"
 """Where a message's metadata keeps this."""
 APART: Final = "apart"
 _ITEMS: Final = "items"
+_ROLES: Final = frozenset[tuple[str | None, str | None]](
+    (("system", "developer"), ("user", "system"), ("user", None))
+)
+"""What palaver writes, and what else may have stood there."""
 
 
 def fingerprint(element: object) -> str:
@@ -62,10 +81,14 @@ def _changes(ours: Any, theirs: Any, path: list[str | int]) -> Iterator[list[Any
 
 
 def changed(element: Any, steps: object) -> Any:  # noqa: ANN401 - JSON
-    """The element with these changes; None where they do not fit: metadata may be anything."""
+    """The element with these changes; None where they do not fit.
+
+    >>> changed({"a": [1, 2]}, [[["a", 0], 5], [["b"], 6]]), changed({"a": 1}, [[["b", "c"], 5]])
+    ({'a': [5, 2], 'b': 6}, None)
+    """
     result = {"": msgspec.to_builtins(element)}
     for step in steps if is_list(steps) else ():
-        if not (is_list(step) and len(step) in (1, 2) and is_list(step[0])):
+        if not _is_step(step):
             return None
         path: list[Any] = ["", *step[0]]
         place: Any = result
@@ -78,7 +101,18 @@ def changed(element: Any, steps: object) -> Any:  # noqa: ANN401 - JSON
                 place[path[-1]] = msgspec.to_builtins(step[1])
         except (KeyError, IndexError, TypeError):
             return None
-    return result[""]
+    return result.get("")
+
+
+def _is_step(step: object) -> bool:
+    """Tell whether it is a path and a value, or a path alone."""
+    return is_list(step) and len(step) in (1, 2) and is_list(step[0])
+
+
+def strangers(path: Sequence[Any], form: Format) -> list[str]:
+    """The fields in a path that a provider does not know; what it does not look into is its own."""
+    steps = takewhile(lambda step: not (isinstance(step, str) and step in form.opaque), path)
+    return [step for step in steps if isinstance(step, str) and step not in form.fields]
 
 
 def memories(message: Message, form: str) -> Mapping[str, Any]:
@@ -102,19 +136,35 @@ def said_elsewhere(message: Message, form: str) -> Iterator[tuple[str, str]]:
         items = memories(message, other).get(_ITEMS)
         if other == form or not is_object(items):
             continue
-        paths = (step[0] for item in items.values() if is_list(item) for step in item[1:])
-        fields = {str(path[-1]) for path in paths if is_list(path) and path}
+        steps = (step for item in items.values() if is_list(item) for step in item[1:])
+        fields = {str(step[0][-1]) for step in steps if _is_step(step) and step[0]}
         yield other, ", ".join(sorted(fields))
 
 
-def recalled(element: Any, ordinal: str, kept: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def recalled(element: Any, ordinal: str, kept: Mapping[str, Any], form: Format) -> Any:  # noqa: ANN401 - JSON
     """The element as it was; None where nothing is kept for it, False where it was edited."""
     items = kept.get(_ITEMS)
     found = items.get(ordinal) if is_object(items) else None
     if not is_list(found) or not found:
         return None
     print_then, *steps = found
-    return changed(element, steps) if fingerprint(element) == print_then else False
+    if fingerprint(element) != print_then:
+        return False
+    if not all(_is_step(step) and may_stand(element, step, form) for step in steps):
+        return None
+    then = changed(element, steps)
+    return then if isinstance(then, dict) and _is_alike(element, then, form) else None
+
+
+def may_stand(element: Any, change: Sequence[Any], form: Format) -> bool:  # noqa: ANN401 - JSON
+    """Tell whether the provider knows the fields of a change, and takes what it puts there."""
+    return not strangers(change[0], form) and form.takes(element, change)
+
+
+def _is_alike(element: dict[str, Any], then: dict[str, Any], form: Format) -> bool:
+    """Tell whether it is still the same one speaking, with the same calls and results."""
+    now, was = element.get("role"), then.get("role")
+    return (now == was or (now, was) in _ROLES) and form.pairs(element) == form.pairs(then)
 
 
 def remember(

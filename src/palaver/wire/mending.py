@@ -8,7 +8,10 @@ touched again, so the beginning of a conversation is always written the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from itertools import count
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -18,8 +21,11 @@ from palaver.messages.parts import TextPart, ToolCallPart, ToolPart
 from palaver.wire.report import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from palaver.messages.parts import Part
+
+_Slot: TypeAlias = tuple[int, int]
 
 __all__ = ["INTERRUPTED", "PENDING", "Answered", "Mender", "Turn"]
 
@@ -39,26 +45,20 @@ class Answered(Struct, frozen=True):
 class Turn(Struct):
     """One message as it will be sent; an answer's calls, and their results in order of arrival.
 
-    `place` is the message's index in what was given; `occurrences` tells the calls of one id apart.
+    `place` is the message's index in what was given; `occurrences` tells the calls of one id apart,
+    and is empty where there are none.
     """
 
     message: Message
     place: int
-    calls: tuple[ToolCallPart, ...] = ()
-    occurrences: tuple[int, ...] = ()
-    results: tuple[Answered, ...] | list[Answered] = ()
+    calls: Sequence[ToolCallPart] = ()
+    occurrences: Sequence[int] = ()
+    results: list[Answered] = []
 
     def unanswered(self) -> Iterator[int]:
         """The calls that have no result."""
         known = {result.call for result in self.results}
         return (index for index in range(len(self.calls)) if index not in known)
-
-
-class _Stray(Struct, frozen=True):
-    part: ToolPart | None
-    message: Message
-    place: int
-    rule: str
 
 
 class Mender:
@@ -70,114 +70,142 @@ class Mender:
         self.spoken = -1
         """The last turn in which a user spoke."""
         self._count = 0
-        self._asked: dict[str, int] = {}
-        self._open: dict[str, list[tuple[int, int]]] = {}
-        self._answered: set[str] = set()
-        self._strays: list[_Stray] = []
+        self._open: dict[str, _Slot | list[_Slot] | None] = {}
+        """The calls by id: where its result belongs, or theirs; None where all are answered."""
+        self._again: dict[str, int] = {}
+        self._numbers = count()
+        self._waiting: dict[str, list[tuple[int, ToolPart, Message]]] = {}
+        self._strays: dict[int, Note] = {}
+        self._told: tuple[Note, ...] | None = ()
 
-    def add(self, message: Message) -> int:
-        """Take the next message; answer with the first turn that is new or changed by it."""
-        place, role = self._count, message.role
-        self._count += 1
-        first = len(self.turns)
-        if role == "user" and _speaks(message):
-            self.spoken = first
-        if isinstance(message.content, str):
-            if role == "tool":
-                self._strays.append(_Stray(None, message, place, "result-without-call"))
+    def extend(self, messages: Sequence[Message]) -> int:
+        """Take the next messages; answer with the first turn that is new or changed by them."""
+        turns = self.turns
+        first = len(turns)
+        for place, message in enumerate(messages, self._count):
+            content, role = message.content, message.role
+            if isinstance(content, str):
+                if role == "tool":
+                    self._stray(None, message, place)
+                    continue
+                if role == "user" and content:
+                    self.spoken = len(turns)
+                turns.append(Turn(message, place))
+            elif role == "assistant":
+                self._answer(message, content, place)
             else:
-                self.turns.append(Turn(message, place))
-        elif role == "assistant":
-            self._answer(message, place)
-        else:
-            others = role != "tool"
-            if others and not any(type(part) is ToolPart for part in message.content):
-                self.turns.append(Turn(message, place))
-                return first
-            first = min(self._results(message, place), default=first)
-            if any(type(part) is not ToolPart for part in message.content):
-                if others:
-                    self.turns.append(Turn(message, place))
-                else:
-                    self._strays.append(_Stray(None, message, place, "result-without-call"))
+                first = min(first, self._other(message, content, place))
+        self._count += len(messages)
         return first
 
-    def notes(self) -> Iterator[Note]:
+    def notes(self) -> tuple[Note, ...]:
         """What was left out for want of a call."""
-        for stray in self._strays:
-            part = stray.part
-            if part is None:
-                detail = "a tool message that answers no call was left out"
-            elif stray.rule == "duplicate-result":
-                detail = f"a second result of call {part.call_id!r} ({part.tool}) was left out"
-            else:
-                detail = f"a result of {part.tool} was left out: call {part.call_id!r} is not there"
-            yield Note("repaired", f"messages[{stray.place}]", stray.rule, detail, stray.message.id)
+        if self._told is None:
+            self._told = tuple(self._strays.values())
+        return self._told
 
-    def _answer(self, message: Message, place: int) -> None:
-        calls = tuple(part for part in message.parts if type(part) is ToolCallPart)
+    def _other(self, message: Message, parts: tuple[Part, ...], place: int) -> int:
+        """A message of parts that is no answer: results go to their calls, the rest stays."""
+        first, rest = len(self.turns), not parts
+        for part in parts:
+            if type(part) is not ToolPart:
+                rest = True
+            elif (changed := self._put(part, message)) is None:
+                self._stray(part, message, place)
+            elif changed < first:
+                first = changed
+        if not rest:
+            return first
+        if message.role == "tool":
+            self._stray(None, message, place)
+            return first
+        if message.role == "user" and _speaks(parts):
+            self.spoken = len(self.turns)
+        self.turns.append(Turn(message, place))
+        return first
+
+    def _answer(self, message: Message, parts: tuple[Part, ...], place: int) -> None:
+        index, known = len(self.turns), self._open
+        calls: list[ToolCallPart] = []
+        occurrences: list[int] = []
+        for part in parts:
+            if type(part) is ToolCallPart:
+                name, slot = part.call_id, (index, len(calls))
+                if name in known:
+                    occurrences += [0] * (len(calls) - len(occurrences))
+                    occurrences.append(self._repeat(name, slot))
+                else:
+                    known[name] = slot
+                calls.append(part)
         if not calls:
             self.turns.append(Turn(message, place))
             return
-        index, occurrences = len(self.turns), list[int]()
-        fresh: dict[str, list[tuple[int, int]]] = {}
-        for position, call in enumerate(calls):
-            number = self._asked.get(call.call_id, 0)
-            self._asked[call.call_id] = number + 1
-            occurrences.append(number)
-            fresh.setdefault(call.call_id, []).append((index, position))
-        self._open.update(fresh)
-        self._answered.difference_update(fresh)
-        self.turns.append(Turn(message, place, calls, tuple(occurrences)))
-        if self._strays:
-            self._claim(fresh)
+        if occurrences:
+            occurrences += [0] * (len(calls) - len(occurrences))
+        self.turns.append(Turn(message, place, calls, occurrences))
+        if self._waiting:
+            self._claim({call.call_id for call in calls})
 
-    def _claim(self, fresh: dict[str, list[tuple[int, int]]]) -> None:
-        """Give the new calls the results that stood before them."""
-        left = list[_Stray]()
-        for stray in self._strays:
-            part = stray.part
-            waits = part is not None and stray.rule == "result-without-call"
-            if part is None or not waits or not fresh.get(part.call_id):
-                left.append(stray)
-            else:
-                self._put(part, stray.message, moved=True)
-        self._strays = left
-
-    def _results(self, message: Message, place: int) -> Iterator[int]:
-        for part in message.parts:
-            if type(part) is not ToolPart:
-                continue
-            slots = self._open.get(part.call_id)
-            if slots:
-                moved = slots[0][0] < len(self.turns) - 1
-                yield self._put(part, message, moved=moved)
-            else:
-                known = part.call_id in self._answered
-                rule = "duplicate-result" if known else "result-without-call"
-                self._strays.append(_Stray(part, message, place, rule))
-
-    def _put(self, part: ToolPart, message: Message, *, moved: bool) -> int:
-        slots = self._open[part.call_id]
-        index, position = slots.pop(0)
-        if not slots:
-            del self._open[part.call_id]
-            self._answered.add(part.call_id)
-        turn = self.turns[index]
-        result = Answered(position, part, message, moved)
-        if isinstance(turn.results, list):
-            turn.results.append(result)
+    def _repeat(self, name: str, slot: _Slot) -> int:
+        """Take a further call of an id: beside one of the same answer it waits, else instead."""
+        slots = self._open[name]
+        if isinstance(slots, list) and slots[0][0] == slot[0]:
+            slots.append(slot)
+        elif isinstance(slots, tuple) and slots[0] == slot[0]:
+            self._open[name] = [slots, slot]
         else:
-            turn.results = [result]
+            self._open[name] = slot
+        self._again[name] = number = self._again.get(name, 0) + 1
+        return number
+
+    def _claim(self, names: set[str]) -> None:
+        """Give the new calls the results that stood before them, in the order they came in."""
+        found: list[tuple[int, ToolPart, Message]] = []
+        for name in names & self._waiting.keys():
+            waiting, slots = self._waiting.pop(name), self._open[name]
+            free = len(slots) if isinstance(slots, list) else 1
+            found += waiting[:free]
+            if waiting[free:]:
+                self._waiting[name] = waiting[free:]
+        for number, part, message in sorted(found, key=itemgetter(0)):
+            del self._strays[number]
+            self._told = None
+            self._put(part, message, moved=True)
+
+    def _put(self, part: ToolPart, message: Message, *, moved: bool = False) -> int | None:
+        """Put a result to its call; answer with the turn that it changes, None without a call."""
+        name = part.call_id
+        slots = self._open.get(name)
+        if slots is None:
+            return None
+        if isinstance(slots, tuple):
+            (index, position), self._open[name] = slots, None
+        else:
+            index, position = slots.pop(0)
+            if len(slots) == 1:
+                self._open[name] = slots[0]
+        moved = moved or index < len(self.turns) - 1
+        self.turns[index].results.append(Answered(position, part, message, moved))
         return index
 
+    def _stray(self, part: ToolPart | None, message: Message, place: int) -> None:
+        """Leave a result out; one that no call was there for may still be claimed."""
+        number, rule = next(self._numbers), "result-without-call"
+        if part is None:
+            detail = "a tool message that answers no call was left out"
+        elif part.call_id in self._open:
+            rule = "duplicate-result"
+            detail = f"a second result of call {part.call_id!r} ({part.tool}) was left out"
+        else:
+            detail = f"a result of {part.tool} was left out: call {part.call_id!r} is not there"
+            self._waiting.setdefault(part.call_id, []).append((number, part, message))
+        self._strays[number] = Note("repaired", f"messages[{place}]", rule, detail, message.id)
+        self._told = None
 
-def _speaks(message: Message) -> bool:
-    content = message.content
-    if isinstance(content, str):
-        return content != ""
+
+def _speaks(parts: Iterable[Part]) -> bool:
     return any(
         isinstance(part, FilePart)
         or (isinstance(part, TextPart) and part.text != "" and not part.ignored)
-        for part in content
+        for part in parts
     )

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Alphabet"]
 
 _HASH: Final = 8
 
 
-class Alphabet(Struct, frozen=True):
-    """The names a provider allows: a pattern for all of it, what else stands for, and a length.
+class Alphabet(Struct, frozen=True, dict=True):
+    """The names a provider allows: a pattern for each letter, a length, a pattern for the first.
 
     >>> tools = Alphabet("[a-zA-Z0-9_-]", 64)
     >>> tools.spell("get_weather"), tools.spell("weather.get")
@@ -30,23 +33,19 @@ class Alphabet(Struct, frozen=True):
     longest: int
     first: str = ""
 
+    @cached_property
+    def fits(self) -> Callable[[str], object]:
+        """Tell whether the provider takes a name as it is."""
+        pattern = f"{self.first or self.letters}{self.letters}{{0,{self.longest - 1}}}"
+        return re.compile(pattern).fullmatch
+
     def spell(self, name: str) -> str:
         """Spell a name so that the provider takes it."""
-        return _spell(self, name)
-
-    def numbered(self, name: str, occurrence: int) -> str:
-        """Spell an id; the second call under one id gets another one, and so on."""
-        return _spell(self, f"{name}#{occurrence + 1}" if occurrence else name)
-
-
-@lru_cache(maxsize=65_536)
-def _spell(alphabet: Alphabet, name: str) -> str:
-    first = alphabet.first or alphabet.letters
-    if len(name) <= alphabet.longest and re.fullmatch(f"{first}{alphabet.letters}*", name):
-        return name
-    digest = hashlib.blake2b(name.encode(), digest_size=_HASH // 2).hexdigest()
-    allowed = re.compile(alphabet.letters)
-    plain = "".join(letter if allowed.fullmatch(letter) else "_" for letter in name[:200])
-    if not re.match(first, plain):
-        plain = f"_{plain}"
-    return f"{plain[: alphabet.longest - _HASH - 1]}_{digest}"
+        if self.fits(name):
+            return name
+        digest = hashlib.blake2b(name.encode(), digest_size=_HASH // 2).hexdigest()
+        allowed = re.compile(self.letters)
+        plain = "".join(letter if allowed.fullmatch(letter) else "_" for letter in name[:200])
+        if not re.match(self.first, plain):
+            plain = f"_{plain}"
+        return f"{plain[: self.longest - _HASH - 1]}_{digest}"

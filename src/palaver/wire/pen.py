@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from bisect import bisect_left
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -22,7 +24,7 @@ from palaver.wire.mending import INTERRUPTED, PENDING
 from palaver.wire.report import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from palaver.messages.base import PartBase
     from palaver.messages.message import Message
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEARED", "Pen", "attachments", "block_of", "in_words"]
 
-CLEARED = "(output cleared to save room)"
+CLEARED: Final = "(output cleared to save room)"
+_read: Final = msgspec.json.Decoder(msgspec.Raw).decode  # looks through it, and makes nothing
 
 
 class Pen:
@@ -48,16 +51,19 @@ class Pen:
         self.names: dict[str, str] = {}
         self.renamed: list[Note] = []
         self.notes: list[tuple[int, Note]] = []
-        self.turn = self.place = 0  # what notes are about
+        self.turn = 0  # what notes are about
         self.unsettled: int | None = None
         """A turn that is written as the last one, and otherwise once another follows."""
         self._open = open_calls
         self._mender = mender
         self._said: dict[str, int] = {}
+        self._tools: dict[str, str] = {}
+        self._ids: dict[str, object] = {}
+        self._fits = form.call_ids.fits
 
     def rewind(self, turn: int) -> None:
         """Forget the notes about this turn and all after it, and the ids written there."""
-        self.notes = [kept for kept in self.notes if kept[0] < turn]
+        self.notes = rewound(self.notes, turn)
         if self.unsettled is not None and self.unsettled >= turn:
             self.unsettled = None
         while self._said and next(reversed(self._said.values())) >= turn:
@@ -74,33 +80,45 @@ class Pen:
         self, action: Literal["repaired", "lost"], rule: str, detail: str, message: Message
     ) -> None:
         """Say what was repaired or lost."""
-        note = Note(action, f"messages[{self.place}]", rule, detail, message.id)
-        self.notes.append((self.turn, note))
+        self.notes.append((self.turn, Note(action, self._where(), rule, detail, message.id)))
+
+    def _where(self) -> str:
+        return f"messages[{self._mender.turns[self.turn].place}]"
 
     def tool(self, name: str, message: Message) -> str:
         """A tool's name as the provider takes it; remembered, for the way back."""
-        spelled = self.form.tool_names.spell(name)
-        if spelled != name and spelled not in self.names:
-            detail = f"{name[:80]!r} is sent as {spelled!r}"
-            where = f"messages[{self.place}]"
-            self.names[spelled] = name
-            self.renamed.append(Note("repaired", where, "tool-name", detail, message.id))
+        spelled = self._tools.get(name)
+        if spelled is None:
+            spelled = self._tools[name] = self.form.tool_names.spell(name)
+            if spelled != name:
+                detail = f"{name[:80]!r} is sent as {spelled!r}"
+                self.names[spelled] = name
+                note = Note("repaired", self._where(), "tool-name", detail, message.id)
+                self.renamed.append(note)
         return spelled
 
     def call_id(self, turn: Turn, position: int) -> str:
         """A call's id as the provider takes it, different from all others in the request."""
-        name, occurrence = turn.calls[position].call_id, turn.occurrences[position]
-        spelled = self.form.call_ids.numbered(name, occurrence)
-        if spelled != name:
-            rule = "duplicate-call-id" if occurrence else "call-id"
-            self.note("repaired", rule, f"{name[:80]!r} is sent as {spelled!r}", turn.message)
+        name, ids = turn.calls[position].call_id, self._ids
+        occurrence = turn.occurrences[position] if turn.occurrences else 0
+        if not occurrence and self._fits(name) and ids.setdefault(name, name) == name:
+            return name
+        key: object = (name, occurrence) if occurrence else name
+        wanted, tries = f"{name}#{occurrence + 1}" if occurrence else name, 0
+        spelled = self.form.call_ids.spell(wanted)
+        while ids.setdefault(spelled, key) != key:  # another call's own id looks the same
+            tries += 1
+            spelled = self.form.call_ids.spell(f"{wanted}.{tries}")
+        rule = "duplicate-call-id" if occurrence else "call-id"
+        self.note("repaired", rule, f"{name[:80]!r} is sent as {spelled!r}", turn.message)
         return spelled
 
     def arguments(self, call: ToolCallPart, message: Message) -> str:
         """A call's arguments as JSON text: to the letter where the model wrote JSON."""
         raw = call.raw
         try:
-            if type(msgspec.json.decode(raw)) is dict:
+            _read(raw)
+            if raw.lstrip()[0] == "{":
                 return raw
         except msgspec.DecodeError:
             pass
@@ -115,10 +133,19 @@ class Pen:
             self.arguments(call, message)  # says where the model wrote something else
         return dict(call.input)
 
-    def sendable(self, turn: Turn) -> Iterator[Part]:
+    def sendable(self, turn: Turn) -> Iterable[Part]:
         """The parts that may go out: text, files, calls, reasoning that the target made."""
-        message = turn.message
-        for part in message.parts:
+        parts = turn.message.content
+        if isinstance(parts, str):
+            return ()
+        for part in parts:
+            plain = type(part) is ToolCallPart or (type(part) is TextPart and not part.ignored)
+            if not plain:
+                return self._sorted(parts, turn.message)
+        return parts  # nearly always
+
+    def _sorted(self, parts: Iterable[Part], message: Message) -> Iterator[Part]:
+        for part in parts:
             if isinstance(part, TextPart):
                 if not part.ignored:
                     yield part
@@ -194,11 +221,12 @@ class Pen:
             self.note("repaired", "system-placement", detail, message)
         return f"<system>\n{text}\n</system>"
 
-    def results(self, turn: Turn) -> Iterator[tuple[int, str, bool, ToolPart | None, Message]]:
+    def results(self, turn: Turn) -> list[tuple[int, str, bool, ToolPart | None, Message]]:
         """The results of a turn: call, text, whether it failed, part, message that brought it.
 
         Those that are there come in the order of their arrival, then a word for each that is not.
         """
+        found: list[tuple[int, str, bool, ToolPart | None, Message]] = []
         for result in turn.results:
             part, message = result.part, result.message
             if message.metadata:
@@ -206,26 +234,29 @@ class Pen:
             if result.moved:
                 detail = f"the result of {part.tool} was put after its call {part.call_id!r}"
                 self.note("repaired", "result-out-of-order", detail, message)
-            failed = type(part.state) is ToolError
-            if failed and not self.form.says_failure:
-                detail = (
-                    f"that {part.tool} failed is only in its words: {self.form.name} can't say it"
-                )
-                self.note("lost", "failed-result", detail, message)
-            yield result.call, self._output(part), failed, part, message
-        if len(turn.results) < len(turn.calls):
+            state = part.state
+            if type(state) is ToolCompleted:
+                output = state.output if state.time.compacted is None else CLEARED
+                found.append((result.call, output, False, part, message))
+                if state.attachments and not self.form.takes_attachments:
+                    self.attachments_lost(part, message)
+            else:
+                output = state.error if type(state) is ToolError else INTERRUPTED
+                found.append((result.call, output, True, part, message))
+                self._failed(part, message)
+        if len(found) < len(turn.calls):
             for index in turn.unanswered():
                 call = turn.calls[index]
                 text = PENDING if call.call_id in self._open else INTERRUPTED
                 detail = f"call {call.call_id!r} of {call.tool} has no result: {text}"
                 self.note("repaired", "call-without-result", detail, turn.message)
-                yield index, text, True, None, turn.message
+                found.append((index, text, True, None, turn.message))
+        return found
 
-    def _output(self, part: ToolPart) -> str:
-        state = part.state
-        if type(state) is ToolCompleted:
-            return CLEARED if state.time.compacted is not None else state.output
-        return state.error if type(state) is ToolError else INTERRUPTED
+    def _failed(self, part: ToolPart, message: Message) -> None:
+        if not self.form.says_failure:
+            detail = f"that {part.tool} failed is only in its words: {self.form.name} can't say it"
+            self.note("lost", "failed-result", detail, message)
 
     def left_out(self, part: FilePart, message: Message) -> str:
         """What stands for a file that can't be sent."""
@@ -247,7 +278,7 @@ class Pen:
 
     def nothing(self, message: Message) -> None:
         """Say that a message was left out, having nothing that may be sent."""
-        detail = f"a {message.role} message with nothing to send was left out"
+        detail = f"nothing in this {message.role} message can be sent: it was left out"
         self.note("repaired", "empty-text", detail, message)
 
 
@@ -256,6 +287,12 @@ def in_words(part: Part, role: str) -> str | None:
     if isinstance(part, SubtaskPart):
         return f"Task for {part.agent}: {part.prompt}"
     return "What did we do so far?" if isinstance(part, CompactionPart) and role == "user" else None
+
+
+def rewound(notes: list[tuple[int, Note]], turn: int) -> list[tuple[int, Note]]:
+    """The notes, which are in order, up to a turn; another list, since requests hold the old."""
+    end = bisect_left(notes, turn, key=itemgetter(0))
+    return notes if end == len(notes) else notes[:end]
 
 
 def _said(part: PartBase, text: str) -> TextPart:

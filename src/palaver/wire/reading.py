@@ -6,7 +6,6 @@ what messages have no words for is kept in their metadata (see `memory`).
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +19,7 @@ from palaver.messages.message import AssistantInfo, Message
 from palaver.messages.parts import ModelRef, TextPart, UnknownPart
 from palaver.messages.toolstate import complete, fail, pending, start
 from palaver.wire.converting import Converter
-from palaver.wire.memory import changes, fingerprint, is_apart, remember
+from palaver.wire.memory import changes, fingerprint, is_apart, remember, strangers
 from palaver.wire.report import Note, Reading
 from palaver.wire.target import Target
 
@@ -64,6 +63,11 @@ class Source:
     def lost(self, where: str, rule: str, detail: str) -> None:
         """Say what was not kept."""
         self.notes.append(Note("lost", where, rule, detail))
+
+    def mended(self, where: str) -> None:
+        """Say that something can't go out again as it stands."""
+        detail = "is not kept to the letter: it needs repairs to be sent"
+        self.notes.append(Note("repaired", where, "mended", detail))
 
     def text(self, message_id: str, text: str, **fields: Any) -> TextPart:  # noqa: ANN401 - the part's fields
         """A text part of this session."""
@@ -163,24 +167,25 @@ def _remembered(source: Source, body: Mapping[str, Any]) -> tuple[Message, ...]:
     theirs = body[form.items]
     drafts = converter.drafts()
     if len(drafts) != len(theirs):
-        detail = "is not kept to the letter: it needs repairs to be sent"
-        source.lost(f"$.{form.items}", "repaired", detail)
+        source.mended(f"$.{form.items}")
         theirs = drafts = []
     pairs = [
         (f"$.{form.items}[{i}]", *pair) for i, pair in enumerate(zip(drafts, theirs, strict=True))
     ]
     head = converter.draft_of_head()
-    if head is not None:
-        pairs.append(("$", head, {key: body[key] for key in form.heads if key in body}))
+    if head is not None and all(body.get(key) for key in head.element):
+        pairs.append(("$", head, {key: body[key] for key in head.element}))
     for where, draft, their in pairs:
         found = changes(draft.element, their)
         if not found:
             continue
         if draft.mended or form.pairs(draft.element) != form.pairs(their):
-            source.lost(where, "repaired", "is not kept to the letter: it needs repairs")
+            source.mended(where)
             continue
         known = [change for change in found if _is_known(change, source, where)]
-        if known:
+        if not all(form.takes(draft.element, change) for change in known):
+            source.mended(where)
+        elif known:
             items = memory.setdefault(draft.owner.id, {})
             items[draft.ordinal] = [fingerprint(draft.element), *known]
     return tuple(_with(message, form.name, memory) for message in messages)
@@ -197,9 +202,7 @@ def _with(message: Message, form: str, memory: Mapping[str, Mapping[str, Any]]) 
 
 def _is_known(change: list[Any], source: Source, where: str) -> bool:
     """Tell whether a provider knows the fields of a change; a stranger's field is lost."""
-    fields, opaque = source.form.fields, source.form.opaque
-    steps = takewhile(lambda step: step not in opaque, change[0])
-    strange = [step for step in steps if isinstance(step, str) and step not in fields]
+    strange = strangers(change[0], source.form)
     if strange:
         path = "".join(path_step(step) for step in change[0])
         source.lost(f"{where}{path}", "unknown-field", f"{source.form.name} knows no such field")

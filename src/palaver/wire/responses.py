@@ -17,12 +17,15 @@ from palaver.messages.gate import is_list, is_object
 from palaver.messages.ids import new_id
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, UnknownPart
 from palaver.messages.toolstate import ToolCompleted
+from palaver.wire import details
 from palaver.wire.chat import is_custom
 from palaver.wire.format import Format
-from palaver.wire.items import OTHERS, Items, pair_of
+from palaver.wire.items import Items, pair_of
+from palaver.wire.kept import FILES, ITEMS
 from palaver.wire.media import Linked, is_image, media_of
 from palaver.wire.names import Alphabet
 from palaver.wire.pen import attachments, block_of
+from palaver.wire.shapes import passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from palaver.wire.mending import Turn
     from palaver.wire.pen import Pen
     from palaver.wire.reading import Source
+    from palaver.wire.shapes import Kind
 
 __all__ = ["RESPONSES"]
 
@@ -50,7 +54,8 @@ _FILES: Final = frozenset(
     )
 )
 """The files that a model of OpenAI reads."""
-_BLOCKS: Final = frozenset(("input_image", "input_file"))
+_GIVEN: Final = frozenset(("item_reference", "additional_tools"))
+"""Items that no model made: reasoning does not lead to one of these."""
 _PHASES: Final = ("commentary", "final_answer")
 _UNFINISHED: Final = ("incomplete", "in_progress")
 
@@ -61,19 +66,12 @@ class Responses(Format):
     name: ClassVar[str] = "openai-responses"
     provider: ClassVar[str] = "openai"
     items: ClassVar[str] = "input"
+    plain: ClassVar[bool] = True
     heads: ClassVar[tuple[str, ...]] = ("instructions",)
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 128)
     call_ids: ClassVar[Alphabet] = Alphabet("[!-~]", 64)
-    fields: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("type", "role", "content", "id", "status", "phase", "text", "refusal", "summary"),
-            *("annotations", "file_id", "filename", "index", "start_index", "end_index", "title"),
-            *("url", "container_id", "logprobs", "token", "bytes", "logprob", "top_logprobs"),
-            *("prompt_cache_breakpoint", "mode", "ttl", "image_url", "detail", "file_data"),
-            *("file_url", "call_id", "name", "arguments", "namespace", "caller", "caller_id"),
-            *("async", "input", "output", "encrypted_content", "instructions"),
-        )
-    )
+    fields: ClassVar[Mapping[str, Kind]] = details.RESPONSES
+    omits: ClassVar[frozenset[str]] = frozenset(("type", "detail", "annotations"))
 
     def write(self, turn: Turn, pen: Pen) -> Sequence[Written]:
         """An item for a message; for an answer one for each thing in it, then the results."""
@@ -117,6 +115,12 @@ class Responses(Format):
         """The call id, of a call or of a result."""
         return [f"{element.get('type')} {element['call_id']}"] if "call_id" in element else []
 
+    def kind(self, element: Element, path: Sequence[Any]) -> Kind:
+        """What may stand in a field; of the content, by who says it."""
+        if list(path) == ["content"] and "role" in element:
+            return details.RESPONSES_CONTENT[element["role"]]
+        return super().kind(element, path)
+
     def spelled_out(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """A text alone is what a user says."""
         given = body.get("input")
@@ -140,18 +144,24 @@ class Responses(Format):
 
 
 class _Answer:
-    """Writes one answer; remembers which thought was written last."""
+    """Writes one answer; remembers which thought was written last, and whether it is awaited."""
 
     def __init__(self, turn: Turn, pen: Pen) -> None:
         self._turn, self._pen = turn, pen
         self._ours = pen.target.takes_reasoning_of(turn.message)
         self._thought: str | None = None
+        self._awaited = False
         self._calls = 0
 
     def written(self) -> Sequence[Written]:
         """The items of the answer and its results."""
         pen, message = self._pen, self._turn.message
-        elements = [item for group in self._groups() if (item := self._item(group)) is not None]
+        elements: list[Element] = []
+        for group in self._groups():
+            item = self._item(group)
+            if item is not None:
+                elements.append(item)
+                self._awaited = item.get("type") == "reasoning"
         while elements and elements[-1].get("type") == "reasoning":
             elements.pop()
             detail = "reasoning that led to nothing is not sent"
@@ -257,26 +267,27 @@ class _Answer:
 
     def _other(self, part: UnknownPart) -> Element | None:
         """An item as it came; left out where what it hangs on is not there."""
-        block, after = block_of(part), part.raw.get("after")
-        pair, name = pair_of(block), block.get("id")
-        if (block.get("type") or "item_reference") not in OTHERS:
-            why = "is no item"
-        elif pair and pair not in self._pairs():
+        block, after = _passed(part), part.raw.get("after")
+        if block is None:
+            why = "is not as it should be"
+        elif (pair := pair_of(block)) and pair not in self._pairs():
             why = "has a call or an output without the other"
         elif after is not None and after != self._thought:
             why = "came after reasoning that is not sent"
-        elif isinstance(name, str) and not self._pen.once(name):
+        elif self._awaited and block["type"] in _GIVEN:
+            why = "can't follow reasoning"
+        elif "id" in block and not self._pen.once(str(block["id"])):
             why = "stands twice"
         else:
             return block
-        detail = f"an item of type {block.get('type')!r} {why}: it is not sent"
+        detail = f"an item of type {block_of(part).get('type')!r} {why}: it is not sent"
         self._pen.note("lost", "unknown-part", detail, self._turn.message)
         return None
 
     def _pairs(self) -> set[tuple[str, str]]:
         """The calls and outputs of this answer that have each other."""
-        blocks = (block_of(part) for part in self._turn.message.parts if type(part) is UnknownPart)
-        found = {pair for block in blocks if (pair := pair_of(block))}
+        blocks = (_passed(part) for part in self._turn.message.parts if type(part) is UnknownPart)
+        found = {pair for block in blocks if block and (pair := pair_of(block))}
         return {(side, key) for side, key in found if {("call", key), ("output", key)} <= found}
 
     def _id(self, kept: Mapping[str, Any], prefix: str) -> str | None:
@@ -293,6 +304,14 @@ _OUTCOMES: Final = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
 }
+
+
+def _passed(part: UnknownPart) -> Element | None:
+    """An item as far as OpenAI knows such a one."""
+    raw = block_of(part)
+    block = raw if raw.get("type") is not None else {**raw, "type": "item_reference"}
+    shape = ITEMS.get(str(block["type"]))
+    return None if part.type != RESPONSES.name or shape is None else passed(block, shape)
 
 
 def kept_by(part: Part) -> Mapping[str, Any]:
@@ -324,8 +343,11 @@ def _block(part: Part, message: Message, pen: Pen) -> Element | None:
     """A block of what a user or a system message says."""
     if type(part) is TextPart:
         return {"type": "input_text", "text": part.text}
-    if type(part) is UnknownPart and block_of(part).get("type") in _BLOCKS:
-        return block_of(part)
+    if type(part) is UnknownPart and message.role == "user":
+        raw = block_of(part)
+        shape = FILES.get(str(raw.get("type")))
+        if shape is not None and (block := passed(raw, shape)) is not None:
+            return block
     if type(part) is FilePart:
         if message.role == "user" and (block := _file(part, pen)) is not None:
             return block

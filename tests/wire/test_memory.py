@@ -1,0 +1,285 @@
+"""Memory of details: back to the letter where nothing was edited, and never a way to break in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from palaver import wire
+from palaver.messages import Message, new_id, system, text_part, user
+from palaver.testing import check_request
+from palaver.wire import FORMATS
+from palaver.wire.memory import (
+    KEY,
+    changed,
+    changes,
+    fingerprint,
+    is_apart,
+    memories,
+    recalled,
+    remember,
+    said_elsewhere,
+    strangers,
+)
+from tests.profiles import at_least
+from tests.wire.pieces import S, calling, result
+
+ANTHROPIC, CHAT = FORMATS["anthropic"], FORMATS["openai-chat"]
+CACHED: dict[str, Any] = {
+    "messages": [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+        }
+    ]
+}
+json = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "a", "role", "content"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "role"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@at_least(200)
+@given(ours=json, theirs=json)
+def test_changes_lead_from_ours_to_theirs(ours: Any, theirs: Any) -> None:  # noqa: ANN401 - JSON
+    assert theirs == changed(ours, changes(ours, theirs))
+    assert (ours == theirs and str(ours) == str(theirs)) or changes(ours, theirs)
+
+
+def test_a_change_tells_true_from_one() -> None:
+    assert [[["a"], True]] == changes({"a": 1}, {"a": True})
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [5],
+        [[]],
+        [[5]],
+        [[["a"], 1, 2]],
+        [[["b", "c"], 1]],
+        [[["a", "b"], 1]],
+        [[["z"]]],
+        [[["a", {}], 1]],
+        [[["list", 9], 1]],
+        [[[]]],
+    ],
+)
+def test_what_does_not_fit_changes_nothing(steps: Any) -> None:  # noqa: ANN401 - JSON
+    assert changed({"a": "text", "list": []}, steps) is None
+
+
+def test_no_steps_are_no_change() -> None:
+    assert {"a": 1} == changed({"a": 1}, [])
+    assert {"a": 1} == changed({"a": 1}, "garbage")
+
+
+def test_a_fingerprint_tells_elements_apart() -> None:
+    assert fingerprint({"a": 1}) == fingerprint({"a": 1}) != fingerprint({"a": 2})
+
+
+def test_strangers_are_fields_that_no_provider_knows() -> None:
+    assert [] == strangers(["content", 0, "cache_control", "ttl"], ANTHROPIC)
+    assert ["hologram"] == strangers(["content", 0, "hologram"], ANTHROPIC)
+    assert [] == strangers(["content", 0, "input", "hologram"], ANTHROPIC)
+
+
+@pytest.mark.parametrize("kept", [None, 5, [], {"anthropic": 5}, {"anthropic": []}, {"other": {}}])
+def test_metadata_of_any_kind_is_no_memory(kept: Any) -> None:  # noqa: ANN401 - JSON
+    message = user("x", metadata={KEY: kept})
+
+    assert {} == memories(message, "anthropic")
+    assert not is_apart(message, "anthropic")
+    assert [] == [form for form, fields in said_elsewhere(message, "gemini") if fields]
+
+
+def test_what_other_formats_said_is_told_by_field() -> None:
+    items = {"0": ["print", [["content", 0, "cache_control"], {}], [["name"]], 5, []], "1": 5}
+    kept = {"anthropic": {"items": items}, "gemini": {"items": {}}, "openai-chat": 5}
+    message = user("x", metadata={KEY: kept})
+
+    assert [("anthropic", "cache_control, name")] == list(said_elsewhere(message, "gemini"))
+    assert [("gemini", "")] == list(said_elsewhere(message, "anthropic"))
+
+
+def test_remembering_keeps_what_is_there() -> None:
+    metadata = remember({"a": 1, KEY: {"gemini": {}}}, "anthropic", {"0": ["p"]}, apart=True)
+
+    assert {"a": 1, KEY: {"gemini": {}, "anthropic": {"apart": True, "items": {"0": ["p"]}}}} == (
+        metadata
+    )
+    assert {KEY: {"anthropic": {}}} == remember({KEY: 5}, "anthropic", {}, apart=False)
+
+
+def test_details_come_back_until_the_message_is_edited() -> None:
+    reading = wire.from_("anthropic", CACHED)
+    (message,) = reading.messages
+    assert CACHED == wire.to("anthropic", reading.messages).body
+
+    edited = replace(message, content=(text_part(S, S, "y"),))
+    request = wire.to("anthropic", [edited])
+    assert [{"type": "text", "text": "y"}] == request.items[0]["content"]
+    assert [("lost", "edited", message.id)] == [
+        (note.action, note.rule, note.message_id) for note in request.notes
+    ]
+
+
+def test_details_do_not_come_back_where_a_neighbour_joined() -> None:
+    """Two messages that become one turn are not the turn that was remembered."""
+    (message,) = wire.from_("anthropic", CACHED).messages
+    request = wire.to("anthropic", [message, user("y")])
+
+    assert "cache_control" not in str(request.body)
+    assert ["edited"] == [note.rule for note in request.notes]
+
+
+def test_another_format_says_what_it_has_no_place_for() -> None:
+    reading = wire.from_("anthropic", CACHED)
+    request = wire.to("openai-chat", reading.messages)
+
+    assert ["foreign-detail"] == [note.rule for note in request.losses]
+    assert "cache_control" in request.losses[0].detail
+
+
+def test_the_memory_of_the_head_is_kept_by_its_first_message() -> None:
+    block = {"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}
+    body = {"system": [block], "messages": [{"role": "user", "content": "x"}]}
+    reading = wire.from_("anthropic", body)
+
+    assert body == wire.to("anthropic", reading.messages).body
+    edited = [reading.messages[0], system("more"), reading.messages[1]]
+    request = wire.to("anthropic", edited)
+    assert [{"type": "text", "text": word} for word in ("s", "more")] == request.head["system"]
+    assert ["edited"] == [note.rule for note in request.notes]
+
+
+FORGED: list[Any] = [
+    [["role"], "hologram"],
+    [["role"]],
+    [["role"], "assistant"],
+    [["hologram"], 1],
+    [["content", "hologram"], 1],
+    [[], "text"],
+    [[], 5],
+    [[]],
+    [["tool_calls"], [{"id": "x"}]],
+    [["tool_call_id"], "x"],
+    [["content", 5, "text"], "x"],
+    5,
+    [],
+    {"path": []},
+]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("step", FORGED)
+def test_a_memory_with_the_right_fingerprint_is_not_believed_for_that(form: str, step: Any) -> None:  # noqa: ANN401 - JSON
+    """It changes nobody's role, no pair, and no field that the provider does not know."""
+    plain = wire.to(form, [user("x")])
+    items = {"0": [fingerprint(plain.items[0]), step]}
+    message = user("x", metadata={KEY: {form: {"items": items}}})
+
+    body = wire.to(form, [message]).body
+    for element in body[plain.field]:
+        element.setdefault("role", "user")  # which Gemini takes for granted
+    assert plain.body == body
+
+
+@pytest.mark.parametrize("form", ["anthropic", "gemini"])
+@pytest.mark.parametrize("step", [[[], {}], [["system"]], [["systemInstruction"]], [["role"], "x"]])
+def test_no_memory_takes_the_head_away(form: str, step: Any) -> None:  # noqa: ANN401 - JSON
+    plain = wire.to(form, [system("s"), user("x")])
+    kept = {form: {"items": {"head": [fingerprint(plain.head), step]}}}
+
+    assert plain.body == wire.to(form, [system("s", metadata={KEY: kept}), user("x")]).body
+
+
+def test_a_pair_of_a_call_and_its_result_is_never_remembered_otherwise() -> None:
+    answer, outcome = calling(), result()
+    first, second, third = wire.to("openai-chat", [user("x"), answer, outcome]).items
+    forged = [fingerprint(second), [["tool_calls", 0, "id"], "other"]]
+    again = [fingerprint(third), [["tool_call_id"], "other"]]
+    talk = [
+        user("x"),
+        replace(answer, metadata={KEY: {"openai-chat": {"items": {"0": forged}}}}),
+        replace(outcome, metadata={KEY: {"openai-chat": {"items": {"0": again}}}}),
+    ]
+
+    assert [first, second, third] == wire.to("openai-chat", talk).items
+
+
+def test_a_role_comes_back_where_it_is_the_same_side() -> None:
+    body = {"messages": [{"role": "developer", "content": "x"}]}
+    reading = wire.from_("openai-chat", body)
+
+    assert ["system"] == [message.role for message in reading.messages]
+    assert body == wire.to("openai-chat", reading.messages).body
+
+
+def test_nothing_is_kept_for_an_element_that_nobody_changed() -> None:
+    element = {"role": "user", "content": "x"}
+
+    kept: Any
+    for kept in (
+        {},
+        {"items": 5},
+        {"items": {"0": []}},
+        {"items": {"0": 5}},
+        {"items": {"1": [0]}},
+    ):
+        assert recalled(element, "0", kept, CHAT) is None
+    assert recalled(element, "0", {"items": {"0": ["another"]}}, CHAT) is False
+
+
+def test_the_second_element_of_a_message_has_a_memory_of_its_own() -> None:
+    """An answer of OpenAI Responses is several items; each remembers for itself."""
+    items = [
+        {"role": "user", "content": "x"},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {
+            "type": "function_call",
+            "call_id": "b",
+            "name": "f",
+            "arguments": "{}",
+            "status": "completed",
+        },
+        {"type": "function_call_output", "call_id": "a", "output": "1"},
+        {"type": "function_call_output", "call_id": "b", "output": "2", "status": "completed"},
+    ]
+    reading = wire.from_("openai-responses", items)
+
+    assert items == wire.to("openai-responses", reading.messages).items
+    assert ["1"] == list(memories(reading.messages[1], "openai-responses")["items"])
+
+
+@at_least(150)
+@given(
+    form=st.sampled_from(list(FORMATS)),
+    kept=st.dictionaries(st.sampled_from(list(FORMATS)), json, max_size=4) | json,
+    items=st.dictionaries(st.sampled_from(["0", "1", "head"]), json, max_size=3),
+)
+def test_metadata_from_outside_never_raises_nor_breaks_a_request(
+    form: str,
+    kept: Any,  # noqa: ANN401 - JSON
+    items: Any,  # noqa: ANN401 - JSON
+) -> None:
+    memory = {**kept, form: {"items": items, "apart": True}} if isinstance(kept, dict) else kept
+    metadata = {KEY: memory}
+    talk = [
+        system("s", metadata=metadata),
+        user("x", metadata=metadata),
+        replace(calling(), metadata=metadata),
+        replace(result(), metadata=metadata),
+        Message("assistant", "y", metadata=metadata, id=new_id()),
+        user("z", metadata=metadata),
+    ]
+
+    assert () == check_request(form, wire.to(form, talk).body)
