@@ -37,12 +37,12 @@ def rows(run: Run) -> Iterator[Row]:
     """Whole conversations against peers, and one more message against that message alone."""
     said = turns(_COUNT + 1)  # the last one is a question: a request ends with the user
     messages = for_palaver(said)
-    rounds = run.rounds(21)
+    rounds = run.rounds(15)
     for form in _NAMES:
         for peer, convert in _peers(form, said):
             ours = _ours(form, messages)
             assert _alike(ours()) == _alike(convert())
-            took = paired(rounds, _ready(ours), _ready(convert), time.process_time)
+            took = paired(rounds, _ready(ours), _ready(convert), time.process_time, repeats=5)
             yield against_peer(
                 f"write {_COUNT:,} messages for {_NAMES[form]}, against {peer}", *took, n=_COUNT,
                 goal=None if peer == _BARE else AtLeast(5),

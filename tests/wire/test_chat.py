@@ -144,6 +144,31 @@ def test_an_answer_is_words_and_calls_and_its_results_follow() -> None:
     assert () == request.notes
 
 
+def test_what_is_ignored_in_an_answer_stays_at_home() -> None:
+    hidden = text_part(S, S, "hidden", ignored=True)
+    request = sent(user("x"), calling(hidden, text_part(S, S, "shown"), call()), result())
+
+    assert "shown" == request.items[1]["content"]
+
+
+def test_what_another_format_said_in_a_result_is_told() -> None:
+    kept = {"wire": {"anthropic": {"items": {"0": ["print", [["cache_control"], {}]]}}}}
+    outcome = Message("tool", result().parts, metadata=kept)
+    request = sent(user("x"), calling(), outcome)
+
+    assert [("foreign-detail", outcome.id)] == [(n.rule, n.message_id) for n in request.losses]
+
+
+def test_a_file_by_its_id_is_only_a_users() -> None:
+    stored = block(FORM, {"type": "file", "file": {"file_id": "file-1"}})
+    request = sent(system([text_part(S, S, "s"), stored]), user([stored]))
+
+    assert [[said("s")], [{"type": "file", "file": {"file_id": "file-1"}}]] == [
+        item["content"] for item in request.items
+    ]
+    assert ["unknown-part"] == rules(request)
+
+
 def test_words_after_a_call_move_before_it_and_that_is_said_once() -> None:
     late = calling(call(), text_part(S, S, "a"), call("c2"), text_part(S, S, "b"))
     request = sent(user("x"), late, result(), result("c2"))

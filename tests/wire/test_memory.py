@@ -26,7 +26,7 @@ from palaver.wire.memory import (
     strangers,
 )
 from tests.profiles import at_least
-from tests.wire.pieces import S, calling, result
+from tests.wire.pieces import S, call, calling, result
 
 ANTHROPIC, CHAT = FORMATS["anthropic"], FORMATS["openai-chat"]
 CACHED: dict[str, Any] = {
@@ -52,6 +52,13 @@ json = st.recursive(
 def test_changes_lead_from_ours_to_theirs(ours: Any, theirs: Any) -> None:  # noqa: ANN401 - JSON
     assert theirs == changed(ours, changes(ours, theirs))
     assert (ours == theirs and str(ours) == str(theirs)) or changes(ours, theirs)
+
+
+def test_objects_of_two_types_are_not_compared_field_by_field() -> None:
+    """Half of one and half of the other would be neither."""
+    ours, theirs = {"type": "text", "text": "a"}, {"type": "image", "text": "b"}
+
+    assert [[["a"], theirs]] == changes({"a": ours}, {"a": theirs})
 
 
 def test_a_change_tells_true_from_one() -> None:
@@ -135,10 +142,11 @@ def test_details_come_back_until_the_message_is_edited() -> None:
 def test_details_do_not_come_back_where_a_neighbour_joined() -> None:
     """Two messages that become one turn are not the turn that was remembered."""
     (message,) = wire.from_("anthropic", CACHED).messages
-    request = wire.to("anthropic", [message, user("y")])
+    for talk in ([message, user("y")], [user("y"), message]):
+        request = wire.to("anthropic", talk)
 
-    assert "cache_control" not in str(request.body)
-    assert ["edited"] == [note.rule for note in request.notes]
+        assert "cache_control" not in str(request.body)
+        assert [("edited", message.id)] == [(n.rule, n.message_id) for n in request.notes]
 
 
 def test_another_format_says_what_it_has_no_place_for() -> None:
@@ -173,6 +181,14 @@ FORGED: list[Any] = [
     [["tool_calls"], [{"id": "x"}]],
     [["tool_call_id"], "x"],
     [["content", 5, "text"], "x"],
+    [["content", 0], {"type": "hologram"}],
+    [[0], "x"],
+    [["content", 0, 1], "x"],
+    [["content", 0, 1]],
+    [["content", [0]], "x"],
+    [["parts", 0], {"text": "y"}],
+    [["content"]],
+    [["parts"]],
     5,
     [],
     {"path": []},
@@ -187,14 +203,21 @@ def test_a_memory_with_the_right_fingerprint_is_not_believed_for_that(form: str,
     items = {"0": [fingerprint(plain.items[0]), step]}
     message = user("x", metadata={KEY: {form: {"items": items}}})
 
-    body = wire.to(form, [message]).body
-    for element in body[plain.field]:
-        element.setdefault("role", "user")  # which Gemini takes for granted
-    assert plain.body == body
+    assert plain.body == wire.to(form, [message]).body
 
 
 @pytest.mark.parametrize("form", ["anthropic", "gemini"])
-@pytest.mark.parametrize("step", [[[], {}], [["system"]], [["systemInstruction"]], [["role"], "x"]])
+@pytest.mark.parametrize(
+    "step",
+    [
+        [[], {}],
+        [["system"]],
+        [["systemInstruction"]],
+        [["role"], "x"],
+        [["title"], "x"],
+        [["data"], "x"],
+    ],
+)
 def test_no_memory_takes_the_head_away(form: str, step: Any) -> None:  # noqa: ANN401 - JSON
     plain = wire.to(form, [system("s"), user("x")])
     kept = {form: {"items": {"head": [fingerprint(plain.head), step]}}}
@@ -214,6 +237,55 @@ def test_a_pair_of_a_call_and_its_result_is_never_remembered_otherwise() -> None
     ]
 
     assert [first, second, third] == wire.to("openai-chat", talk).items
+
+
+def test_a_memory_of_words_takes_no_call_away() -> None:
+    """Words may stand for words, and these are words and a call."""
+    answer = calling(text_part(S, S, "y"), call())
+    plain = wire.to("anthropic", [user("x"), answer, result()])
+    forged = [fingerprint(plain.items[1]), [["content"], [{"type": "text", "text": "y"}]]]
+    told = replace(answer, metadata={KEY: {"anthropic": {"items": {"0": forged}}}})
+
+    assert plain.body == wire.to("anthropic", [user("x"), told, result()]).body
+
+
+BODIES: dict[str, Any] = {
+    "openai-chat": [
+        {"role": "user", "content": "a", "name": "ada"},
+        {"role": "assistant", "content": "b", "name": "bob"},
+        {"role": "user", "content": "c", "name": "eve"},
+    ],
+    "anthropic": [
+        {
+            "role": role,
+            "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
+        }
+        for role in ("user", "assistant", "user")
+    ],
+}
+
+
+@pytest.mark.parametrize("form", BODIES)
+def test_every_message_remembers_for_itself(form: str) -> None:
+    assert BODIES[form] == wire.to(form, wire.from_(form, BODIES[form]).messages).items
+
+
+@pytest.mark.parametrize("form", BODIES)
+def test_details_come_back_behind_a_turn_that_is_written_again(form: str) -> None:
+    """And what is said of an edited one is said once."""
+    first, second, third = wire.from_(form, BODIES[form]).messages
+    edited = replace(first, content="edited")
+    talk = [user("x"), calling(), edited, second, third]
+    growing = wire.converter(form)
+    growing.extend(talk)
+    growing.request()
+    growing.extend([result()])
+    again, whole = growing.request(), wire.to(form, [*talk, result()])
+
+    assert whole.body == again.body
+    assert sorted(note.rule for note in whole.notes) == sorted(note.rule for note in again.notes)
+    assert 1 == [note.rule for note in again.notes].count("edited")
+    assert BODIES[form][1:] == again.items[-2:]
 
 
 def test_a_role_comes_back_where_it_is_the_same_side() -> None:

@@ -59,6 +59,13 @@ def test_a_result_belongs_to_the_newest_call_of_its_id() -> None:
     assert [0, 1] == [(*turn.occurrences, 0)[0] for turn in mender.turns]
 
 
+def test_calls_of_one_id_do_not_wait_for_what_a_later_answer_asked() -> None:
+    mender = mended(calling(call("x"), call("x")), calling(call("x")), result("x"), result("x"))
+
+    assert [0, 1] == [len(turn.results) for turn in mender.turns]
+    assert ["duplicate-result"] == rules(mender)
+
+
 def test_an_id_that_comes_again_after_its_result_is_a_new_call() -> None:
     mender = mended(calling(), result("c1", "one"), calling(), result("c1", "two"))
 
@@ -130,6 +137,13 @@ def test_a_user_may_bring_a_result_and_speak_besides() -> None:
 
     assert ["assistant", "user"] == [turn.message.role for turn in mender.turns]
     assert [0, 1] == [one.call for one in mender.turns[0].results]
+
+
+def test_results_in_one_message_may_belong_to_several_answers() -> None:
+    mender = mended(calling(call("c1")), calling(call("c2")))
+
+    assert 0 == mender.extend([tool(*result("c1").parts, *result("c2").parts)])
+    assert [1, 1] == [len(turn.results) for turn in mender.turns]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,6 @@ class Anthropic(Format):
     alternates: ClassVar[bool] = True
     may_repeat: ClassVar[bool] = True
     fields: ClassVar[Mapping[str, Kind]] = details.ANTHROPIC
-    omits: ClassVar[frozenset[str]] = frozenset(("content", "media_type", "data"))
 
     opaque: ClassVar[frozenset[str]] = frozenset(("input", "citations", "caller"))
 
@@ -157,10 +156,12 @@ class Anthropic(Format):
             if is_object(block) and block.get("type") in ("tool_use", "tool_result")
         ]
 
+    def omits(self, element: Element, path: Sequence[Any]) -> bool:  # noqa: ARG002 - in any
+        """The content of a result."""
+        return path[-1:] == ["content"] and len(path) > 1
+
     def kind(self, element: Element, path: Sequence[Any]) -> Kind:
         """What may stand in a field; the content of a result is not that of a message."""
-        if path[-2:-1] == ["source"]:
-            return details.ANTHROPIC_SOURCE.get(path[-1], details.ANTHROPIC[path[-1]])
         if path[-1] == "content" and len(path) > 1:
             return details.ANTHROPIC_OUTPUT
         return super().kind(element, path)
@@ -181,6 +182,8 @@ class Anthropic(Format):
                 ids.append(call_id)
                 arguments = pen.given(part, message)
                 block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+            elif type(part) is TextPart and not is_blank(part.text):
+                block = {"type": "text", "text": part.text}
             elif type(part) is ReasoningPart:
                 thinks, block = True, _thought(part, message, pen)
             else:

@@ -49,7 +49,6 @@ class Chat(Format):
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 64)
     call_ids: ClassVar[Alphabet] = Alphabet("[!-~]", 40)
     fields: ClassVar[Mapping[str, Kind]] = details.CHAT
-    omits: ClassVar[frozenset[str]] = frozenset(("content",))
 
     def write(self, turn: Turn, pen: Pen) -> Sequence[Written]:
         """One element for a message, and one for each result of an answer's calls."""
@@ -72,6 +71,10 @@ class Chat(Format):
     def words(self, role: str, text: str) -> Element:
         """A message of palaver's own."""
         return {"role": role, "content": text}
+
+    def omits(self, element: Element, path: Sequence[Any]) -> bool:
+        """The content, where there is none."""
+        return list(path) == ["content"] and element["content"] is None
 
     def kind(self, element: Element, path: Sequence[Any]) -> Kind:
         """What may stand in a field; of the content, by who says it."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from palaver.messages.message import Message
 from palaver.wire.format import Element
-from palaver.wire.memory import memories, recalled
+from palaver.wire.memory import memories, recalled, remembers
 from palaver.wire.mending import Mender
 from palaver.wire.pen import Pen, rewound
 from palaver.wire.report import Note
@@ -259,6 +259,9 @@ class Converter:
         if elements and form.joins(elements[-1], element, owner):
             form.join(elements[-1], element)
             self._ends[-1] = turn
+            if owner.metadata and remembers(owner, form.name):
+                detail = f"details of {form.name} are not put back: it became one with another"
+                self._pen.note("lost", "edited", detail, owner)
             return True
         if not elements and side != "user":
             detail = f"an answer can't come first: {BEGIN!r} was added"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ANTHROPIC",
     "ANTHROPIC_OUTPUT",
-    "ANTHROPIC_SOURCE",
     "CHAT",
     "CHAT_CONTENT",
     "GEMINI",
@@ -156,8 +155,6 @@ _FOUND: Final = either(
         **DOCUMENT,
     },
 )
-ANTHROPIC_SOURCE: Final[Mapping[str, Kind]] = {"type": ("content",), "content": str}
-"""A document whose text stands in another place: palaver writes it as text."""
 ANTHROPIC_OUTPUT: Final[Kind] = either(text, all_of(_FOUND))
 """What a call gave, for Anthropic."""
 ANTHROPIC: Final[Mapping[str, Kind]] = {
@@ -169,7 +166,7 @@ ANTHROPIC: Final[Mapping[str, Kind]] = {
     "thinking": text,
     "cache_control": CACHE["cache_control?"],
     "ttl": ("5m", "1h"),
-    "source": _never,
+    "source": {"type": ("content",), "content": str},  # what palaver writes as text
     **dict.fromkeys(("title", "context", "toolset_name"), _blank_or(str)),
     "name": re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     "transformations": _blank_or(dict),

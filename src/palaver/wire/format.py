@@ -51,8 +51,6 @@ class Format:
     """A result can hold files."""
     fields: ClassVar[Mapping[str, Kind]]
     """Every field that the provider knows in an element, at any depth, and what it may hold."""
-    omits: ClassVar[frozenset[str]] = frozenset()
-    """Those of them that palaver writes and that may be missing."""
     opaque: ClassVar[frozenset[str]] = frozenset()
     """Those of them that hold what the provider does not look into."""
 
@@ -109,18 +107,24 @@ class Format:
 
     def kind(self, element: Element, path: Sequence[Any]) -> Kind:  # noqa: ARG002 - as above
         """What may stand in the field at the end of a path."""
-        return self.fields[path[-1]]
+        return self.fields[path[-1]] if isinstance(path[-1], str) else ()
 
     def takes(self, element: Element, change: Sequence[Any]) -> bool:
         """Tell whether the provider takes an element with this change, which names known fields."""
         path = change[0]
         if any(isinstance(step, str) and step in self.opaque for step in path[:-1]):
             return True
-        if not path or not isinstance(path[-1], str):
-            return False
         if len(change) == 1:
-            return path[-1] in self.omits
-        return fits(change[1], self.kind(element, path))
+            return self.omits(element, path)
+        if len(path) > 1 and isinstance(path[-1], int):  # one of a list, for another
+            return fits([change[1]], self.kind(element, path[:-1]))
+        return (
+            bool(path) and isinstance(path[-1], str) and fits(change[1], self.kind(element, path))
+        )
+
+    def omits(self, element: Element, path: Sequence[Any]) -> bool:  # noqa: ARG002 - as above
+        """Tell whether a field that palaver writes may be missing."""
+        return False
 
     def read(self, body: Mapping[str, Any], source: Source) -> None:
         """Read a body's system text and elements into `source`."""

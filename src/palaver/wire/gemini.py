@@ -67,7 +67,6 @@ class Gemini(Format):
     says_failure: ClassVar[bool] = True
     alternates: ClassVar[bool] = True
     fields: ClassVar[Mapping[str, Kind]] = details.GEMINI
-    omits: ClassVar[frozenset[str]] = frozenset(("role", "args"))
 
     opaque: ClassVar[frozenset[str]] = frozenset(("args", "response", "partMetadata"))
 
@@ -141,6 +140,10 @@ class Gemini(Format):
             for field in ("functionCall", "functionResponse")
             if is_object(part) and is_object(part.get(field))
         ]
+
+    def omits(self, element: Element, path: Sequence[Any]) -> bool:  # noqa: ARG002 - in any
+        """The arguments of a call."""
+        return path[-1:] == ["args"]
 
     def read(self, body: Mapping[str, Any], source: Source) -> None:
         """Read the system instruction and the contents."""

@@ -34,6 +34,7 @@ __all__ = [
     "memories",
     "recalled",
     "remember",
+    "remembers",
     "said_elsewhere",
     "strangers",
 ]
@@ -64,7 +65,7 @@ def changes(ours: Any, theirs: Any) -> list[list[Any]]:  # noqa: ANN401 - JSON o
 
 
 def _changes(ours: Any, theirs: Any, path: list[str | int]) -> Iterator[list[Any]]:  # noqa: ANN401
-    if isinstance(ours, dict) and isinstance(theirs, dict):
+    if isinstance(ours, dict) and isinstance(theirs, dict) and _same_type(ours, theirs):
         for key in ours:
             if key not in theirs:
                 yield [[*path, key]]
@@ -78,6 +79,11 @@ def _changes(ours: Any, theirs: Any, path: list[str | int]) -> Iterator[list[Any
             yield from _changes(one, other, [*path, index])
     elif ours != theirs or type(ours) is not type(theirs):
         yield [path, theirs]
+
+
+def _same_type(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Tell whether two objects are of one type: others are not compared field by field."""
+    return "type" not in ours or "type" not in theirs or ours["type"] == theirs["type"]
 
 
 def changed(element: Any, steps: object) -> Any:  # noqa: ANN401 - JSON
@@ -122,6 +128,11 @@ def memories(message: Message, form: str) -> Mapping[str, Any]:
     kept = message.metadata.get(KEY)
     found = kept.get(form) if is_object(kept) else None
     return found if is_object(found) else {}
+
+
+def remembers(message: Message, form: str) -> bool:
+    """Tell whether a message has details to give back."""
+    return bool(memories(message, form).get(_ITEMS))
 
 
 def is_apart(message: Message, form: str) -> bool:

@@ -46,7 +46,7 @@ class Turn(Struct):
     """One message as it will be sent; an answer's calls, and their results in order of arrival.
 
     `place` is the message's index in what was given; `occurrences` tells the calls of one id apart,
-    and is empty where there are none.
+    and is empty where there are none; `simple` says that there is nothing but words and calls.
     """
 
     message: Message
@@ -54,6 +54,7 @@ class Turn(Struct):
     calls: Sequence[ToolCallPart] = ()
     occurrences: Sequence[int] = ()
     results: list[Answered] = []
+    simple: bool = False
 
     def unanswered(self) -> Iterator[int]:
         """The calls that have no result."""
@@ -127,22 +128,22 @@ class Mender:
     def _answer(self, message: Message, parts: tuple[Part, ...], place: int) -> None:
         index, known = len(self.turns), self._open
         calls: list[ToolCallPart] = []
-        occurrences: list[int] = []
+        occurrences: list[int] | None = None
+        simple = True
         for part in parts:
             if type(part) is ToolCallPart:
                 name, slot = part.call_id, (index, len(calls))
                 if name in known:
-                    occurrences += [0] * (len(calls) - len(occurrences))
+                    occurrences = occurrences or [0] * len(calls)
                     occurrences.append(self._repeat(name, slot))
                 else:
                     known[name] = slot
+                    if occurrences:
+                        occurrences.append(0)
                 calls.append(part)
-        if not calls:
-            self.turns.append(Turn(message, place))
-            return
-        if occurrences:
-            occurrences += [0] * (len(calls) - len(occurrences))
-        self.turns.append(Turn(message, place, calls, occurrences))
+            elif type(part) is not TextPart or part.ignored:
+                simple = False
+        self.turns.append(Turn(message, place, calls, occurrences or (), simple=simple))
         if self._waiting:
             self._claim({call.call_id for call in calls})
 

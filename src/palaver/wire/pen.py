@@ -135,14 +135,8 @@ class Pen:
 
     def sendable(self, turn: Turn) -> Iterable[Part]:
         """The parts that may go out: text, files, calls, reasoning that the target made."""
-        parts = turn.message.content
-        if isinstance(parts, str):
-            return ()
-        for part in parts:
-            plain = type(part) is ToolCallPart or (type(part) is TextPart and not part.ignored)
-            if not plain:
-                return self._sorted(parts, turn.message)
-        return parts  # nearly always
+        parts = turn.message.parts
+        return parts if turn.simple else self._sorted(parts, turn.message)
 
     def _sorted(self, parts: Iterable[Part], message: Message) -> Iterator[Part]:
         for part in parts:

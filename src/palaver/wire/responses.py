@@ -71,7 +71,6 @@ class Responses(Format):
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 128)
     call_ids: ClassVar[Alphabet] = Alphabet("[!-~]", 64)
     fields: ClassVar[Mapping[str, Kind]] = details.RESPONSES
-    omits: ClassVar[frozenset[str]] = frozenset(("type", "detail", "annotations"))
 
     def write(self, turn: Turn, pen: Pen) -> Sequence[Written]:
         """An item for a message; for an answer one for each thing in it, then the results."""
@@ -114,6 +113,10 @@ class Responses(Format):
     def pairs(self, element: Element) -> Sequence[str]:
         """The call id, of a call or of a result."""
         return [f"{element.get('type')} {element['call_id']}"] if "call_id" in element else []
+
+    def omits(self, element: Element, path: Sequence[Any]) -> bool:  # noqa: ARG002 - in any
+        """What has a value that goes without saying."""
+        return path[-1:] in (["type"], ["detail"], ["annotations"])
 
     def kind(self, element: Element, path: Sequence[Any]) -> Kind:
         """What may stand in a field; of the content, by who says it."""
