@@ -1,4 +1,5 @@
-# Every target sets up what it needs in .venv (bench: .venv-bench) and is quick the next time.
+# Every target sets up what it needs in .venv (bench: .venv-bench, compat: .venv-compat) and is
+# quick the next time.
 # Another Python: make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -13,10 +14,10 @@ WITH    = made-with-$(subst /,-,$(PYTHON))
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: .venv/run.done  ## a short tour of what palaver does
-	.venv/bin/python examples/tour.py
+run: .venv/run.done .venv/model.done  ## the page: talk with a model, look inside, change it, go back
+	.venv/bin/palaver serve --seed
 
-test: .venv/test.done .venv/model.done  ## all tests, with the coverage gate
+test: .venv/test.done .venv/model.done .venv/browser.done  ## all tests, with the coverage gate
 	.venv/bin/python -m pytest -n 2 --cov
 
 check: .venv/check.done  ## linter, formatter, type checkers, docs, built packages
@@ -32,11 +33,14 @@ bench: .venv-bench/bench.done  ## speed, beside peers and the bare floor
 	.venv-bench/bin/python -m bench
 
 # a shorter run, with a tenth of every count: make faults FAULTS_SCALE=0.1
-faults: .venv/test.done .venv/model.done  ## fault injection, and every property test with many more examples
+faults: .venv/test.done .venv/model.done .venv/browser.done  ## fault injection, and every property test with many more examples
 	HYPOTHESIS_PROFILE=faults .venv/bin/python -m pytest tests -n 2 --dist worksteal -v -m "faults or hypothesis"
 
-compat:  ## palaver inside other frameworks
-	@echo "nothing yet"
+compat: .venv-compat/compat.done  ## palaver inside other frameworks, as they are released
+	.venv-compat/bin/mypy --config-file compat/mypy.ini
+	.venv-compat/bin/basedpyright --project compat/pyrightconfig.json
+	.venv-compat/bin/python -m tools.reference --package palaver.adapters --check
+	.venv-compat/bin/python -m pytest -c compat/pytest.ini --rootdir . -n 2 --cov --cov-config compat/coverage.ini
 
 reference: .venv/check.done  ## write docs/reference again
 	.venv/bin/python -m tools.reference
@@ -45,11 +49,11 @@ pictures: .venv/check.done  ## make the pictures in the docs again
 	.venv/bin/python -m tools.pictures
 
 clean:  ## remove everything made here
-	rm -rf .venv .venv-bench build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-compat build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment, made anew when PYTHON changes. hatchling and editables build palaver in place.
-.venv/$(WITH) .venv-bench/$(WITH):
+.venv/$(WITH) .venv-bench/$(WITH) .venv-compat/$(WITH):
 	@echo "making $(@D) (the first time only)"
 	@$(PYTHON) -m venv --clear $(@D)
 	@touch $@
@@ -60,13 +64,27 @@ clean:  ## remove everything made here
 	@.venv/$(PIP) -c constraints.txt --no-build-isolation -r requirements/$*.txt
 	@touch $@
 
-# The small model that tests talk to, in the user's cache.
-.venv/model.done: .venv/test.done
+# The small model that answers by default and in tests, in the user's cache.
+.venv/model.done: .venv/run.done
 	@.venv/bin/palaver model install smollm2
+	@touch $@
+
+# Debian's browser, for the tests of the page. Who may not install it is told how.
+BROWSER = chromium fonts-noto-cjk
+.venv/browser.done: .venv/$(WITH)
+	@command -v chromium > /dev/null \
+	|| { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq -y install $(BROWSER) > /dev/null; } \
+	|| echo "the page's tests need Chromium: sudo apt-get install $(BROWSER)"
 	@touch $@
 
 .venv-bench/%.done: $(NEEDS) constraints-bench.txt .venv-bench/$(WITH)
 	@echo "installing requirements/$*.txt"
 	@.venv-bench/$(PIP) -c constraints-bench.txt hatchling editables
 	@.venv-bench/$(PIP) -c constraints-bench.txt --no-build-isolation -r requirements/$*.txt
+	@touch $@
+
+.venv-compat/%.done: $(NEEDS) constraints-compat.txt .venv-compat/$(WITH)
+	@echo "installing requirements/$*.txt"
+	@.venv-compat/$(PIP) -c constraints-compat.txt hatchling editables
+	@.venv-compat/$(PIP) -c constraints-compat.txt --no-build-isolation -r requirements/$*.txt
 	@touch $@

@@ -18,8 +18,11 @@ TOPICS: Final = (
     "bench.context",
     "bench.stores",
     "bench.peers",
+    "bench.agents",
+    "bench.langgraph",
     "bench.postgres",
     "bench.conversation",
     "bench.tokens",
+    "bench.server",
 )
 """Modules with a function `rows(run)` that yields one row after the other."""

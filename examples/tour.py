@@ -1,4 +1,4 @@
-"""A short tour of palaver: real calls and what they really answer. `make run` shows it.
+"""A short tour of palaver: real calls and what they really answer. Run it by itself.
 
 Each stop is a function that yields what to show: a line of code, and what came of it.
 """

@@ -14,6 +14,20 @@ _BLOCK = re.compile(
 )
 
 
+FOREIGN = frozenset(
+    f"docs/howto/{name}.md"
+    for name in (
+        "claude-agent-sdk",
+        "langchain",
+        "langgraph",
+        "openai-agents",
+        "pydantic-ai",
+        "workflow-nodes",
+    )
+)
+"""Pages whose examples need another framework: they are run by `make compat`, beside it."""
+
+
 class Block(NamedTuple):
     """A fenced block: its language, its text, and the line its text starts on."""
 

@@ -18,6 +18,7 @@ ORDER: Final = (
     "nodes",
     "adapters",
     "palaver",  # the package itself: it re-exports what is above, and only what follows imports it
+    "mcp",
     "server",
     "cli",
     "testing",

@@ -1,4 +1,4 @@
-"""Make the pictures in the docs: what the tour really prints, as an SVG.
+"""Make the pictures in the docs: what the tour really prints, as an SVG, and the page itself.
 
 `python -m tools.pictures` writes them again; `make pictures` calls it.
 """
@@ -14,6 +14,7 @@ from typing import Final
 from rich.console import Console
 
 from examples import tour
+from tools.page_pictures import take_all
 
 __all__ = ["draw", "main"]
 
@@ -38,6 +39,7 @@ def main() -> None:
     """Write every picture."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "tour.svg").write_text(draw(), "utf-8")
+    take_all(FOLDER)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 Public is what a module names in `__all__`: palaver, its packages at any depth, and the modules
 directly under palaver. New ones are found by themselves. `--check` writes nothing and fails,
 with a diff, where a page on disk differs.
+
+The adapters need the frameworks that they serve, which `make compat` has: there,
+`--package palaver.adapters` writes their pages into a folder of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
+APART = ("palaver.adapters",)
+"""Packages whose modules need other frameworks: their pages are made where those are."""
 STARS: dict[object, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
@@ -38,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="reference", description=summary(sys.modules[__name__]))
     parser.add_argument("--check", action="store_true", help="fail where a page is out of date")
     parser.add_argument("--package", default="palaver", help="the package to describe")
-    parser.add_argument("--into", type=Path, default=PAGES, help="the folder of the pages")
+    parser.add_argument("--into", type=Path, help="the folder of the pages")
     options = parser.parse_args(arguments)
-    into: Path = options.into
+    into: Path = options.into or folder(options.package)
     wanted = pages(options.package)
     found = {path.name: path.read_text("utf-8") for path in into.glob("*.md")}
     if options.check:
@@ -54,6 +59,15 @@ def main(arguments: list[str] | None = None) -> int:
         (into / name).write_text(text, "utf-8")
     print(f"reference: {len(wanted)} pages written")
     return 0
+
+
+def folder(package: str) -> Path:
+    """Where the pages of a package are: one that is made apart has a folder of its own.
+
+    >>> folder("palaver.adapters").name
+    'adapters'
+    """
+    return PAGES / package.rpartition(".")[2] if package in APART else PAGES
 
 
 def difference(found: dict[str, str], wanted: dict[str, str]) -> Iterator[str]:
@@ -74,6 +88,11 @@ def pages(package: str) -> dict[str, str]:
     modules = {module.__name__: module for module in public_modules(package)}
     made = {f"{name}.md": page(module, modules) for name, module in modules.items()}
     rows = [f"- [`{name}`]({name}.md): {summary(module)}" for name, module in modules.items()]
+    rows += [
+        f"- [`{name}`]({folder(name).name}/README.md): made apart, beside what it needs"
+        for name in APART
+        if package != name and name.startswith(f"{package}.")
+    ]
     made["README.md"] = document("# Reference", "Made from the docstrings.", "\n".join(rows))
     return made
 
@@ -81,13 +100,21 @@ def pages(package: str) -> dict[str, str]:
 def public_modules(package: str) -> Iterator[ModuleType]:
     """Find the package, its packages and its direct modules that have names to offer."""
     root = importlib.import_module(package)
-    infos = pkgutil.walk_packages(root.__path__, prefix=f"{package}.")
-    names = [info.name for info in infos if info.ispkg or info.name.count(".") == 1]
-    for name in [package, *sorted(names)]:
+    depth = package.count(".") + 1
+    found = [info.name for info in inside(root) if info.ispkg or info.name.count(".") == depth]
+    for name in [package, *sorted(found)]:
         if not any(step.startswith("_") for step in name.split(".")):
             module = importlib.import_module(name)
             if getattr(module, "__all__", ()):
                 yield module
+
+
+def inside(package: ModuleType) -> Iterator[pkgutil.ModuleInfo]:
+    """Find what is in a package at any depth, but for what is made apart."""
+    for info in pkgutil.iter_modules(package.__path__, prefix=f"{package.__name__}."):
+        yield info
+        if info.ispkg and info.name not in APART:
+            yield from inside(importlib.import_module(info.name))
 
 
 def page(module: ModuleType, modules: dict[str, ModuleType]) -> str:

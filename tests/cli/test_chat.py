@@ -21,6 +21,7 @@ import palaver
 from palaver.cli.app import app
 from palaver.cli.talk import Talk
 from palaver.conversation import Conversation
+from palaver.conversation.desk import Begun
 from palaver.messages import user
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal
 from palaver.wire import Target
@@ -280,6 +281,7 @@ def test_what_a_crash_left_behind_is_told(chat: Callable[..., Result], store: st
         conversation = Conversation(opened)
         conversation.add(user("hi"))
         begun = conversation._desk.begin("openai-chat", Target())
+        assert isinstance(begun, Begun)
         conversation._desk.let_go(begun.lease)
     done = chat(["yes"], "again?", options=("--conversation", conversation.id))
 

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from palaver.cli.app import app
-from palaver.cli.doctoring import REFUSALS
 from palaver.messages import (
     AssistantInfo,
     Message,
@@ -33,6 +32,7 @@ from palaver.messages import (
 )
 from palaver.testing import check_request
 from palaver.wire import FORMATS
+from palaver.wire.refusals import REFUSALS
 from tests.wire.transcripts.samples import DATA, database
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver import wire
-from palaver.cli.doctoring import is_refused
 from palaver.cli.mended import mended
 from palaver.messages import (
     Message,
@@ -20,6 +19,7 @@ from palaver.messages import (
     user,
 )
 from palaver.wire import FORMATS, Target
+from palaver.wire.refusals import is_refused
 from tests.profiles import at_least
 from tests.wire.talks import MODELS, SESSION, sayings
 

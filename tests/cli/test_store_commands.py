@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
-OF_FILES = {"apply", "context", "convert", "doctor", "model", "validate"}
+OF_FILES = {"apply", "context", "convert", "doctor", "model", "schema", "validate"}
 OF_PEOPLE = {"chat", "team"}
-OVER_A_STORE = sorted(set(COMMANDS) - OF_FILES - OF_PEOPLE)
+OF_PROGRAMS = {"mcp"}
+OVER_A_STORE = sorted(set(COMMANDS) - OF_FILES - OF_PEOPLE - OF_PROGRAMS)
 
 
 @pytest.fixture

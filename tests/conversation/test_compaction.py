@@ -14,6 +14,7 @@ from palaver.conversation import (
     compact,
     compacting,
 )
+from palaver.conversation.compaction import preview
 from palaver.errors import CompactionRefused
 from palaver.history import SUMMARY_OF
 from palaver.messages import (
@@ -138,6 +139,14 @@ async def test_marked_messages_and_open_calls_stay(store: Store) -> None:
     assert step.message in list(conversation.messages)
 
 
+async def test_the_roles_asked_for_stay(store: Store) -> None:
+    """CV-09, S1 §3.2: what the user said, here; and the system's words no longer."""
+    conversation = long_talk(store, turns=3)
+    await compact(conversation, DropOldest(keep_tokens=0, keep_roles=frozenset({"user"})))
+
+    assert ["question 0", "question 1", "question 2", "answer 2"] == texts(conversation)
+
+
 async def test_a_summary_takes_the_place_of_what_it_sums_up(store: Store) -> None:
     """CV-09: written by a model; it names its sources, and the wire takes it."""
     conversation = long_talk(store)
@@ -223,3 +232,22 @@ async def test_erasing_a_message_reaches_its_summary(store: Store) -> None:
     conversation.history.undo()
 
     assert "They talked." not in str([m.text for m in conversation.history.log])
+
+
+async def test_a_preview_says_what_would_happen_and_changes_nothing(store: Store) -> None:
+    """CV-09: and what does not help is refused before it is tried."""
+    conversation = Conversation(store, store.create([user("word " * 50), user("last")]))
+    before = list(conversation.messages)
+    found = await preview(conversation, DropOldest(keep_tokens=10))
+    assert found is not None
+    assert ("drop-oldest", "dropped 1 messages", 0) == (
+        found.strategy,
+        found.plan.detail,
+        found.version,
+    )
+    assert [before[0]] == list(found.price.removed)
+    assert (before, 0) == (list(conversation.messages), conversation.history.version)
+    done = await compact(conversation, DropOldest(keep_tokens=10))
+    assert done is not None
+    assert (found.before, found.after) == (done.before, done.after)
+    assert await preview(conversation, DropOldest(keep_tokens=10)) is None

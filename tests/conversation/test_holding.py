@@ -64,12 +64,13 @@ async def test_work_stops_where_another_took_over(store: Store) -> None:
 
 async def test_calls_run_one_by_one_at_once_share_the_conversation(store: Store) -> None:
     """Whoever is done first does not give away what the others still need."""
-    gate = anyio.Event()
+    begun, gate = anyio.Event(), anyio.Event()
 
     async def first() -> str:
         return "first"
 
     async def second() -> str:
+        begun.set()
         await gate.wait()
         return "second"
 
@@ -82,6 +83,7 @@ async def test_calls_run_one_by_one_at_once_share_the_conversation(store: Store)
     step = await conversation.step(Scripted(calling(("first", {}), ("second", {}), ("third", {}))))
     async with anyio.create_task_group() as group:
         group.start_soon(conversation.run_tool, step.calls[1])
+        await begun.wait()
         await conversation.run_tool(step.calls[0])
         with pytest.raises(LeaseTaken):
             await Conversation(store, conversation.id).recover()

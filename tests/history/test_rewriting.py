@@ -46,6 +46,19 @@ def test_appends_go_on_after_a_rewrite() -> None:
     assert line(history) == "u3 a8 u9 a10"
 
 
+def test_a_rewrite_may_select_from_the_whole_log() -> None:
+    """What an earlier edit left out comes back, and is written once."""
+    history = begin("u1 a2 u3 a4")
+    history.truncate(keep_last=1)
+    history.rewrite([range(2), one("u9"), (3, one("a8"))], of_log=True)
+
+    assert line(history) == "u1 a2 u9 a8"
+    assert line(history.log) == "u1 a2 u3 a4 u9 a8"
+    assert history.log.log.replaced(5) == 3
+    with pytest.raises(ValidationError, match="CV-09"):
+        history.rewrite([range(7)], of_log=True)
+
+
 @pytest.mark.parametrize(
     "pieces", [[range(4)], [range(0, 3, 2)], [range(2), range(1, 3)], [range(-1, 2)]], ids=str
 )

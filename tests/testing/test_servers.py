@@ -227,6 +227,13 @@ def test_anthropic_also_wants_the_version_of_its_api() -> None:
         assert 401 == post(server, headers={"x-api-key": "any"})[0]
 
 
+def test_anthropic_takes_those_who_ask_for_betas() -> None:
+    """As `claude` does; what else stands behind the path is not understood."""
+    with ProviderServer("anthropic") as server:
+        assert 200 == post(server, path="/v1/messages?beta=true")[0]
+        assert 404 == post(server, path="/v1/messages?alpha=true")[0]
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_path_of_another_provider_is_unknown(form: Format) -> None:
     with ProviderServer(form) as server:

@@ -409,6 +409,15 @@ def test_a_kept_part_that_could_not_stand_is_reported(raw: dict[str, Any]) -> No
     assert ["unknown-part"] == rules(request)
 
 
+@pytest.mark.parametrize("field", ["thought", "thoughtSignature", "partMetadata"])
+def test_a_field_of_a_kept_part_that_is_null_is_not_sent(field: str) -> None:
+    code = {"executableCode": {"language": "PYTHON", "code": "1"}}
+    request = sent(user("x"), assistant([block("gemini", {**code, field: None})]), user("z"))
+
+    assert [code] == parts(request)[1]
+    assert [] == rules(request)
+
+
 def test_what_only_a_model_may_say_is_not_put_into_the_mouth_of_a_user() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1"}}
     request = sent(user([block("gemini", code), text_part(S, S, "y")]))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -70,7 +67,8 @@ def chat(
 async def _talk(
     store: Store, name: str | None, model: Model, given: list[object], system: str | None
 ) -> bool:
-    from palaver.cli.talk import Talk, entered  # noqa: PLC0415 - brings the whole conversation
+    from palaver.cli.talk import Talk  # noqa: PLC0415 - brings the whole conversation
+    from palaver.conversation.tools.gathering import entered  # noqa: PLC0415 - the same
 
     history = None if name is None else found(store, name)
     try:
@@ -95,17 +93,13 @@ def _model(name: str | None, base_url: str | None) -> Model:
 
 def _imported(place: str) -> Any:  # noqa: ANN401 - whatever the module has
     """What stands at `module:attr`; modules of the current folder are found too."""
-    module, colon, attribute = place.partition(":")
-    if not (module and colon and attribute):
+    from palaver.conversation.tools.gathering import imported  # noqa: PLC0415 - as below
+
+    if not all(place.partition(":")):
         msg = f"--tools {place}: must be MODULE:ATTR, as in my_tools:weather"
         raise click.UsageError(msg)
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - as Python's own -m does it
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the same
     try:
-        value: Any = importlib.import_module(module)
-        for step in attribute.split("."):
-            value = getattr(value, step)
+        return imported(place)
     except Exception as error:
         msg = f"--tools {place}: {type(error).__name__}: {error}"
         raise Refused(msg) from error
-    return value

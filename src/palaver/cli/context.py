@@ -17,19 +17,15 @@ from palaver.cli.manners import (
     styled,
 )
 from palaver.cli.stored import put_json
-from palaver.context import MAX_BYTES, WINDOW, ContextManager, fold_name
-from palaver.context.assemblers import PLAIN_TYPE
-from palaver.errors import DoesNotFit
-from palaver.history import History
+from palaver.context import MAX_BYTES, WINDOW, ContextManager
+from palaver.context.retracing import Known, prompt_before
 from palaver.messages import MAX_DOCUMENT
 from palaver.stores import open_store
 from palaver.stores.snapshots import import_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from palaver.context import Explanation, Prompt, Visibility
-    from palaver.messages import Message
+    from palaver.history import History
 
 __all__ = ["context"]
 
@@ -108,7 +104,7 @@ def context(  # noqa: PLR0917 - click passes options by name
     """
     with open_input(file) as (stream, _), open_store(":memory:") as store:
         history: History = import_conversation(store, stream)
-        who = _Member(history.messages, agent)
+        who = Known(history.messages, agent)
         options: dict[str, Any] = {
             "agent_type": agent_type or who.agent_type,
             "name": who.name,
@@ -124,31 +120,13 @@ def context(  # noqa: PLR0917 - click passes options by name
         prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
         told = None
         if explain:
-            told = prompt.explain(since=_before(who, history, limits, options))
+            told = prompt.explain(since=prompt_before(who, history, limits, options))
     if as_json:
         put_json({**_answer(prompt), **({} if told is None else {"explain": told.to_dict()})})
         return
     _show(_answer(prompt))
     if told is not None:
         _show_why(told)
-
-
-class _Member:
-    """The agent as the file knows it: by its id or its name, the last time it spoke."""
-
-    def __init__(self, messages: Sequence[Message], agent: str) -> None:
-        self.id, self.name, self.agent_type = agent, agent, PLAIN_TYPE
-        self.said_last: int | None = None
-        wanted = fold_name(agent)
-        for index in reversed(range(len(messages))):
-            speaker = messages[index].speaker
-            if speaker is None:
-                continue
-            if wanted in {fold_name(speaker.role_id), fold_name(speaker.role_name)}:
-                self.id, self.name, self.said_last = speaker.role_id, speaker.role_name, index
-                kind = speaker.extra.get("agentType")
-                self.agent_type = kind if isinstance(kind, str) and kind else PLAIN_TYPE
-                return
 
 
 def _read(file: str) -> str:
@@ -159,20 +137,6 @@ def _read(file: str) -> str:
     except UnicodeDecodeError as wrong:
         msg = f"{name_of(file)} is not UTF-8 at byte {wrong.start}"
         raise Refused(msg) from None
-
-
-def _before(
-    who: _Member, history: History, limits: dict[str, Any], options: dict[str, Any]
-) -> Prompt | None:
-    """The prompt that the agent had before it last spoke, if it has spoken."""
-    if not who.said_last:
-        return None
-    earlier = History(history[: who.said_last])
-    earlier.set_team_task(history.team_task)
-    try:
-        return ContextManager(earlier, **limits).prompt_for(who.id, **options)
-    except DoesNotFit:
-        return None
 
 
 def _answer(prompt: Prompt) -> dict[str, Any]:

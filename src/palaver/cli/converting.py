@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
 
-from palaver import wire
 from palaver.cli.manners import REFUSED, Refused, json_option, name_of, say, styled
-from palaver.cli.reporting import (
-    are_lost,
-    counted,
-    report_option,
-    strict_option,
-    tell,
-    write_json,
-)
+from palaver.cli.reporting import report_option, strict_option, tell, write_json
 from palaver.cli.sources import (
     chosen,
     conversation_option,
     from_option,
     opened_source,
     origin_of,
-    readings,
     source_argument,
 )
 from palaver.cli.stored import put_json
-from palaver.messages import ModelRef, to_dict
-from palaver.wire import Note, Target
+from palaver.wire.conversions import OURS, TARGETS, converted
+from palaver.wire.report import are_lost
+from palaver.wire.transcripts.files import readings
 
 if TYPE_CHECKING:
-    from palaver.wire import Reading
+    from palaver.wire.conversions import Converted
 
-__all__ = ["Converted", "convert", "converted"]
-
-_OURS: Final = "palaver"
-_TARGETS: Final = (*wire.FORMATS, _OURS)
+__all__ = ["convert"]
 
 
 @click.command(short_help="Convert a conversation to another format.")
 @source_argument
 @click.option(
-    "--to", "form", type=click.Choice(_TARGETS), required=True, help="The format to write."
+    "--to", "form", type=click.Choice(TARGETS), required=True, help="The format to write."
 )
 @from_option
 @conversation_option
@@ -80,7 +67,7 @@ def convert(  # noqa: PLR0917 - one for each option
     With --json the answer is one object: the report, and what was made as "result" unless --output
     takes it.
     """
-    if form == _OURS and model is not None:
+    if form == OURS and model is not None:
         msg = "--model goes with a provider's format"
         raise click.UsageError(msg)
     with opened_source(file) as path:
@@ -116,51 +103,3 @@ def _put(answer: dict[str, Any], made: Converted, output: str, *, refused: bool)
     else:
         write_json(output, made.result)
         put_json({**answer, "file": output})
-
-
-class Converted(Struct, frozen=True):
-    """What was made of a conversation, and every note on the way: of reading, then of writing."""
-
-    result: Any
-    notes: tuple[Note, ...]
-    names: Mapping[str, str]
-
-    def report(self, reading: Reading) -> dict[str, Any]:
-        """The report for programs; `names` are the tools' own, by those that were sent."""
-        about = {name: item for name, item in reading.about.items() if name != "request"}
-        return {
-            "about": to_dict(about),
-            "messages": len(reading.messages),
-            **counted(self.notes),
-            "names": dict(self.names),
-        }
-
-
-def converted(reading: Reading, origin: str, form: str, model: str | None = None) -> Converted:
-    """Write a conversation that was read in one format in another.
-
-    Between requests of one format, the other fields of the request are put back.
-    """
-    about = reading.about
-    settings: Mapping[str, Any] = about.get("request", {})
-    if form == _OURS:
-        result = [to_dict(message) for message in reading.messages]
-        return Converted(result, (*reading.notes, *_left_behind(settings, form)), {})
-    home = form == about.get("format", origin)
-    if model is None and home:
-        model = about.get("model")
-    provider = wire.FORMATS[form].provider
-    target = Target(None if model is None else ModelRef(provider, model), prefill=True)
-    request = wire.to(form, reading.messages, target)
-    kept: dict[str, Any] = to_dict(settings) if home else {}
-    if model is not None:
-        kept["model"] = model
-    lost = {name: item for name, item in settings.items() if name not in kept}
-    notes = (*reading.notes, *_left_behind(lost, form), *request.notes)
-    return Converted({**kept, **request.body}, notes, request.names)
-
-
-def _left_behind(settings: Mapping[str, Any], form: str) -> tuple[Note, ...]:
-    """A note for each field of a request that is no part of the conversation."""
-    detail = f"is a setting of the request; it is not carried to {form}"
-    return tuple(Note("lost", f"$.{name}", "request-field", detail) for name in settings)

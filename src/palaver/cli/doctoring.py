@@ -27,7 +27,6 @@ from palaver.cli.sources import (
     from_option,
     opened_source,
     origin_of,
-    readings,
     source_argument,
 )
 from palaver.cli.stored import put_json
@@ -36,6 +35,8 @@ from palaver.messages.gate import EMPTY, is_list
 from palaver.messages.ids import NIL_ID
 from palaver.wire import Target
 from palaver.wire.reading import Source
+from palaver.wire.refusals import OTHERWISE, REFUSALS, is_refused
+from palaver.wire.transcripts.files import readings
 from palaver.wire.transcripts.gathering import Notes
 from palaver.wire.transcripts.lines import load_value
 
@@ -45,33 +46,8 @@ if TYPE_CHECKING:
 
     from palaver.wire import Note, Reading, Request
 
-__all__ = ["REFUSALS", "doctor", "is_refused"]
+__all__ = ["doctor"]
 
-REFUSALS: Final[Mapping[str, str]] = {
-    "call-without-result": "a call that nothing answers",
-    "result-without-call": "a result that answers nothing",
-    "duplicate-result": "a second result for one call",
-    "result-out-of-order": "a result in the wrong place",
-    "duplicate-call-id": "two calls of one id",
-    "call-id": "an id in the wrong letters",
-    "tool-name": "a name in the wrong letters",
-    "call-arguments": "arguments of the wrong kind",
-    "empty-text": "a text with nothing in it",
-    "empty-content": "a message with nothing in it",
-    "first-role": "the wrong one begins",
-    "last-role": "the wrong one ends",
-    "trailing-space": "white space at the end of an answer begun",
-    "system-placement": "system text in the wrong place",
-    "unknown-field": "a field that does not exist",
-    "foreign-reasoning": "reasoning that this model did not make",
-    "reasoning-placement": "reasoning in the wrong place",
-    "missing-signature": "a call without the reasoning it needs",
-    "unknown-part": "a type of part that does not exist",
-    "media": "an image or a file that can't be read",
-}
-"""The rules of docs/wire.md that a history can break, in the words that stand there."""
-
-_OTHERWISE: Final = "something that can't be sent as it is"
 _MAKERS: Final = {"anthropic": "anthropic", "openai": "openai-responses", "google": "gemini"}
 """The format in which a conversation goes on with the provider that made it."""
 
@@ -243,11 +219,11 @@ class _Patient:
         for where, sent, asked in pairs:
             if sent != asked:
                 detail = f"is sent as {json.dumps(sent)[:80]}" if sent else "is left out"
-                return [Problem(where, "shape", _OTHERWISE, detail)]
+                return [Problem(where, "shape", OTHERWISE, detail)]
         return []
 
     def _problem(self, note: Note) -> Problem:
-        refused = REFUSALS.get(note.rule, _OTHERWISE)
+        refused = REFUSALS.get(note.rule, OTHERWISE)
         where = self._places.get(note.where, note.where)
         return Problem(where, note.rule, refused, note.detail)
 
@@ -267,15 +243,6 @@ class _Patient:
             spots[f"$.{form.items}[-1]"] = f"$.{form.heads[0]}"
         spots["end"] = f"$.{form.items}[{len(self._body[form.items]) - 1}]"
         return spots
-
-
-def is_refused(note: Note, form: str) -> bool:
-    """Tell whether a note is about something that the provider would not take."""
-    if note.action == "repaired":
-        return True
-    if note.rule == "foreign-reasoning" and form == "openai-chat":
-        return False  # there is no reasoning in its requests at all
-    return note.rule in REFUSALS and note.rule != "unknown-part"
 
 
 def _body(path: Path, origin: str) -> Mapping[str, Any] | None:

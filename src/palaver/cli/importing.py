@@ -6,48 +6,35 @@ one of the store's, with its title; what the file says about it is kept in a rec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from palaver.cli.manners import REFUSED, Refused, json_option, name_of, printable, say
-from palaver.cli.reporting import (
-    are_lost,
-    counted,
-    report_option,
-    strict_option,
-    tell,
-    write_json,
-)
+from palaver.cli.reporting import report_option, strict_option, tell, write_json
 from palaver.cli.sources import (
-    SNAPSHOTS,
     chosen,
     conversation_option,
     from_option,
     opened_source,
     origin_of,
-    readings,
     source_argument,
 )
 from palaver.cli.stored import found, opened, progress, put_json, store_option
-from palaver.errors import AlreadyExists, ValidationError
-from palaver.messages import dump, new_id
-from palaver.messages.gate import check_name
+from palaver.errors import AlreadyExists
 from palaver.stores.snapshots import import_conversation
+from palaver.wire.report import are_lost
+from palaver.wire.transcripts.files import SNAPSHOTS, readings
+from palaver.wire.transcripts.keeping import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from palaver.stores import Store
-    from palaver.wire import Note, Reading
-
-    Progress = Callable[[int, int | None], None] | None
+    from palaver.wire import Reading
 
 __all__ = ["import_"]
 
-ORIGIN: Final = "origin"
-"""The kind of record that keeps what a file said about a conversation as a whole."""
 _SHOWN: Final = 5
 
 
@@ -99,8 +86,9 @@ def import_(  # noqa: PLR0917 - one for each option
             msg = f"{name_of(file)} is no snapshot of version 1, which is what --into takes"
             raise Refused(msg)
         with opened(address, make=True) as store, progress("importing") as bar:
-            transcript = _Transcript(store, _Source(path, origin, file), wanted=wanted, name=name)
-            transcript.look(bar, missing=missing)
+            transcript = Transcript(store, lambda: _readings(path, origin, wanted, file), name)
+            transcript.look(bar)
+            _check(transcript, file, missing=missing)
             answer = {"from": origin, **transcript.answer()}
             if report is not None:
                 write_json(report, answer)
@@ -127,8 +115,33 @@ def _import_snapshot(
         say(history.id)
 
 
+def _readings(path: Path, origin: str, wanted: str | None, file: str) -> Iterator[Reading]:
+    found = readings(path, origin)
+    return found if wanted is None else iter((chosen(found, wanted, file),))
+
+
+def _check(transcript: Transcript, file: str, *, missing: bool) -> None:
+    """Refuse what can't be imported as it was asked for."""
+    if transcript.unnamed:
+        msg = f"{name_of(file)} has several conversations: --id can't name them all"
+        raise Refused(msg)
+    known = transcript.known
+    if known and not missing:
+        shown = ", ".join(map(repr, known[:_SHOWN]))
+        more = f" and {len(known) - _SHOWN:,} more" if len(known) > _SHOWN else ""
+        advice = (
+            "--missing leaves out what is there" if transcript.planned else "--id gives another"
+        )
+        msg = f"the store has {shown}{more} already: {advice}"
+        raise AlreadyExists(msg)
+    if not known and not transcript.planned:
+        why = f": {transcript.notes[0]}" if transcript.notes else ""
+        msg = f"nothing was said in {name_of(file)}{why}"
+        raise Refused(msg)
+
+
 def _tell(
-    transcript: _Transcript, answer: dict[str, Any], file: str, lost: int, *, as_json: bool
+    transcript: Transcript, answer: dict[str, Any], file: str, lost: int, *, as_json: bool
 ) -> None:
     if as_json:
         put_json({**answer, "conversations": []} if lost else answer)
@@ -142,120 +155,3 @@ def _tell(
     if not as_json:
         for planned in transcript.planned:
             say(printable(planned.id))
-
-
-class _Planned(NamedTuple):
-    """A conversation that shall be in the store."""
-
-    id: str
-    place: int
-    title: str | None
-    size: int
-
-
-class _Source(NamedTuple):
-    """Where conversations come from: what FILE is called may not be where it is read from."""
-
-    path: Path
-    origin: str
-    file: str
-
-
-class _Transcript:
-    """A file on its way into a store: looked through once, then read again and kept."""
-
-    def __init__(
-        self, store: Store, source: _Source, *, wanted: str | None, name: str | None
-    ) -> None:
-        self.planned: list[_Planned] = []
-        self.notes: list[Note] = []
-        self.known: list[str] = []
-        self._store = store
-        self._source = source
-        self._file = name_of(source.file)
-        self._wanted = wanted
-        self._name = name
-
-    def _readings(self) -> Iterator[Reading]:
-        source, wanted = self._source, self._wanted
-        found = readings(source.path, source.origin)
-        return found if wanted is None else iter((chosen(found, wanted, source.file),))
-
-    def look(self, bar: Progress, *, missing: bool) -> None:
-        """Read everything and change nothing: which conversations there are, and what is lost."""
-        ids: set[str] = set()
-        for place, reading in enumerate(self._readings()):
-            self.notes += reading.notes
-            if not reading.messages:
-                continue
-            name = self._name or _id_of(reading, ids)
-            if name in ids:
-                msg = f"{self._file} has several conversations: --id can't name them all"
-                raise Refused(msg)
-            ids.add(name)
-            if name in self._store:
-                self.known.append(name)
-                continue
-            title = reading.about.get("title")
-            self.planned.append(
-                _Planned(name, place, str(title) if title else None, len(reading.messages))
-            )
-            if bar is not None:
-                bar(len(ids), None)
-        if self.known and not missing:
-            self._refuse()
-        if not ids:
-            why = f": {self.notes[0]}" if self.notes else ""
-            msg = f"nothing was said in {self._file}{why}"
-            raise Refused(msg)
-
-    def _refuse(self) -> None:
-        shown = ", ".join(map(repr, self.known[:_SHOWN]))
-        more = f" and {len(self.known) - _SHOWN:,} more" if len(self.known) > _SHOWN else ""
-        advice = "--missing leaves out what is there" if self.planned else "--id gives another"
-        msg = f"the store has {shown}{more} already: {advice}"
-        raise AlreadyExists(msg)
-
-    def keep(self, bar: Progress) -> None:
-        """Read it again and keep it; where that fails, what was kept goes again."""
-        kept: list[str] = []
-        try:
-            wanted = {planned.place: planned for planned in self.planned}
-            for place, reading in enumerate(self._readings()):
-                if place not in wanted:
-                    continue
-                planned = wanted[place]
-                kept.append(planned.id)
-                self._store.create(reading.messages, id=planned.id, title=planned.title)
-                if reading.about:
-                    self._store.keeper.put(planned.id, ORIGIN, "about", dump(reading.about))
-                if bar is not None:
-                    bar(len(kept), len(wanted))
-        except BaseException as error:
-            if isinstance(error, AlreadyExists):
-                kept.pop()  # somebody else has just begun it
-            for name in kept:
-                if name in self._store:
-                    self._store.delete(name)
-            raise
-
-    def answer(self) -> dict[str, Any]:
-        """What comes of it, for programs."""
-        conversations = [
-            {"conversation": planned.id, "title": planned.title, "messages": planned.size}
-            for planned in self.planned
-        ]
-        return {"conversations": conversations, "known": self.known, **counted(self.notes)}
-
-
-def _id_of(reading: Reading, taken: set[str]) -> str:
-    """The id that a conversation has, where it can be one in a store; else a new one."""
-    about = reading.about
-    name = about.get("id")
-    if about.get("sidechain"):
-        name = f"{about.get('parent')}:{name}"  # such an id is short, and good in its session only
-    try:
-        check_name(name)
-    except ValidationError:
-        return new_id()
-    return new_id() if name in taken else str(name)

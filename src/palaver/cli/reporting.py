@@ -9,14 +9,14 @@ import click
 
 from palaver.cli.manners import printable
 from palaver.cli.outputs import open_output
-from palaver.messages import to_dict
+from palaver.wire.report import are_lost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from palaver.wire import Note
 
-__all__ = ["are_lost", "counted", "report_option", "strict_option", "tell", "write_json"]
+__all__ = ["report_option", "strict_option", "tell", "write_json"]
 
 _SHOWN: Final = 50
 
@@ -29,17 +29,6 @@ report_option = click.option(
 strict_option = click.option(
     "--strict", is_flag=True, help="Where anything would be lost, do nothing: exit status 1."
 )
-
-
-def are_lost(notes: Sequence[Note]) -> int:
-    """How many things are lost."""
-    return sum(note.action == "lost" for note in notes)
-
-
-def counted(notes: Sequence[Note]) -> dict[str, Any]:
-    """The notes for programs, with their counts."""
-    lost = are_lost(notes)
-    return {"repaired": len(notes) - lost, "lost": lost, "notes": to_dict(list(notes))}
 
 
 def tell(notes: Sequence[Note], name: str) -> None:

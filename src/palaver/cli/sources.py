@@ -15,31 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from palaver.cli.manners import Refused, name_of, open_input, printable
-from palaver.stores import open_store
-from palaver.stores.snapshots import import_conversation
 from palaver.wire import Note, Reading
-from palaver.wire.transcripts import FORMATS, detect, each_conversation
+from palaver.wire.transcripts.files import NAMES, format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
 __all__ = [
-    "SNAPSHOTS",
     "chosen",
     "conversation_option",
     "from_option",
     "opened_source",
     "origin_of",
-    "readings",
     "source_argument",
 ]
 
-SNAPSHOTS: Final = frozenset(("palaver-1", "palaver-2", "palaver-lines"))
-"""What `palaver export` writes, as `detect` calls it."""
-
-_OURS: Final = "palaver"
-_PLAIN: Final = "messages"
-_NAMES: Final = (_OURS, *sorted(set(FORMATS) - {_PLAIN}))
 _SHOWN: Final = 20
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
@@ -58,9 +48,9 @@ def from_option(function: _Function) -> _Function:
     return click.option(
         "--from",
         "named",
-        type=click.Choice(_NAMES),
+        type=click.Choice(NAMES),
         metavar="FORMAT",
-        help=f"What FILE is, where its content does not tell: {', '.join(_NAMES)}.",
+        help=f"What FILE is, where its content does not tell: {', '.join(NAMES)}.",
     )(function)
 
 
@@ -92,36 +82,14 @@ def opened_source(file: str) -> Generator[Path]:
 
 def origin_of(path: Path, named: str | None, file: str) -> str:
     """The format of a file, by the names of `detect`; what nobody knows is refused."""
-    if named not in {None, _OURS}:
-        return str(named)
-    found = detect(path)
-    if named == _OURS:
-        return found if found in SNAPSHOTS else _PLAIN
+    found = format_of(path, named)
     if found is None:
         msg = (
             f"{name_of(file)} is in no format that palaver knows; "
-            f"if you know it, name it with --from: {', '.join(_NAMES)}"
+            f"if you know it, name it with --from: {', '.join(NAMES)}"
         )
         raise Refused(msg)
     return found
-
-
-def readings(path: Path, origin: str) -> Iterator[Reading]:
-    """Every conversation of a file, one by one; of palaver's own snapshots, as it is now."""
-    return iter((_snapshot(path),)) if origin in SNAPSHOTS else each_conversation(path, origin)
-
-
-def _snapshot(path: Path) -> Reading:
-    with open_store(":memory:") as store, path.open("rb") as stream:
-        history = import_conversation(store, stream)
-        view = history.view
-        about = {"title": history.title, "teamTask": view.team_task}
-        notes: list[Note] = []
-        if history.version or view.marks:
-            detail = "only what the conversation is now is carried: no earlier versions, no marks"
-            notes.append(Note("lost", "$", "versions", detail))
-        known = {name: item for name, item in about.items() if item is not None}
-        return Reading(tuple(view), tuple(notes), known)
 
 
 def chosen(found: Iterable[Reading], wanted: str | None, file: str) -> Reading:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -18,14 +17,14 @@ from anyio import to_thread
 
 from palaver.cli.manners import Refused, printable, styled
 from palaver.cli.slash import COMMANDS, Leave
-from palaver.conversation import Conversation, Prices, Tool, run_until_answer
+from palaver.conversation import Conversation, Prices, run_until_answer
 from palaver.errors import PalaverError
 from palaver.messages import system as system_message
 from palaver.messages import user
 from palaver.wire.deltas import ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterable
+    from collections.abc import Generator
 
     from palaver.conversation.models.base import Model
     from palaver.events import Event
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from palaver.stores.history import StoredHistory
     from palaver.wire.deltas import Delta
 
-__all__ = ["Talk", "entered", "note"]
+__all__ = ["Talk", "note"]
 
 _PROMPT: Final = "> "
 _SHORT: Final = 200
@@ -202,24 +201,6 @@ class Talk:
     def _fail(self, words: str) -> None:
         self._failed = True
         note(words)
-
-
-@asynccontextmanager
-async def entered(given: Iterable[object]) -> AsyncGenerator[list[Any]]:
-    """Tools of all that was given: tools, functions, lists of them, servers that must be opened."""
-    async with AsyncExitStack() as stack:
-        tools: list[Any] = []
-        for value in given:
-            one: Any = value
-            if hasattr(one, "__aenter__"):
-                one = (await stack.enter_async_context(one)).tools
-            if isinstance(one, Mapping):
-                tools += one.values()
-            elif isinstance(one, Tool) or callable(one):
-                tools.append(one)
-            else:
-                tools += one
-        yield tools
 
 
 def note(words: str) -> None:

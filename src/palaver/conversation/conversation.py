@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from palaver.conversation.running import Outcome
     from palaver.conversation.steps import OnDelta, Step
     from palaver.conversation.tools import Tool
-    from palaver.conversation.tools.base import Executor
+    from palaver.conversation.tools.base import Around, Executor
     from palaver.conversation.usage import Usage
     from palaver.conversation.watching import Watch
     from palaver.history import View
@@ -159,11 +159,13 @@ class Conversation:
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
         options: Mapping[str, Any] = EMPTY,
         on_delta: OnDelta | None = None,
+        key: str | None = None,
     ) -> Step:
         """Ask a model once, and store what it answers with its usage and its calls.
 
         `on_delta` is told each piece as it arrives. What is cut off by an error, a cancellation or
-        a crash is kept as far as it had come, marked as interrupted.
+        a crash is kept as far as it had come, marked as interrupted. `key` makes doing it again
+        harmless: where the step has its answer already, that is returned and nobody is asked.
         """
         chosen = self.model if model is None else model
         if chosen is None:
@@ -182,7 +184,10 @@ class Conversation:
                 options=options,
                 on_delta=on_delta,
                 finished=self._priced,
+                key=key,
             )
+            if step.again:
+                return step
             answered(step.message)
         await self._publish("message.added", {"id": step.message.id, "role": "assistant"})
         for entry in step.entries:
@@ -202,8 +207,12 @@ class Conversation:
         calls: Iterable[ToolCallPart],
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
+        around: Around | None = None,
     ) -> list[Outcome]:
-        """Run tool calls side by side; their results are appended in the order of the calls."""
+        """Run tool calls side by side; their results are appended in the order of the calls.
+
+        `around` is given each call and the way to run it: it may refuse, or run another instead.
+        """
         box = self._toolbox(tools)
         runner = Runner(
             self._desk,
@@ -212,6 +221,7 @@ class Conversation:
             limits=self._limits,
             executor=self._executor,
             watch=self._watch,
+            around=around,
         )
         return await runner.run(list(calls))
 

@@ -21,6 +21,7 @@ from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import read_usage
 from palaver.errors import ValidationError
 from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
+from palaver.messages.decoding import decode
 from palaver.messages.ids import now_ms
 from palaver.stores.records import Lease
 from palaver.wire import Converter, Request, converter
@@ -43,6 +44,9 @@ _Ts = TypeVarTuple("_Ts")
 
 STEP: Final = "step"
 DRAFT: Final = "draft"
+ANSWER: Final = "answer"
+_ANSWERS: Final = 32
+"""How many answers are remembered by the keys of their steps: who asks again does so soon."""
 LEASE_SECONDS: Final = 60.0
 _STRETCH: Final = 100
 
@@ -54,6 +58,7 @@ class Intent(Struct, frozen=True, omit_defaults=True, rename="camel"):
     model: ModelRef | None
     version: int
     at: int
+    key: str | None = None
 
 
 class Begun(Struct, frozen=True):
@@ -62,6 +67,13 @@ class Begun(Struct, frozen=True):
     intent: Intent
     lease: Lease
     request: Request
+
+
+class _Answer(Struct, frozen=True):
+    """Which message answered a step, and when."""
+
+    message: str
+    at: int
 
 
 class _Written(Struct, frozen=True):
@@ -95,14 +107,20 @@ class Desk:
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, form: str, target: Target) -> Begun:
-        """Take the lease, say what is about to happen, and write the request."""
+    def begin(self, form: str, target: Target, key: str | None = None) -> Begun | Message:
+        """Take the lease, say what is about to happen, and write the request.
+
+        Where the step of this key has its answer already, that is all there is to it.
+        """
         history = self.history
         lease = self.hold()
         try:
             history.refresh()
+            if key is not None and (known := self._answer(key)) is not None:
+                self.let_go(lease)
+                return known
             request = self.request(form, target)
-            intent = Intent(new_id(), target.model, history.version, now_ms())
+            intent = Intent(new_id(), target.model, history.version, now_ms(), key)
             self._keep([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.let_go(lease)
@@ -132,11 +150,17 @@ class Desk:
         self._keep([(DRAFT, begun.intent.id, dump(message))], begun.lease)
 
     def finish(
-        self, begun: Begun, message: Message, finished: Callable[[Message], Message]
+        self,
+        begun: Begun,
+        message: Message,
+        finished: Callable[[Message], Message],
+        *,
+        whole: bool = True,
     ) -> tuple[Message, Usage, tuple[Entry, ...]]:
         """Store an answer with its usage and its calls, in one change; the step is over.
 
-        `finished` adds to the answer what the provider left out.
+        `finished` adds to the answer what the provider left out. Only a whole answer is remembered
+        by the step's key: what was cut off is asked for again.
         """
         history, intent = self.history, begun.intent
         try:
@@ -145,10 +169,29 @@ class Desk:
             counted = self.tally.total(history.view) + self.tally.weigh(message)
             usage = self.usage().after(message, history.version + 1, counted)
             records = [*_over(intent.id), *(entry.kept() for entry in entries), usage.kept()]
+            if intent.key is not None and whole:
+                records += self._remembered(intent.key, message)
             history.extend([message], key=intent.id, records=records, lease=begun.lease)
         finally:
             self.let_go(begun.lease)
         return message, usage, entries
+
+    def _answer(self, key: str) -> Message | None:
+        """The answer that the step of a key has got."""
+        kept = self._keeper.records(self.history.id, ANSWER).get(key)
+        if kept is None:
+            return None
+        log = self.history.view.log
+        places = log.positions_of(decode(kept, _Answer).message)
+        return log[places[0]] if places else None
+
+    def _remembered(self, key: str, message: Message) -> list[Record]:
+        """The record of an answer; the oldest ones go."""
+        known = self._keeper.records(self.history.id, ANSWER)
+        by_age = sorted(known, key=lambda name: decode(known[name], _Answer).at)
+        old = by_age[: max(0, len(by_age) - _ANSWERS + 1)]
+        fresh = msgspec.json.encode(_Answer(message.id, now_ms()))
+        return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]
 
     def abandon(self, begun: Begun) -> None:
         """Nothing came of a step: its intent goes."""
@@ -268,7 +311,7 @@ class Desk:
     def intents(self) -> dict[str, Intent]:
         """The steps that were begun and not finished."""
         found = self._keeper.records(self.history.id, STEP)
-        return {name: msgspec.json.decode(value, type=Intent) for name, value in found.items()}
+        return {name: decode(value, Intent) for name, value in found.items()}
 
     def drafts(self) -> dict[str, Message]:
         """What had arrived of their answers."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from palaver.stores.records import Journaled
     from palaver.stores.store import Store
 
-__all__ = ["follow_events"]
+__all__ = ["Follower", "follow_events"]
 
 _NAP: Final = 0.1
 _BACK: Final = 200
@@ -74,13 +74,18 @@ def follow_events(
     if after is None:
         keeper = store.keeper
         after = keeper.newest() if conversation is None else keeper.head(conversation).version
-    return _Follower(store, conversation, after).events(seconds)
+    return Follower(store, conversation, after).events(seconds)
 
 
-class _Follower:
-    """A place in the journal, and the calls that are known to be open."""
+class Follower:
+    """A place in the journal, and the calls that are known to be open.
+
+    `touched` are the conversations of the changes that were passed, for whoever empties it.
+    """
 
     def __init__(self, store: Store, conversation: str | None, after: int) -> None:
+        """Begin after a version of a conversation, or after a cursor of the whole store."""
+        self.touched: set[str] = set()
         self._store = store
         self._keeper = store.keeper
         self._conversation = conversation
@@ -94,7 +99,7 @@ class _Follower:
         last = time.monotonic()
         while True:
             quiet = True
-            for event in self._news():
+            for event in self.news():
                 quiet = False
                 yield event
             if not quiet:
@@ -105,7 +110,12 @@ class _Follower:
                 return
             self._keeper.wait(min(left, _NAP))
 
-    def _news(self) -> Iterator[Event]:
+    @property
+    def after(self) -> int:
+        """The last change that was told whole."""
+        return self._after
+
+    def news(self) -> Iterator[Event]:
         """What is new: first the changes, then the calls that a look before them found at work.
 
         So nothing is said to run before it is said to be there, or after it is said to be done.
@@ -121,6 +131,7 @@ class _Follower:
                     name, change.conversation, change.version, data, at=change.at, cursor=seen
                 )
             self._after = cursor
+            self.touched.add(change.conversation)
         for conversation, entry, state in at_work:
             if entry.id not in self._settled:
                 self._running.add(entry.id)

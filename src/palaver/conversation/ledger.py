@@ -23,6 +23,7 @@ from palaver.messages import (
     ToolState,
     pending,
 )
+from palaver.messages.decoding import decode
 from palaver.messages.ids import derived_id, now_ms
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def entries_of(message: Message) -> Iterator[Entry]:
 def read_entries(records: dict[str, bytes]) -> dict[str, Entry]:
     """The ledger as a store kept it, in the order of the calls."""
     try:
-        found = [msgspec.json.decode(value, type=Entry) for value in records.values()]
+        found = [decode(value, Entry) for value in records.values()]
     except msgspec.DecodeError as error:
         msg = f"the ledger of tool calls can't be read: {error}"
         raise StoreDamaged(msg) from None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from palaver.conversation.desk import Desk
-    from palaver.conversation.tools.base import Executor, Tool
+    from palaver.conversation.tools.base import Around, Executor, Tool
     from palaver.conversation.watching import Watch
     from palaver.events import Events
     from palaver.stores.records import Lease
@@ -92,6 +92,7 @@ class Runner:
         limits: Limits,
         executor: Executor | None,
         watch: Watch = UNWATCHED,
+        around: Around | None = None,
     ) -> None:
         """Run calls with these tools, or with an executor that knows better."""
         self._desk = desk
@@ -100,6 +101,7 @@ class Runner:
         self._limits = limits
         self._executor = executor
         self._watch = watch
+        self._around = around
 
     async def run(self, calls: Sequence[ToolCallPart]) -> list[Outcome]:
         """Run calls side by side; answer in their order."""
@@ -214,7 +216,7 @@ class Runner:
         context = ToolContext(self._desk.history.id, call, progress)
         try:
             with anyio.move_on_after(limit):
-                output = as_output(await self._call(tool, call, context), context)
+                output = as_output(await self._let(tool, call, context), context)
             return self._settled(call, entry.state, output, round(limit * 1_000))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
             return fail(state, self._cut(_words(error)))
@@ -236,6 +238,12 @@ class Runner:
             metadata=output.metadata,
             attachments=output.attachments,
         )
+
+    async def _let(self, tool: Tool | None, call: ToolCallPart, context: ToolContext) -> ToolOutput:
+        """Run a call, or leave it to whoever stands around it."""
+        if self._around is None:
+            return await self._call(tool, call, context)
+        return await self._around(call, context, lambda chosen: self._call(tool, chosen, context))
 
     async def _call(
         self, tool: Tool | None, call: ToolCallPart, context: ToolContext

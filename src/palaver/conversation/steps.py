@@ -11,6 +11,7 @@ import inspect
 import logging
 import time
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from anyio import to_thread
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from palaver import wire
 from palaver.conversation.desk import shielded
 from palaver.conversation.holding import while_held
-from palaver.conversation.ledger import Entry
+from palaver.conversation.ledger import Entry, entries_of
 from palaver.conversation.models.base import Ask
 from palaver.conversation.usage import Usage
 from palaver.messages import Message, ToolCallPart
@@ -49,13 +50,15 @@ DRAFT_SECONDS: Final = 1.0
 class Step(Struct, frozen=True):
     """What one call of a model came to: its answer, the calls it makes, what it used.
 
-    `notes` says what had to be repaired in the conversation, or left out, to ask at all.
+    `notes` says what had to be repaired in the conversation, or left out, to ask at all. `again`
+    says that nobody was asked: the step had its answer from before, under the same key.
     """
 
     message: Message
     usage: Usage
     notes: tuple[Note, ...]
     entries: tuple[Entry, ...] = ()
+    again: bool = False
 
     @property
     def calls(self) -> tuple[ToolCallPart, ...]:
@@ -76,10 +79,14 @@ async def ask(
     options: Mapping[str, Any],
     on_delta: OnDelta | None,
     finished: Callable[[Message], Message],
+    key: str | None = None,
 ) -> Step:
     """Take one step; `finished` adds to an answer what the provider left out (its cost)."""
     target = replace(model.target, model=model.ref)
-    begun = await to_thread.run_sync(desk.begin, model.format, target)
+    begun = await to_thread.run_sync(desk.begin, model.format, target, key)
+    if isinstance(begun, Message):
+        usage = await to_thread.run_sync(desk.usage)
+        return Step(begun, usage, (), tuple(entries_of(begun)), again=True)
     names = {**tool_names(model.format, tools), **begun.request.names}
     asking = _Asking(desk, begun, model, names, on_delta)
     question = Ask(body=begun.request.body, tools=tools, names=names, options=options)
@@ -135,7 +142,8 @@ class _Asking:
         """The answer was cut off: keep what had arrived, marked so."""
         message = self.fold.message(interrupted=True)
         if message.content:
-            await shielded(self._desk.finish, self._begun, message, finished)
+            cut_off = partial(self._desk.finish, whole=False)
+            await shielded(cut_off, self._begun, message, finished)
         else:
             await shielded(self._desk.abandon, self._begun)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from palaver.errors import StoreDamaged
 from palaver.messages import CacheCounts, TokenCounts
+from palaver.messages.decoding import decode
 
 if TYPE_CHECKING:
     from palaver.messages import Message
@@ -92,7 +93,7 @@ def read_usage(records: dict[str, bytes]) -> Usage:
     if value is None:
         return NOTHING
     try:
-        return msgspec.json.decode(value, type=Usage)
+        return decode(value, Usage)
     except msgspec.DecodeError as error:
         msg = f"the record of what was used can't be read: {error}"
         raise StoreDamaged(msg) from None

@@ -93,12 +93,16 @@ class Editor(Reader):
             )
         )
 
-    def rewrite(self, pieces: Iterable[Piece], *, reason: str = "COMPACT") -> Result:
+    def rewrite(
+        self, pieces: Iterable[Piece], *, reason: str = "COMPACT", of_log: bool = False
+    ) -> Result:
         """Select anew, old stretches and new messages in any order, in one batch.
+
+        Stretches are indexes of the current selection; with `of_log`, positions in the log.
 
         >>> from palaver.history import History
         >>> history = History([{"role": "user", "content": word} for word in "abc"])
         >>> [m.text for m in history.rewrite([range(2, 3), range(1)]).state.messages]
         ['c', 'a']
         """
-        return self._edit(Rewrite(tuple(pieces), reason))
+        return self._edit(Rewrite(tuple(pieces), reason, of_log))

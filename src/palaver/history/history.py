@@ -232,9 +232,8 @@ class History(Editor):
     def _carry_out(self, plan: Plan) -> Result:
         opened = len(self._log)
         rope = whole(self._frame, self._stop, self._log)
-        view = self.view
         first = self._log.extend(plan.messages)
-        self._log.note_origins({first + new: view.position(old) for new, old in plan.origins})
+        self._log.note_origins({first + new: old for new, old in plan.origins})
         changed = carried_out(plan, rope, first, self._log)
         return self._open_batch(self._frame, changed, opened, plan.reason, plan.place)
 
@@ -268,6 +267,18 @@ class History(Editor):
         return Result(State(self.view), self._frame.batch_index)
 
     # ── the way back ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def can_undo(self) -> bool:
+        """Tell whether there is something to undo."""
+        with self._lock:
+            return self._versions.back(self.version) is not None
+
+    @property
+    def can_redo(self) -> bool:
+        """Tell whether there is something to redo."""
+        with self._lock:
+            return self._versions.redo(self.version) is not None
 
     def undo(self) -> Result:
         """Reverse the last call. The undoing is itself a new version.

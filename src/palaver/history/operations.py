@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr
 from palaver.errors import UnsupportedOperation, ValidationError
 from palaver.messages import ROLES, Message, Role, parse_message, parse_messages
 from palaver.messages.codec import load_json, to_dict, translated
+from palaver.messages.decoding import convert
 
 __all__ = [
     "Append",
@@ -278,7 +279,7 @@ def parse_operations(data: bytes | str | Iterable[Mapping[str, Any]]) -> list[Op
 def _convert(value: Mapping[str, Any], kind: type[Any], path: str) -> Any:  # noqa: ANN401 - kind's
     try:
         # messages are values already: as attributes they pass through unread
-        return msgspec.convert(value, kind)
+        return convert(value, kind)
     except msgspec.ValidationError as error:
         found = translated(error, {}).under(path)
         rule = "HI-01" if found.rule == "schema" else found.rule

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from palaver.errors import ValidationError
+from palaver.history.frame import Frame
 from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
 from palaver.history.rewriting import Rewrite, pieces_of
 from palaver.history.rope import build, runs, splice, split
+from palaver.history.view import whole_log
 from palaver.messages import Message
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Plan(Struct, frozen=True):
     """One of three ways: put messages in, keep a window of indexes, keep stretches of the log.
 
     Among stretches, those below zero are new messages: -1 is the first. `origins` says which new
-    message stands for which index.
+    message stands for which position.
     """
 
     reason: str
@@ -54,16 +56,17 @@ def planned(view: View, operation: Edit) -> Plan:
     if isinstance(operation, Replace):
         if operation.index >= length:
             _beyond("index", operation.index, length - 1, "HI-04")
-        origin = ((0, operation.index),)
+        origin = ((0, view.position(operation.index)),)
         return Plan(
             "REPLACE", operation.index, removed=1, messages=(operation.message,), origins=origin
         )
     if isinstance(operation, Rewrite):
+        among = whole_log(Frame(), view.log, view.version) if operation.of_log else view
         return Plan(
             operation.reason,
             messages=operation.messages,
-            pieces=tuple(pieces_of(operation, view)),
-            origins=tuple(operation.origins()),
+            pieces=tuple(pieces_of(operation, among)),
+            origins=tuple((new, among.position(index)) for new, index in operation.origins()),
         )
     if isinstance(operation, Truncate) and operation.role is None:
         return Plan("TRUNCATE", window=operation.window(length))

@@ -37,12 +37,13 @@ class MarkMap(Struct, frozen=True, rename="camel"):
 
 
 class BatchSnapshot(Struct, frozen=True):
-    """A batch as it ended."""
+    """A batch as it ended; `boundary` is the log's length when it opened."""
 
     batch_index: int
     timestamp: int
     messages: views.View
     description: str
+    boundary: int = 0
 
     @property
     def message_count(self) -> int:

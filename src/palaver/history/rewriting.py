@@ -26,10 +26,15 @@ Piece: TypeAlias = range | Message | tuple[int, Message]
 
 
 class Rewrite(Struct, frozen=True):
-    """The next selection, piece by piece; `reason` is what the batch before it will say."""
+    """The next selection, piece by piece; `reason` is what the batch before it will say.
+
+    Indexes are those of the current selection, or with `of_log` positions in the log: then it may
+    take back what was left out before.
+    """
 
     pieces: tuple[Piece, ...]
     reason: str = "COMPACT"
+    of_log: bool = False
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -380,6 +380,11 @@ class View(Sequence[Message]):
         """The number of the batch that is open."""
         return self._frame.batch_index
 
+    @property
+    def boundary(self) -> int:
+        """The log's length when the open batch began."""
+        return self._frame.opened
+
     def batch_snapshot(self, index: int) -> BatchSnapshot | None:
         """A batch as it ended; None for the open one and for one that is not there."""
         if type(index) is not int:
@@ -402,7 +407,7 @@ class View(Sequence[Message]):
 
     def _snapshot(self, batch: Batch) -> BatchSnapshot:
         view = View(self._log, batch_frame(self._frame, batch), batch.stop, self.version)
-        return BatchSnapshot(batch.index, batch.ended, view, batch.description)
+        return BatchSnapshot(batch.index, batch.ended, view, batch.description, batch.opened)
 
     @property
     def state(self) -> State:

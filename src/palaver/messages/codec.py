@@ -19,6 +19,7 @@ import msgspec
 from palaver.errors import PartValidationError, ValidationError
 from palaver.messages.bulk import read_messages
 from palaver.messages.content import is_content_item, read_content_item
+from palaver.messages.decoding import convert, prepared
 from palaver.messages.gate import (
     MAX_DEPTH,
     MAX_NAME,
@@ -72,12 +73,12 @@ _LONG: Final = 200
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Message]:
-    return msgspec.json.Decoder(Message)
+    return prepared(Message)
 
 
 @cache
 def _list_decoder() -> msgspec.json.Decoder[list[Message]]:
-    return msgspec.json.Decoder(list[Message])
+    return prepared(list[Message])
 
 
 def _plain(value: object) -> object:
@@ -260,8 +261,8 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
     content = value["content"]
     try:
         if not is_list(content):
-            return msgspec.convert(value, Message)
-        bare = msgspec.convert({**value, "content": ""}, Message)
+            return convert(value, Message)
+        bare = convert({**value, "content": ""}, Message)
     except (RecursionError, UnicodeError):
         _explain_value(value, path)
     except msgspec.ValidationError as error:
@@ -314,7 +315,7 @@ def _read_part(value: object, path: str) -> Part:
     kind = value.get("type")
     try:
         known = KNOWN_TYPES.get(kind) if isinstance(kind, str) else None
-        return UnknownPart(value) if known is None else msgspec.convert(value, known)
+        return UnknownPart(value) if known is None else convert(value, known)
     except (RecursionError, UnicodeError):
         _explain_value(value, path)
     except ValidationError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from palaver.messages.decoding import convert
 from palaver.messages.factories import file_part, text_part, tool_call_part, tool_part
 from palaver.messages.files import FilePart
 from palaver.messages.parts import TextPart, ToolCallPart, ToolPart, UnknownPart
@@ -104,7 +105,7 @@ def read_content_item(
 
     `tools` names the tool of each call seen so far: a result in this list does not name its own.
     """
-    value = msgspec.convert(item, _Item)
+    value: _Item = convert(item, _Item)
     if isinstance(value, _Text):
         return text_part(session_id, message_id, value.text)
     if isinstance(value, _Image):

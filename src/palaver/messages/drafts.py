@@ -7,6 +7,7 @@ be written to, and its JSON objects are still raw, until `frozen` ones take thei
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from functools import cache, reduce
 from operator import or_
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
+from palaver.messages.decoding import prepared
 from palaver.messages.files import FilePart
 from palaver.messages.gate import EMPTY, MAX_DEPTH, MAX_INT, MAX_NAME, FrozenDict, FrozenList
 from palaver.messages.message import Message
@@ -36,6 +38,7 @@ _OBJECT: Final = Decoder(dict[str, Any])
 _FLAT: Final = Decoder(
     dict[str, str | Annotated[int, Meta(ge=_MIN_INT, le=MAX_INT)] | float | bool | None]
 )
+_alone: Final = threading.Lock()
 _new_dict, _fill_dict = dict.__new__, dict.update
 _new_list, _fill_list = list.__new__, list.extend
 
@@ -60,13 +63,18 @@ class _Absent:
         raise AttributeError
 
 
-@cache
 def drafts() -> Drafts:
     """The drafts of everything that a message may hold, made when first asked for.
 
     >>> [draft] = drafts().decoder.decode(b'[{"role": "user", "content": "hi"}]')
     >>> draft.content = "it can be written to"
     """
+    with _alone:  # two threads that came first together would each have classes of their own
+        return _drafts()
+
+
+@cache
+def _drafts() -> Drafts:
     ids = {"id": _Name, "session_id": _Uuid, "message_id": _Uuid, "call_id": _Name, "tool": _Name}
     file = _draft(FilePart, ids)
     files = GenericAlias(tuple, (file, ...)) | UnsetType
@@ -80,7 +88,7 @@ def drafts() -> Drafts:
     content = str | GenericAlias(tuple, (reduce(or_, parts), ...))
     message = _draft(Message, {"id": _Name, "timestamp": _Whole, "content": content})
     tool = next(draft for draft, kind in parts.items() if kind is ToolPart)
-    return Drafts(Decoder(GenericAlias(list, (message,))), parts, states, tool)
+    return Drafts(prepared(GenericAlias(list, (message,))), parts, states, tool)
 
 
 def _draft(kind: type[Struct], types: dict[str, Any]) -> Any:  # noqa: ANN401 - a class, made here

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from palaver.errors import ValidationError
 from palaver.messages.codec import KNOWN_TYPES, load_json, parse_part, to_dict, translated
+from palaver.messages.decoding import convert
 from palaver.messages.foreign import difference, restored
 from palaver.messages.gate import EMPTY, freeze_mapping, is_list, is_object, kind_of
 from palaver.messages.ids import NIL_ID, uuid_for
@@ -190,7 +191,7 @@ def _read_info(raw: Mapping[str, Any], session: str, path: str) -> TurnInfo:
     if role == "assistant" and "modelID" in raw and "providerID" in raw:
         fields["model"] = {"providerID": raw["providerID"], "modelID": raw["modelID"]}
     try:
-        return msgspec.convert(fields, TurnInfo)
+        return convert(fields, TurnInfo)
     except msgspec.ValidationError as error:
         raise translated(error, {}).under(path) from None
 

@@ -15,28 +15,33 @@ from msgspec.structs import replace
 
 from palaver.errors import Clash, Conflict, Stale, StoreDamaged, ValidationError
 from palaver.history import History
-from palaver.history.erasing import SUMMARY_OF, Receipt
-from palaver.history.frame import Frame
+from palaver.history.erasing import Receipt
 from palaver.history.merging import Sides, join
-from palaver.history.operations import read_messages
-from palaver.history.plan import Edit, carried_out, planned
+from palaver.history.operations import Append, as_operation, read_messages
+from palaver.history.plan import Edit, planned
+from palaver.history.rewriting import Rewrite
 from palaver.history.rope import size
 from palaver.history.versions import Versions
-from palaver.history.view import View
 from palaver.messages import Message, new_id
 from palaver.messages.gate import check_name
 from palaver.messages.ids import now_ms
 from palaver.stores.ancestry import read_frames
 from palaver.stores.beginning import begin, check_key
 from palaver.stores.log import StoredLog
+from palaver.stores.rebasing import meant_by
 from palaver.stores.records import NONE, Again, Change, Head
+from palaver.stores.traces import summaries_of
 from palaver.stores.versions import StoredStops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from palaver.history.frame import Frame
     from palaver.history.log import Log
+    from palaver.history.operations import Operation
     from palaver.history.results import Result
+    from palaver.history.rewriting import Piece
+    from palaver.history.view import View
     from palaver.stores.protocol import Keeper
     from palaver.stores.records import Lease, Record
 
@@ -55,7 +60,7 @@ class _KeptBefore(Exception):  # noqa: N818 - nothing went wrong
 class StoredHistory(History):
     """A history in a store. Get one from `Store.create` or `Store.get`."""
 
-    __slots__ = ("_book", "_head", "_keeper", "_key", "_records", "_token")
+    __slots__ = ("_book", "_head", "_keeper", "_key", "_records", "_token", "_unless")
 
     def __init__(self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms) -> None:
         """Read where a conversation stands; its messages are read when they are needed."""
@@ -65,6 +70,7 @@ class StoredHistory(History):
         self._key: str | None = None
         self._records: tuple[Record, ...] = ()
         self._token: int | None = None
+        self._unless: Callable[[View], None] | None = None
         log = cast("Log", StoredLog(keeper, head))
         self._set_up(log, frames[-1][1], head.stop, name, clock)
         stops = StoredStops(keeper, name, head.version, head.stop)
@@ -186,6 +192,8 @@ class StoredHistory(History):
         if self.version == version:
             msg = f"{self.id} takes no change at version {version}, though it is the last"
             raise StoreDamaged(msg)
+        if self._unless is not None:
+            self._unless(self.view)
 
     # ── appends go after what came in between ───────────────────────────────────────────────────
 
@@ -298,24 +306,58 @@ class StoredHistory(History):
 
     # ── edits are merged with what came in between ──────────────────────────────────────────────
 
+    def execute(
+        self,
+        operation: Operation | Mapping[str, Any] | bytes | str,
+        *,
+        key: str | None = None,
+    ) -> Result:
+        """Carry out an operation, given as a value or as JSON; `key` makes repeating it harmless.
+
+        What was done under the same key before is not done again, whatever has come since.
+        """
+        operation = as_operation(operation)
+        if isinstance(operation, Append):
+            return self.extend(operation.messages, key=key)
+        with self._lock:
+            self._key = key
+            try:
+                return super().execute(operation)
+            except _KeptBefore:
+                return self._result()
+            finally:
+                self._key = None
+
     def _edit(self, operation: Edit) -> Result:
         return self._kept(
             lambda: super(StoredHistory, self)._edit(operation),
             lambda seen: self._rebased(operation, seen),
         )
 
+    def rewrite(
+        self,
+        pieces: Iterable[Piece],
+        *,
+        reason: str = "COMPACT",
+        of_log: bool = False,
+        records: Sequence[Record] = (),
+        unless: Callable[[View], None] | None = None,
+    ) -> Result:
+        """Select anew in one batch, as in a history; `records` and `unless` are as in `extend`."""
+        with self._lock:
+            self._records, self._unless = tuple(records), unless
+            try:
+                if unless is not None:
+                    unless(self.view)
+                return self._edit(Rewrite(tuple(pieces), reason, of_log))
+            finally:
+                self._records, self._unless = (), None
+
     def _rebased(self, operation: Edit, seen: View) -> Result:
         """The edit as it was meant, on what the caller saw, merged with what is there now."""
         plan = planned(seen, operation)
         shared = self._head_of(seen)
-        log = StoredLog(self._keeper, shared)
-        first = log.extend(plan.messages)
-        if plan.origins:
-            log.note_origins({first + new: seen.position(index) for new, index in plan.origins})
-        rope = carried_out(plan, seen.rope, first, cast("Log", log))
-        end = len(log)
-        frame = Frame(root=rope, start=end, marks=seen.mark_ropes, team_task=seen.team_task)
-        meant = View(cast("Log", log), frame, end, seen.version)
+        meant = meant_by(plan, seen, self._keeper, shared)
         version = seen.version
         while True:
             self._see_others(version)
@@ -441,7 +483,7 @@ class StoredHistory(History):
         """Bury the message and every summary of it, and note it, in one step."""
         names = [name]
         for known in names:  # grows as summaries of summaries are found
-            names += [s for s in self._summaries_of(known) if s not in names]
+            names += [s for s in summaries_of(self._keeper, self.id, known) if s not in names]
         version, at = self.version, self._clock()
         back = self._versions.back(version)
         frame = replace(self._frame, back=back, redo=None, logged=len(self._log))
@@ -453,13 +495,3 @@ class StoredHistory(History):
         return Receipt(
             name, at, (name,), tuple(names[1:]), done.places, version + 1, records=done.records
         )
-
-    def _summaries_of(self, message_id: str) -> list[str]:
-        found: list[str] = []
-        for name in self._keeper.family(self.id):
-            head = self._keeper.head(name)
-            for message in self._keeper.messages(name, head.base, head.length):
-                sources = message.metadata.get(SUMMARY_OF)
-                if isinstance(sources, list) and message_id in sources:
-                    found.append(message.id)
-        return found

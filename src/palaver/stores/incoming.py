@@ -19,6 +19,7 @@ from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.rope import MASK, Branch, Leaf, size
 from palaver.messages import parse_message
 from palaver.messages.codec import load_json, translated
+from palaver.messages.decoding import decode
 from palaver.messages.gate import (
     EMPTY,
     MAX_DEPTH,
@@ -101,7 +102,7 @@ class _Document(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
 def decoded(raw: bytes | Raw, kind: type[_T], path: str) -> _T:
     """Read JSON as a kind of value, with errors that say where."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decode(raw, kind)
     except msgspec.ValidationError as error:
         raise translated(error, {}).under(path) from None
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

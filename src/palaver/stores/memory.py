@@ -450,11 +450,25 @@ class MemoryKeeper:
             for record in records:
                 self.put(conversation, *record)
 
-    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
-        """All records of a kind, by name."""
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """The records of a kind, by name, from one name to before another."""
         with self._news:
-            found = self._of(conversation).records.items()
-            return {name: value for (of, name), value in sorted(found) if of == kind}
+            found = self._of(conversation).records
+            names = sorted(
+                name
+                for of, name in found
+                if of == kind and since <= name and (until is None or name < until)
+            )
+            chosen = names if last is None else names[max(len(names) - last, 0) :]
+            return {name: found[kind, name] for name in chosen}
 
     def kinds(self, conversation: str) -> list[str]:
         """The kinds of records there are, in order."""

@@ -184,8 +184,20 @@ class Keeper(Protocol):
         With the token of a lease that another holds meanwhile it is refused with `LeaseLost`.
         """
 
-    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
-        """All records of a kind, by name."""
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """The records of a kind, in the order of their names' code points.
+
+        All of them, or those whose names stand from `since` to before `until`, and of these no more
+        than the `last` so many. What is asked for is what is read.
+        """
         ...
 
     def kinds(self, conversation: str) -> list[str]:

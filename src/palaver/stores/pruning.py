@@ -150,6 +150,8 @@ def _reach_from(versions: Versions, undo: int, reached: _Reached) -> None:
     reached.add_frame(versions.frame(version), stops[version])
     back, redo = versions.back(version), versions.redo(version)
     for _ in range(undo):
+        if back is None and redo is None:
+            return
         if back is not None:
             reached.add_frame(versions.frame(back), stops[back])
             back = versions.back(back)

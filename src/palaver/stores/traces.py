@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from palaver.history.erasing import ERASED
+from palaver.history.erasing import ERASED, SUMMARY_OF
 from palaver.messages import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from palaver.messages import Message
+    from palaver.stores.protocol import Keeper
 
-__all__ = ["NAMES", "Traces"]
+__all__ = ["NAMES", "Traces", "summaries_of"]
 
 NAMES: Final = "names"
 """The kind of record that merges need: positions, and nothing that was said."""
@@ -78,6 +79,18 @@ class Traces:
             return True
         whole = _even("\n".join([text, *found]))
         return any(line in whole for line in self._lines)
+
+
+def summaries_of(keeper: Keeper, conversation: str, message_id: str) -> list[str]:
+    """The messages that say what a message came to, here and in all relatives."""
+    found: list[str] = []
+    for name in keeper.family(conversation):
+        head = keeper.head(name)
+        for message in keeper.messages(name, head.base, head.length):
+            sources = message.metadata.get(SUMMARY_OF)
+            if isinstance(sources, list) and message_id in sources:
+                found.append(message.id)
+    return found
 
 
 def _even(text: str) -> str:

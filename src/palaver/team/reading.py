@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from palaver.errors import ValidationError
+from palaver.messages.decoding import convert
 from palaver.messages.gate import is_list, path_step
 from palaver.team.roster import Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["load_team", "read_team"]
+__all__ = ["load_team", "read_team", "read_text"]
 
 MAX_FILE: Final = 1024 * 1024
 MAX_DEPTH: Final = 50
@@ -66,14 +67,19 @@ def load_team(file: str | Path) -> Team:
 
 def read_team(text: str) -> Team:
     """Read a team from the text of a file."""
-    value, places = _json(text) if text.lstrip()[:1] == "{" else _yaml(text)
+    value, places = read_text(text)
     try:
-        return msgspec.convert(value, Team)
+        return convert(value, Team)
     except msgspec.ValidationError as error:
         cause = error.__cause__  # msgspec wraps what a value refuses of itself
         if isinstance(cause, ValidationError):
             raise _placed(cause.detail, cause.path, places) from None
         raise _from_schema(str(error), places) from None
+
+
+def read_text(text: str) -> tuple[object, Places]:
+    """The plain values in a text, YAML or JSON, and where each of them stands."""
+    return _json(text) if text.lstrip()[:1] == "{" else _yaml(text)
 
 
 def _from_schema(words: str, places: Places) -> ValidationError:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from palaver.errors import StoreDamaged
 from palaver.messages import new_id
+from palaver.messages.decoding import decode
 from palaver.team.routing import PRIORITY
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def read_state(records: dict[str, bytes]) -> State:
     if kept is None:
         return State()
     try:
-        return msgspec.json.decode(kept, type=State)
+        return decode(kept, State)
     except msgspec.DecodeError as error:
         msg = f"where the team stands can't be read: {error}"
         raise StoreDamaged(msg) from None

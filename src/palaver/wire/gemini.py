@@ -49,9 +49,9 @@ _VERSION: Final = re.compile(r"gemini-(\d+)")
 _SIGNED: Final = 3
 """From this version on calls need signatures and responses may hold files."""
 _BESIDES: Final[Shape] = {
-    "thought?": bool,
-    f"{SIGNATURE}?": is_signature,
-    "partMetadata?": dict,
+    "thought*": bool,
+    f"{SIGNATURE}*": is_signature,
+    "partMetadata*": dict,
 }
 
 
@@ -270,8 +270,8 @@ def _call(turn: Turn, position: int, ids: set[str], pen: Pen) -> Element:
 
 def _kept(part: UnknownPart, message: Message, pen: Pen) -> Element | None:
     """A part that palaver does not understand, where it may stand: in an answer."""
-    raw = block_of(part)
-    carried = [key for key in raw if f"{key}?" not in _BESIDES]
+    raw = {key: value for key, value in block_of(part).items() if value is not None}
+    carried = [key for key in raw if f"{key}*" not in _BESIDES]
     shape = PARTS.get(carried[0]) if len(carried) == 1 and message.role == "assistant" else None
     block = passed(raw, {carried[0]: shape, **_BESIDES}) if shape is not None else None
     if block is None:

@@ -33,7 +33,7 @@ INTERRUPTED: Final = "(no result: the call was interrupted)"
 PENDING: Final = "(no result yet: the call is still running)"
 
 
-class Answered(Struct, frozen=True):
+class Answered(Struct, frozen=True, gc=False):
     """A result in its place, with the message that brought it and the call it answers."""
 
     call: int
@@ -42,7 +42,7 @@ class Answered(Struct, frozen=True):
     moved: bool
 
 
-class Turn(Struct):
+class Turn(Struct, gc=False):  # no cycle leads through it, and there are many
     """One message as it will be sent; an answer's calls, and their results in order of arrival.
 
     `place` is the message's index in what was given; `occurrences` tells the calls of one id apart,

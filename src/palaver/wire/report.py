@@ -7,15 +7,16 @@ with a rule's name for programs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from palaver.messages.codec import to_dict
 from palaver.messages.gate import EMPTY
 from palaver.messages.message import Message
 
-__all__ = ["Note", "Reading"]
+__all__ = ["Note", "Reading", "are_lost", "counted"]
 
 
 class Note(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -46,3 +47,18 @@ class Reading(Struct, frozen=True):
     messages: tuple[Message, ...]
     notes: tuple[Note, ...] = ()
     about: Mapping[str, Any] = EMPTY
+
+
+def are_lost(notes: Sequence[Note]) -> int:
+    """How many things are lost.
+
+    >>> are_lost([Note("lost", "$.a", "rule", "why"), Note("repaired", "$.b", "rule", "why")])
+    1
+    """
+    return sum(note.action == "lost" for note in notes)
+
+
+def counted(notes: Sequence[Note]) -> dict[str, Any]:
+    """The notes for programs, with their counts."""
+    lost = are_lost(notes)
+    return {"repaired": len(notes) - lost, "lost": lost, "notes": to_dict(list(notes))}

@@ -130,3 +130,13 @@ def test_a_call_is_read_to_the_letter(raw: str, call: tuple[str, str] | None) ->
     reader = Reader()
     assert "" == reader.feed(raw)
     assert call == reader.call()
+
+
+def test_who_may_call_nothing_may_only_answer() -> None:
+    tools = {"clock": ToolSpec("clock", "The time.")}
+    schema = schema_for(tools, "none")
+    assert ["answer"] == schema["required"]
+    assert ("answer" in words_about(tools, "none"), "clock" in words_about(tools, "none")) == (
+        True,
+        False,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import apsw
 import pytest
@@ -16,9 +16,6 @@ from palaver.stores.sql import load_migrations
 from palaver.stores.sqlite import SQLiteKeeper, connection
 from palaver.stores.sqlite.connection import connect, patient
 from tests.history.samples import line, one, talk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def mode(path: Path) -> int:
@@ -150,6 +147,21 @@ def test_whoever_waits_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
     now[0] = 61.0
     assert not wait(20)
     assert wait(0)
+
+
+def test_threads_that_come_and_go_share_connections(path: Path) -> None:
+    """A program that begins threads all the time does not run out of files."""
+    with palaver.open(path) as store:
+        history = store.create(talk("u1"))
+        for _ in range(20):
+            found: list[int] = []
+            thread = threading.Thread(target=lambda: found.append(len(store.get(history.id))))  # noqa: B023 - run at once
+            thread.start()
+            thread.join()
+            assert [1] == found
+        links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        files = [str(link.readlink()) for link in links]
+        assert 3 == files.count(str(path))  # one writes, one reads here, and one served them all
 
 
 def test_a_closed_store_says_so(path: Path) -> None:

@@ -7,7 +7,15 @@ open and the roles asked for stay to the letter. Nothing runs twice on the same 
 from __future__ import annotations
 
 from palaver.conversation.compaction.clearing import ClearOutputs
-from palaver.conversation.compaction.compacting import Compaction, Strategy, compact, compacting
+from palaver.conversation.compaction.compacting import (
+    Compaction,
+    Plan,
+    Preview,
+    Strategy,
+    compact,
+    compacting,
+    preview,
+)
 from palaver.conversation.compaction.dropping import DropOldest
 from palaver.conversation.compaction.summarising import Summarise
 
@@ -15,8 +23,11 @@ __all__ = [
     "ClearOutputs",
     "Compaction",
     "DropOldest",
+    "Plan",
+    "Preview",
     "Strategy",
     "Summarise",
     "compact",
     "compacting",
+    "preview",
 ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from palaver.conversation.conversation import Conversation
     from palaver.messages import Role
 
-__all__ = ["Compaction", "Plan", "Strategy", "compact", "compacting"]
+__all__ = ["Compaction", "Plan", "Preview", "Strategy", "compact", "compacting", "preview"]
 
 
 class Plan(Struct, frozen=True):
@@ -75,6 +75,26 @@ class Compaction(Struct, frozen=True):
         }
 
 
+class Preview(Struct, frozen=True):
+    """What a compaction would do: its plan, and what it would come to."""
+
+    strategy: str
+    plan: Plan
+    version: int
+    before: int
+    after: int
+    price: Price
+
+
+async def preview(conversation: Conversation, strategy: Strategy) -> Preview | None:
+    """What `compact` would do now, and refuse; nothing changes."""
+    scene = await to_thread.run_sync(_look, conversation, strategy)
+    plan = None if scene is None else await strategy.plan(scene)
+    if scene is None or plan is None:
+        return None
+    return await to_thread.run_sync(_weighed, conversation, strategy, scene, plan)
+
+
 async def compact(conversation: Conversation, strategy: Strategy) -> Compaction | None:
     """Make room now; None where there is nothing to gain, or nothing new since the last time.
 
@@ -124,9 +144,9 @@ def _look(conversation: Conversation, strategy: Strategy) -> Scene | None:
     )
 
 
-def _switch(conversation: Conversation, strategy: Strategy, scene: Scene, plan: Plan) -> Compaction:
-    """Put the plan in place, where it makes the conversation shorter."""
-    history, tally = conversation.history, conversation.tally
+def _weighed(conversation: Conversation, strategy: Strategy, scene: Scene, plan: Plan) -> Preview:
+    """What a plan would come to; one that makes nothing shorter is refused."""
+    tally = conversation.tally
     rewrite = Rewrite(plan.pieces)
     added = sum(map(tally.weigh, rewrite.messages))
     kept = sum(
@@ -137,9 +157,16 @@ def _switch(conversation: Conversation, strategy: Strategy, scene: Scene, plan: 
     if added + kept >= scene.total:
         detail = f"{strategy.name} would leave {added + kept:,} of {scene.total:,} tokens"
         raise CompactionRefused(detail)
-    price = history.price(rewrite, tokens=tally.weigh)
+    price = conversation.history.price(rewrite, tokens=tally.weigh)
+    version = scene.view.version
+    return Preview(strategy.name, plan, version, scene.total, added + kept, price)
+
+
+def _switch(conversation: Conversation, strategy: Strategy, scene: Scene, plan: Plan) -> Compaction:
+    """Put the plan in place, where it makes the conversation shorter."""
+    history, price = conversation.history, _weighed(conversation, strategy, scene, plan).price
     history.rewrite(plan.pieces)
     version = history.version
     conversation.compacted[strategy.name] = version
-    after = tally.total(history.view)
+    after = conversation.tally.total(history.view)
     return Compaction(strategy.name, plan.detail, version, scene.total, after, price)

@@ -34,6 +34,7 @@ You can use these tools:
 {tools}
 
 Reply with one JSON object: {ways}."""
+_ONLY_ANSWER: Final = 'Reply with one JSON object, with "answer" to say something.'
 _TO_ANSWER: Final = 'with "answer" to say something'
 _TO_CALL: Final = 'with "tool" and "arguments" to use a tool'
 
@@ -44,10 +45,11 @@ _TO_CALL: Final = 'with "tool" and "arguments" to use a tool'
 def schema_for(tools: Mapping[str, ToolSpec], choice: str) -> dict[str, Any]:
     """The schema of what may be said, for tools by the names they bear in the request.
 
-    `choice` is `auto`, `required` or one of those names.
+    `choice` is `auto`, `required`, `none` or one of those names.
     """
     definitions: dict[str, Any] = {}
-    ways = [_object("answer", answer={"type": "string"})] if choice == "auto" else []
+    may_answer = choice in ("auto", "none")
+    ways = [_object("answer", answer={"type": "string"})] if may_answer else []
     for place, (name, tool) in enumerate(tools.items()):
         if choice in ("auto", "required", name):
             # nothing but what is declared, unless the tool says otherwise: else it never ends
@@ -103,6 +105,8 @@ def _hoisted(schema: Mapping[str, Any], prefix: str, definitions: dict[str, Any]
 
 def words_about(tools: Mapping[str, ToolSpec], choice: str) -> str:
     """What the model is told of its tools, for its template knows nothing of them."""
+    if choice == "none":
+        return _ONLY_ANSWER
     lines = [
         f"- {name}: {tool.description or 'no description'} "
         f"Arguments: {json.dumps(tool.schema, ensure_ascii=False)}"

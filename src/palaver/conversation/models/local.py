@@ -87,9 +87,13 @@ class Local:
         """How many tokens it holds: what was asked for, and once it is loaded what it really is."""
         return self._engine.window
 
+    def request(self, ask: Ask) -> dict[str, Any]:
+        """The body of a request, as the model's process gets it."""
+        return _request(ask)
+
     async def stream(self, ask: Ask) -> AsyncGenerator[Mapping[str, Any]]:
         """Ask, and give the chunks as they arrive."""
-        request = _request(ask)
+        request = self.request(ask)
         reader = Reader() if _forced(ask) else None
         async with aclosing(self._events(request)) as events:
             async for event in events:
@@ -164,7 +168,8 @@ def _offered(ask: Ask) -> dict[str, ToolSpec]:
 
 
 def _forced(ask: Ask) -> bool:
-    return bool(ask.tools) and ask.options.get("tool_choice") != "none"
+    """Where calls stand in what was said, a small model goes on with them unless it can't."""
+    return bool(ask.tools)
 
 
 def _request(ask: Ask) -> dict[str, Any]:
@@ -177,7 +182,7 @@ def _request(ask: Ask) -> dict[str, Any]:
     }
     if _forced(ask):
         choice = wants.get("tool_choice", "auto")
-        if choice not in ("auto", "required"):
+        if choice not in ("auto", "required", "none"):
             choice = spell_tool("openai-chat", choice)
         tools = _offered(ask)
         about = words_about(tools, choice)

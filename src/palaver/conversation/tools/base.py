@@ -17,7 +17,7 @@ from palaver.messages.gate import EMPTY
 if TYPE_CHECKING:
     from palaver.wire.tools import ToolSpec
 
-__all__ = ["Executor", "Tool", "ToolContext", "ToolOutput"]
+__all__ = ["Around", "Executor", "Tool", "ToolContext", "ToolOutput"]
 
 
 class ToolOutput(Struct, frozen=True):
@@ -74,3 +74,12 @@ class Tool(Protocol):
 
 Executor: TypeAlias = Callable[[ToolCallPart, ToolContext], Awaitable[ToolOutput]]
 """Runs any call in place of the tools: for engines that have tools of their own."""
+
+Around: TypeAlias = Callable[
+    [ToolCallPart, ToolContext, Callable[[ToolCallPart], Awaitable[ToolOutput]]],
+    Awaitable[ToolOutput],
+]
+"""Stands around every call: given the call and the way to run it, or another in its place.
+
+What it raises becomes the call's error, and then no tool was touched.
+"""

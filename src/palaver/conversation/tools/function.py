@@ -17,6 +17,7 @@ from palaver.conversation.tools.base import ToolContext
 from palaver.conversation.tools.calling import called
 from palaver.conversation.tools.docstrings import read_docstring
 from palaver.errors import ValidationError
+from palaver.messages.decoding import convert
 from palaver.messages.gate import is_list, is_object
 from palaver.wire.tools import ToolSpec
 
@@ -73,9 +74,9 @@ class FunctionTool:
 
     def _checked(self, arguments: Mapping[str, Any]) -> msgspec.Struct:
         try:
-            return msgspec.convert(arguments, self._type)
+            return convert(arguments, self._type)
         except msgspec.ValidationError:
-            return msgspec.convert(_whole(arguments), self._type)
+            return convert(_whole(arguments), self._type)
 
 
 @overload

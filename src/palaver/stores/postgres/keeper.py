@@ -414,12 +414,22 @@ class PostgresKeeper:
 
         self._connections.run(work)
 
-    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
-        """All records of a kind, by name."""
-        rows = self._read("records", conversation, kind)
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """The records of a kind, by name, from one name to before another."""
+        query = ("" if last is None else "last_") + "records" + ("" if until is None else "_until")
+        bounds = (value for value in (until, last) if value is not None)
+        rows = self._read(query, conversation, kind, since, *bounds)
         if not rows:
             self.head(conversation)
-        return dict(rows)
+        return dict(rows if last is None else reversed(rows))
 
     def kinds(self, conversation: str) -> list[str]:
         """The kinds of records there are, in order."""

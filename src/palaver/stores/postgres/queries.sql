@@ -238,7 +238,20 @@ WHERE conversation = ANY (%s) ORDER BY conversation, kind, name FOR UPDATE;
 SELECT DISTINCT kind FROM palaver.records WHERE conversation = %s ORDER BY kind;
 
 -- name: records
-SELECT name, value FROM palaver.records WHERE conversation = %s AND kind = %s ORDER BY name;
+SELECT name, value FROM palaver.records WHERE conversation = %s AND kind = %s AND name >= %s
+ORDER BY name;
+
+-- name: records_until
+SELECT name, value FROM palaver.records
+WHERE conversation = %s AND kind = %s AND name >= %s AND name < %s ORDER BY name;
+
+-- name: last_records
+SELECT name, value FROM palaver.records WHERE conversation = %s AND kind = %s AND name >= %s
+ORDER BY name DESC LIMIT %s;
+
+-- name: last_records_until
+SELECT name, value FROM palaver.records
+WHERE conversation = %s AND kind = %s AND name >= %s AND name < %s ORDER BY name DESC LIMIT %s;
 
 -- name: lock
 SELECT 1 FROM palaver.conversations WHERE id = %s FOR UPDATE;

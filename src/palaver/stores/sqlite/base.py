@@ -1,7 +1,8 @@
 """The connections of the SQLite store: one that writes, and one for each thread that reads.
 
 Writes of all threads go through one connection and share commits (see `groups`); every thread reads
-through a connection of its own. What SQLite says is wrong is said again as an error of palaver's.
+through a connection of its own, which goes to another when the thread ends. What SQLite says is
+wrong is said again as an error of palaver's.
 """
 
 from __future__ import annotations
@@ -53,6 +54,21 @@ class Stretch(NamedTuple):
     stop: int
 
 
+class _Lent:
+    """A connection that a thread reads through, until the thread ends."""
+
+    __slots__ = ("_free", "connection")
+
+    def __init__(self, connection: apsw.Connection, free: list[apsw.Connection]) -> None:
+        """Lend a connection; it goes to `free` when nobody holds this any more."""
+        self.connection = connection
+        self._free = free
+
+    def __del__(self) -> None:
+        """Give it back: many programs begin threads all the time."""
+        self._free.append(self.connection)
+
+
 class Connections:
     """A store's file, opened for writing and for reading."""
 
@@ -62,6 +78,7 @@ class Connections:
         self._vfs = vfs
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
+        self._free: list[apsw.Connection] = []
         self._gate = threading.Lock()
         with translated(path):
             self._writer = connect(path, vfs=vfs)
@@ -93,16 +110,19 @@ class Connections:
             return self._reader().execute(QUERIES[name], values).fetchall()
 
     def _reader(self) -> apsw.Connection:
-        connection: apsw.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        lent: _Lent | None = getattr(self._local, "lent", None)
+        if lent is None:
             if self._closed:
                 msg = "the store is closed"
                 raise StoreError(msg)
-            connection = connect(self.path, vfs=self._vfs)
-            self._local.connection = connection
-            with self._gate:
-                self._readers.append(connection)
-        return connection
+            try:
+                connection = self._free.pop()
+            except IndexError:
+                connection = connect(self.path, vfs=self._vfs)
+                with self._gate:
+                    self._readers.append(connection)
+            lent = self._local.lent = _Lent(connection, self._free)
+        return lent.connection
 
     def _write(self, work: Callable[[], Any], *, atomic: bool = False, again: bool = True) -> Any:  # noqa: ANN401 - what the work answers
         if self._closed:

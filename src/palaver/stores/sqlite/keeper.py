@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["SQLiteKeeper"]
 
 _PAGE: Final = 500
+_AFTER_ALL: Final = b""  # SQLite sorts bytes after every text
 _MUCH: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
 
 
@@ -286,9 +287,20 @@ class SQLiteKeeper(Writing):
 
         self._write(work)
 
-    def records(self, conversation: str, kind: str) -> dict[str, bytes]:
-        """All records of a kind, by name."""
-        return dict(self._read("records", self._cid(conversation), kind))
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """The records of a kind, by name, from one name to before another."""
+        where = self._cid(conversation), kind, since, _AFTER_ALL if until is None else until
+        if last is None:
+            return dict(self._read("records", *where))
+        return dict(reversed(self._read("last_records", *where, last)))
 
     def kinds(self, conversation: str) -> list[str]:
         """The kinds of records there are, in order."""

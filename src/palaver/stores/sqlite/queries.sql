@@ -162,7 +162,11 @@ ON CONFLICT (cid, kind, name) DO UPDATE SET value = ?4, hash = ?5;
 DELETE FROM records WHERE cid = ? AND kind = ? AND name = ?;
 
 -- name: records
-SELECT name, value FROM records WHERE cid = ? AND kind = ? ORDER BY name;
+SELECT name, value FROM records WHERE cid = ? AND kind = ? AND name >= ? AND name < ? ORDER BY name;
+
+-- name: last_records
+SELECT name, value FROM records WHERE cid = ? AND kind = ? AND name >= ? AND name < ?
+ORDER BY name DESC LIMIT ?;
 
 -- name: all_records
 SELECT kind, name, value FROM records WHERE cid = ? ORDER BY kind, name;

@@ -32,8 +32,8 @@ class Anthropic(Tongue):
     """Messages."""
 
     def knows(self, path: str) -> bool:
-        """One path."""
-        return path == "/v1/messages"
+        """One path; a client that asks for betas says so behind it."""
+        return path in {"/v1/messages", "/v1/messages?beta=true"}
 
     def authorised(self, headers: Mapping[str, str]) -> bool:
         """A key, and the version of the API."""

@@ -14,6 +14,7 @@ from palaver.testing.stores.running import Checks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from palaver.history.view import View
     from palaver.messages import Role
     from palaver.testing.stores.running import Trial
 
@@ -215,6 +216,53 @@ def records_are_kept_beside_the_log(trial: Trial) -> None:
     expect({}, keeper.records(name, "none of these"), "an unknown kind")
     expect({}, keeper.records(other, "draft"), "another's drafts")
     expect(0, keeper.head(name).version, "the version")
+
+
+@CHECKS
+def some_of_the_records_can_be_read(trial: Trial) -> None:
+    """From one name to before another, by code points, and the last so many of those."""
+    store = trial.store
+    name = store.create().id
+    names = ["", "A", "a", "a!", "ab", "a\x7f", "b", "é", "\uffff", "\U0001f375"]
+    store.keeper.keep(name, [("draft", each, each.encode()) for each in reversed(names)])
+    store.keeper.put(name, "call", "b", b"another kind")
+    records = trial.reopen().keeper.records
+    expect(names, list(records(name, "draft")), "all, in order")
+    expect(names[2:], list(records(name, "draft", since="a")), "since")
+    expect(names[:2], list(records(name, "draft", until="a")), "until")
+    expect(["a", "a!"], list(records(name, "draft", since="a", until="ab")), "between")
+    expect(names[-2:], list(records(name, "draft", last=2)), "the last two")
+    expect(["b"], list(records(name, "draft", since="a!", until="é", last=1)), "the last of some")
+    expect(names, list(records(name, "draft", last=99)), "no more than there are")
+    expect([], list(records(name, "draft", since="b", until="a")), "none")
+    expect([], list(records(name, "draft", last=0)), "the last none")
+    expect({"b": b"b"}, records(name, "draft", since="b", until="b\x01"), "one")
+
+
+@CHECKS
+def a_selection_and_records_are_one_change(trial: Trial) -> None:
+    """What is kept with a rewrite is there with it; a condition is asked of what is there."""
+    history = trial.store.create(said("u1 a2 u3"))
+    history.truncate(keep_last=1)
+    other, late = trial.store.get(history.id), trial.store.get(history.id)
+    history.rewrite([range(2), one("u4")], of_log=True, records=[("call", "x", b"1")])
+    seen: list[str] = []
+
+    def refuse(view: View) -> None:
+        seen.append(line(view))
+        if len(view) > 1:
+            msg = "too late"
+            raise LookupError(msg)
+
+    with raises(LookupError, "a condition that no longer holds"):
+        other.rewrite([one("u5")], records=[("call", "x", None)], unless=refuse)
+    expect(["u3", "u1 a2 u4"], seen, "what the condition was asked of")
+    expect("u1 a2 u4", line(trial.store.get(history.id)), "what is kept")
+    expect({"x": b"1"}, trial.store.keeper.records(history.id, "call"), "records")
+    late.rewrite([range(1), one("u6")], records=[("call", "y", b"2")])  # it is merged
+    store = trial.reopen()
+    expect("u1 a2 u4 u6", line(store.get(history.id)), "both")
+    expect(["x", "y"], list(store.keeper.records(history.id, "call")), "records of both")
 
 
 @CHECKS

@@ -1,0 +1,363 @@
+"""palaver's session in real runs of the OpenAI Agents SDK, against providers on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agents import Runner, RunState, function_tool
+from agents.memory import Session as Protocol
+from agents.memory import SessionSettings
+
+import palaver
+from compat.openai_agents import OPENAI, agent, ask, main, stream
+from palaver.adapters.openai_agents import Session
+from palaver.errors import UnknownConversation
+from palaver.messages import ToolCallPart, assistant
+from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
+from palaver.wire.mending import INTERRUPTED
+from tests.stores.postgres import postgres, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from palaver.stores.history import StoredHistory
+    from palaver.stores.store import Store
+    from palaver.testing.providers import Format
+
+__all__ = ["postgres", "postgres_server"]
+
+
+def looks(city: str, reasoning: str = "") -> Answer:
+    return Answer("Let me see.", reasoning=reasoning, calls=(Call("weather", {"city": city}),))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("postgres")
+        return found
+    return str(tmp_path / "chat.db")
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[Store]:
+    with palaver.open(address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Any]]:
+    """One loop for a test: an HTTP client does not outlive the one it was used in."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+def sent(server: ProviderServer) -> list[Any]:
+    """What the last request held of the conversation, without the system text."""
+    body = server.requests[-1].body
+    found = body["input"] if "input" in body else body["messages"]
+    return [item for item in found if item.get("role") not in ("system", "developer")]
+
+
+def words_of(items: list[Any]) -> str:
+    return json.dumps(items)
+
+
+@pytest.mark.parametrize("form", OPENAI)
+@pytest.mark.parametrize("asked", [ask, stream])
+def test_an_agent_with_tools_talks_over_several_turns(
+    run: Callable[..., Any], store: Store, form: Format, asked: Callable[..., Awaitable[str]]
+) -> None:
+    """Each turn sees the ones before; palaver has the roles, the calls and the words of it."""
+    script: list[Scripted] = [
+        looks("Rome", "They want Rome."),
+        "Sunny in Rome.",
+        looks("Oslo"),
+        "Sunny in Oslo.",
+    ]
+    session = Session(store, "talk")
+    with ProviderServer(form, script) as server:
+        ada = agent(server.url, form)
+
+        async def talk() -> list[str]:
+            return [await asked(ada, f"Weather in {city}?", session) for city in ("Rome", "Oslo")]
+
+        assert ["Sunny in Rome.", "Sunny in Oslo."] == run(talk())
+    assert [] == server.failures
+    assert "Sunny in Rome." in words_of(sent(server))
+    history = store.get("talk")
+    turn = ["user", "assistant", "tool", "assistant"]
+    assert turn * 2 == [message.role for message in history.view]
+    (call,) = [part for part in history.view[1].parts if isinstance(part, ToolCallPart)]
+    assert ("weather", {"city": "Rome"}) == (call.tool, dict(call.input))
+    assert ["Let me see.", "Sunny in Rome."] == [history.view[i].text for i in (1, 3)]
+    assert {"talk"} == {hit.conversation for hit in store.search("degrees Oslo")}
+
+
+@pytest.mark.parametrize("form", OPENAI)
+def test_a_handoff_is_carried(run: Callable[..., Any], store: Store, form: Format) -> None:
+    script: list[Scripted] = [
+        Answer(calls=(Call("transfer_to_bob", {}),)),
+        "Bob here.",
+        "Still Bob.",
+    ]
+    session = Session(store, "talk")
+    with ProviderServer(form, script) as server:
+        bob = agent(server.url, form, name="Bob", tools=[])
+        ada = agent(server.url, form, handoffs=[bob])
+
+        async def talk() -> list[str]:
+            return [await ask(ada, "Get me Bob.", session), await ask(bob, "Bob?", session)]
+
+        assert ["Bob here.", "Still Bob."] == run(talk())
+    assert [] == server.failures
+    roles = ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert roles == [message.role for message in session.history.view]
+
+
+def _drop_result(history: StoredHistory) -> None:
+    history.rewrite([range(2), range(3, 4)])
+
+
+def _drop_answer(history: StoredHistory) -> None:
+    history.rewrite([range(1), range(2, 4)])
+
+
+def _keep_last(history: StoredHistory) -> None:
+    history.truncate(keep_last=2)
+
+
+def _reword(history: StoredHistory) -> None:
+    history.replace(3, assistant("Rain in Rome."))
+
+
+@pytest.mark.parametrize("form", OPENAI)
+@pytest.mark.parametrize(
+    ("edit", "gone", "there"),
+    [
+        (_drop_result, "21 degrees", INTERRUPTED),
+        (_drop_answer, "Let me see.", "Sunny in Rome."),
+        (_keep_last, "Weather in Rome?", "Sunny in Rome."),
+        (_reword, "Sunny in Rome.", "Rain in Rome."),
+    ],
+)
+def test_an_edit_is_what_the_provider_is_sent_next(  # noqa: PLR0917 - fixtures and cases
+    run: Callable[..., Any],
+    store: Store,
+    form: Format,
+    edit: Callable[[StoredHistory], None],
+    gone: str,
+    there: str,
+) -> None:
+    """Whatever was taken out, the next request is valid; undone, all of it is sent again."""
+    session = Session(store, "talk")
+    script: list[Scripted] = [
+        looks("Rome", "They want Rome."),
+        "Sunny in Rome.",
+        "Well.",
+        "Well again.",
+    ]
+    with ProviderServer(form, script) as server:
+        ada = agent(server.url, form)
+        run(ask(ada, "Weather in Rome?", session))
+        before = run(session.get_items())
+        edit(store.get("talk"))
+        run(ask(ada, "And now?", session))
+        assert gone not in words_of(sent(server))
+        assert there in words_of(sent(server))
+        history = store.get("talk")
+        for _ in range(3):  # the answer, the question, the edit
+            history.undo()
+        assert before == run(session.get_items())
+        run(ask(ada, "And now?", session))
+        assert gone in words_of(sent(server))
+    assert [] == server.failures
+
+
+@pytest.mark.parametrize("form", OPENAI)
+@pytest.mark.parametrize("limit", range(1, 9))
+def test_a_limit_parts_no_call_from_its_output(
+    run: Callable[..., Any], store: Store, form: Format, limit: int
+) -> None:
+    session = Session(store, "talk", session_settings=SessionSettings(limit=limit))
+    script: list[Scripted] = [
+        looks("Rome", "They want Rome."),
+        "Sunny.",
+        looks("Oslo", "Oslo then."),
+        "Sunny.",
+    ]
+    with ProviderServer(form, [*script, "Bye."]) as server:
+        ada = agent(server.url, form)
+        for words in ("Weather in Rome?", "And Oslo?", "Bye?"):
+            run(ask(ada, words, session))
+    assert [] == server.failures
+    assert limit >= len(run(session.get_items()))
+
+
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(["compat.openai_agents"])
+# before and after each of the three writes; -1: while the tool runs
+KILLED = [("openai-responses", moment) for moment in range(-1, 6)] + [("openai-chat", -1)]
+
+
+@pytest.mark.parametrize(("form", "moment"), KILLED)
+def test_a_killed_run_is_taken_up_again(
+    run: Callable[..., Any], tmp_path: Path, form: Format, moment: int
+) -> None:
+    """What was acknowledged is there, once; and the next run is valid, whatever was under way."""
+    killed(run, str(tmp_path / "chat.db"), form, moment, tmp_path)
+
+
+@pytest.mark.parametrize("moment", [-1, 3])
+def test_a_killed_run_is_taken_up_again_on_postgres(
+    run: Callable[..., Any], postgres: str, tmp_path: Path, moment: int
+) -> None:
+    killed(run, postgres, "openai-responses", moment, tmp_path)
+
+
+def killed(
+    run: Callable[..., Any], address: str, form: Format, moment: int, tmp_path: Path
+) -> None:
+    with ProviderServer(form, [looks("Rome", "Rome."), "Sunny in Rome."]) as server:
+        told = tmp_path / "told"
+        told.touch()
+        child = NURSERY.Process(target=main, args=(address, server.url, form, moment, told))
+        child.start()
+        child.join(120)
+        assert -9 == child.exitcode
+        added = [item for line in told.read_text().splitlines() for item in json.loads(line)]
+        with palaver.open(address) as store:
+            session = Session(store, "talk")
+            there = run(session.get_items())
+            assert added == [item for item in there if item in added]
+            assert len(there) - len(added) in ((0,) if moment % 2 or moment < 0 else (0, 1, 2, 3))
+            assert run(ask(agent(server.url, form), "Hello?", session))
+            assert [] == server.failures
+            assert [] == list(store.verify())
+
+
+def test_two_workers_lose_nothing(run: Callable[..., Any], address: str) -> None:
+    """Both add to one session at the same time, each with a store of its own."""
+    turn: list[Any] = [
+        {"role": "user", "content": "Tea?"},
+        {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+         "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]},
+    ]  # fmt: skip
+
+    async def work(session: Session, name: str) -> None:
+        for number in range(20):
+            asked: Any = {**turn[0], "content": f"{name} {number}"}
+            await session.add_items([asked, turn[1]])
+
+    async def both(one: Session, other: Session) -> None:
+        await asyncio.gather(work(one, "a"), work(other, "b"))
+
+    with palaver.open(address) as first, palaver.open(address) as second:
+        run(both(Session(first, "talk"), Session(second, "talk")))
+        items = run(Session(first, "talk").get_items())
+        texts = [str(item.get("content")) for item in items if item.get("role") == "user"]
+        assert {f"{name} {number}" for name in "ab" for number in range(20)} == set(texts)
+        assert 80 == len(items)
+        assert [f"a {n}" for n in range(20)] == [text for text in texts if text[0] == "a"]
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_two_workers_pop_different_items(run: Callable[..., Any], address: str, batch: int) -> None:
+    """Whether the items are messages of their own or of one answer."""
+    calls: list[Any] = [
+        {"type": "function_call", "call_id": str(number), "name": "f", "arguments": "{}"}
+        for number in range(20)
+    ]
+
+    async def pop(session: Session) -> list[Any]:
+        return [await session.pop_item() for _ in range(10)]
+
+    async def both(one: Session, other: Session) -> list[Any]:
+        for start in range(0, 20, batch):
+            await one.add_items(calls[start : start + batch])
+        found = await asyncio.gather(pop(one), pop(other))
+        return [item["call_id"] for items in found for item in items]
+
+    with palaver.open(address) as first, palaver.open(address) as second:
+        popped = run(both(Session(first, "talk"), Session(second, "talk")))
+    assert sorted(map(str, range(20))) == sorted(popped)
+
+
+@pytest.mark.parametrize("form", OPENAI)
+def test_a_run_that_waits_for_a_person_goes_on(
+    run: Callable[..., Any], store: Store, form: Format
+) -> None:
+    """The call is in the log while it waits; its output comes in a later run, under its tool."""
+
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    session = Session(store, "talk")
+    with ProviderServer(form, [Answer(calls=(Call("pay", {"amount": 5}),)), "Paid."]) as server:
+        ada = agent(server.url, form, tools=[pay])
+
+        async def talk() -> str:
+            paused = await Runner.run(ada, "Pay 5.", session=session)
+            state = await RunState.from_json(ada, paused.to_state().to_json())
+            state.approve(state.get_interruptions()[0])
+            return str((await Runner.run(ada, state, session=session)).final_output)
+
+        assert "Paid." == run(talk())
+    assert [] == server.failures
+    results = [part for m in session.history.view for part in m.parts if part.type == "tool"]
+    assert ["pay"] == [getattr(part, "tool", None) for part in results]
+
+
+def test_a_session_is_what_the_sdk_asks_for(run: Callable[..., Any]) -> None:
+    store = palaver.open(":memory:")
+    session = Session(store, "talk", session_settings={"limit": 3})
+    assert isinstance(session, Protocol)
+    assert 3 == session.session_settings.limit if session.session_settings else False
+    assert [] == run(session.get_items())
+    assert None is run(session.pop_item())
+    run(session.add_items([]))
+    run(session.clear_session())
+    with pytest.raises(UnknownConversation):
+        store.get("talk")
+    assert "talk" == session.history.id
+    assert "talk" == Session(session.history).session_id
+    with pytest.raises(ValueError, match="another id"):
+        Session(session.history, "walk")
+    with pytest.raises(ValueError, match="no id"):
+        Session(store)
+
+
+def test_clearing_leaves_nothing_in_the_view_and_all_in_the_log(run: Callable[..., Any]) -> None:
+    session = Session(palaver.open(":memory:"), "talk")
+    items: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Tea?"}]
+    run(session.add_items(items))
+    run(session.clear_session())
+    assert [] == run(session.get_items())
+    session.history.undo()
+    assert items == run(session.get_items())
+
+
+def test_a_run_that_is_called_off_knows_how_its_write_ended(run: Callable[..., Any]) -> None:
+    """The cancellation comes through, and what was being added is there."""
+    session = Session(palaver.open(":memory:"), "talk")
+
+    async def called_off() -> None:
+        session._gate.acquire()
+        task = asyncio.ensure_future(session.add_items([{"role": "user", "content": "Tea?"}]))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.sleep(0.02)
+        assert not task.done()
+        session._gate.release()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(called_off())
+    assert [{"role": "user", "content": "Tea?"}] == run(session.get_items())

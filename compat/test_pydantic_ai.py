@@ -1,0 +1,351 @@
+"""A conversation of palaver as Pydantic AI's history: in real runs, and message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from pydantic_ai.messages import (
+    BinaryContent,
+    CachePoint,
+    CompactionPart,
+    DocumentUrl,
+    ImageUrl,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    RetryFeedbackPart,
+    RetryInfo,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.usage import RequestUsage
+
+import palaver
+from compat.pydantic_agent import agent, ask, main
+from palaver.adapters.pydantic_ai import load, save
+from palaver.adapters.pydantic_ai.reading import REQUEST
+from palaver.adapters.pydantic_ai.writing import KEY, parts_of
+from palaver.history import History
+from palaver.messages import (
+    Message,
+    assistant,
+    fail,
+    file_part,
+    pending,
+    start,
+    text_part,
+    tool_call_part,
+    tool_part,
+    user,
+)
+from palaver.messages.ids import NIL_ID
+from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
+from palaver.wire.memory import fingerprint
+from tests.profiles import at_least
+from tests.stores.postgres import postgres, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from palaver.stores.store import Store
+    from palaver.testing.providers import Format
+
+__all__ = ["postgres", "postgres_server"]
+
+OPENAI = ("openai-responses", "openai-chat")
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(["compat.pydantic_agent", "compat.openai_agents"])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("postgres")
+        return found
+    return str(tmp_path / "chat.db")
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[Store]:
+    with palaver.open(address) as opened:
+        yield opened
+
+
+def looks(city: str, form: str = "openai-responses") -> Answer:
+    """A call, and in the format that takes thoughts back the thought that led to it."""
+    thought = f"They want {city}." if form == "openai-responses" else ""
+    return Answer("Let me see.", reasoning=thought, calls=(Call("weather", {"city": city}),))
+
+
+def sent(server: ProviderServer) -> str:
+    body = server.requests[-1].body
+    return json.dumps(body.get("input", body.get("messages")))
+
+
+def as_json(messages: list[ModelMessage]) -> list[Any]:
+    dumped: list[Any] = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+    return dumped
+
+
+def contents(message: ModelMessage) -> list[Any]:
+    return [getattr(part, "content", None) for part in message.parts]
+
+
+# ── real runs ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("form", OPENAI)
+def test_an_agent_with_tools_talks_over_several_turns(store: Store, form: Format) -> None:
+    """Each turn sees the ones before; palaver has the roles, the calls and the words of it."""
+    history = store.create(id="talk")
+    rome, oslo = looks("Rome", form), looks("Oslo", form)
+    script: list[Scripted] = [rome, "Sunny in Rome.", oslo, "Sunny in Oslo.", "Rain.", "Sun."]
+    with ProviderServer(form, script) as server, asyncio.Runner() as runner:
+        ada = agent(server.url, form)
+        said = [runner.run(ask(ada, f"Weather in {city}?", history)) for city in ("Rome", "Oslo")]
+        assert ["Sunny in Rome.", "Sunny in Oslo."] == said
+        assert "Sunny in Rome." in sent(server)
+        turn = ["user", "assistant", "tool", "assistant"]
+        assert turn * 2 == [message.role for message in history.view]
+        assert {"talk"} == {hit.conversation for hit in store.search("degrees Oslo")}
+
+        before = as_json(load(history))
+        other = store.get("talk")
+        other.replace(3, assistant("Rain in Rome."))
+        other.rewrite([range(1), range(2, len(other.view))])  # a result without its call
+        assert "Rain." == runner.run(ask(ada, "And now?", history))
+        assert "Sunny in Rome." not in sent(server)
+        assert "Rain in Rome." in sent(server)
+        for _ in range(3):
+            history.undo()
+        assert before == as_json(load(history))
+        assert "Sun." == runner.run(ask(ada, "And now?", history))
+        assert "Sunny in Rome." in sent(server)
+    assert [] == server.failures
+
+
+@pytest.mark.parametrize("form", OPENAI)
+def test_a_new_prompt_may_follow_a_call_that_lost_its_result(store: Store, form: Format) -> None:
+    history = store.create(id="talk")
+    script: list[Scripted] = [looks("Rome", form), "Sunny.", "Well.", "Sunny again."]
+    with ProviderServer(form, script) as server, asyncio.Runner() as runner:
+        ada = agent(server.url, form)
+        runner.run(ask(ada, "Weather in Rome?", history))
+        history.truncate(keep_first=2)
+        assert "Well." == runner.run(ask(ada, "And now?", history))
+        assert "interrupted" in sent(server)
+        history.undo()
+        assert "Sunny again." == runner.run(ask(ada, None, history))
+        assert "21 degrees" in sent(server)
+    assert [] == server.failures
+
+
+@pytest.mark.parametrize("when", ["tool", "answer"])
+def test_a_killed_run_is_taken_up_again(address: str, when: str) -> None:
+    """Saved step by step, it goes on where it was killed: the call runs, the answer comes."""
+    form: Format = "openai-responses"
+    with ProviderServer(form, [looks("Rome"), "Sunny in Rome."]) as server:
+        child = NURSERY.Process(target=main, args=(address, server.url, form, when))
+        child.start()
+        child.join(120)
+        assert -9 == child.exitcode
+        with palaver.open(address) as store, asyncio.Runner() as runner:
+            history = store.get("talk")
+            assert ["user", "assistant"] == [message.role for message in history.view]
+            assert "Sunny in Rome." == runner.run(ask(agent(server.url, form), None, history))
+            roles = ["user", "assistant", "tool", "assistant"]
+            assert roles == [message.role for message in history.view]
+            assert [] == list(store.verify())
+    assert [] == server.failures
+
+
+def test_two_workers_lose_nothing(address: str) -> None:
+    with palaver.open(address) as first, palaver.open(address) as second:
+        one = first.create(id="talk")
+        other = second.get("talk")
+        for number in range(10):
+            save(one, [ModelRequest.user_text_prompt(f"a {number}")])
+            save(other, [ModelRequest.user_text_prompt(f"b {number}")])
+        texts = [message.text for message in first.get("talk").view]
+    assert [f"{name} {number}" for number in range(10) for name in "ab"] == texts
+
+
+# ── message by message ──────────────────────────────────────────────────────────────────────────
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+NAMES = st.text("abcdef_", min_size=1, max_size=8)
+IDS = st.uuids().map(str)
+TIMES = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+ARGS = st.dictionaries(NAMES, JSON, max_size=3)
+DETAILS = st.none() | ARGS
+USER = st.lists(
+    WORDS
+    | st.builds(ImageUrl, url=st.just("https://example.org/a.png"))
+    | st.builds(DocumentUrl, url=st.just("https://example.org/a.pdf"), vendor_metadata=DETAILS)
+    | st.builds(BinaryContent, data=st.binary(min_size=1), media_type=st.just("image/png"))
+    | st.builds(CachePoint),
+    max_size=4,
+)
+GIVEN: st.SearchStrategy[Any] = (
+    st.builds(SystemPromptPart, content=WORDS, timestamp=TIMES, dynamic_ref=st.none() | NAMES)
+    | st.builds(UserPromptPart, content=WORDS | USER, timestamp=TIMES)
+    | st.builds(
+        ToolReturnPart, tool_name=NAMES, content=JSON, tool_call_id=IDS, timestamp=TIMES,
+        metadata=JSON, outcome=st.sampled_from(["success", "failed", "denied", "retried"]),
+    )
+    | st.builds(
+        RetryFeedbackPart, content=WORDS, timestamp=TIMES,
+        retry=st.just(RetryInfo(cause="no_output")),
+    )
+)  # fmt: skip
+ANSWERED: st.SearchStrategy[Any] = (
+    st.builds(TextPart, content=WORDS, id=st.none() | IDS, provider_details=DETAILS)
+    | st.builds(
+        ThinkingPart, content=WORDS, id=st.none() | IDS, signature=st.none() | WORDS,
+        provider_name=st.sampled_from([None, "anthropic"]), provider_details=DETAILS,
+    )
+    | st.builds(ToolCallPart, tool_name=NAMES, tool_call_id=IDS, provider_details=DETAILS,
+                args=st.none() | ARGS | st.sampled_from(['{"a": 1}', '{"a":1}', "not json", ""]))
+    | st.builds(NativeToolCallPart, tool_name=NAMES, args=ARGS, tool_call_id=IDS,
+                provider_name=st.just("openai"))
+    | st.builds(NativeToolReturnPart, tool_name=NAMES, content=JSON, tool_call_id=IDS,
+                timestamp=TIMES, provider_name=st.just("openai"))
+)  # fmt: skip
+USAGE = st.builds(
+    RequestUsage, input_tokens=st.integers(0, 100), output_tokens=st.integers(0, 100),
+    cache_read_tokens=st.integers(0, 50), details=st.dictionaries(NAMES, st.integers(0, 9)),
+)  # fmt: skip
+REQUESTS = st.builds(
+    ModelRequest, parts=st.lists(GIVEN, max_size=4), timestamp=st.none() | TIMES,
+    instructions=st.none() | WORDS, run_id=st.none() | IDS, metadata=DETAILS,
+    state=st.sampled_from(["complete", "interrupted"]),
+)  # fmt: skip
+RESPONSES = st.builds(
+    ModelResponse, parts=st.lists(ANSWERED, max_size=4), usage=USAGE, timestamp=TIMES,
+    model_name=st.none() | NAMES, provider_name=st.none() | NAMES, run_id=st.none() | IDS,
+    finish_reason=st.sampled_from([None, "stop", "tool_call"]), metadata=DETAILS,
+    provider_details=DETAILS, provider_response_id=st.none() | IDS,
+)  # fmt: skip
+
+
+@at_least(60, in_faults=5_000)
+@given(st.lists(REQUESTS | RESPONSES, max_size=6))
+def test_what_was_saved_is_loaded(messages: list[ModelMessage]) -> None:
+    """As JSON, to the letter, and then again: nothing is added a second time."""
+    stored = as_json(ModelMessagesTypeAdapter.validate_python(as_json(messages)))
+    store = palaver.open(":memory:")
+    history = store.create(id="talk")
+    save(history, messages)
+    found = load(store.get("talk"), resuming=True)
+    unique = [message for place, message in enumerate(stored) if message not in stored[:place]]
+    if len(unique) == len(stored):
+        assert stored == as_json(found)
+    assert [] == save(history, messages)
+    assert [] == save(history, found)
+    more: list[ModelMessage] = [ModelRequest.user_text_prompt("And now?")]
+    assert ["And now?"] == [message.text for message in save(history, [*found, *more])]
+
+
+def test_an_answer_carries_its_model_and_what_it_used() -> None:
+    history = History()
+    usage = RequestUsage(input_tokens=10, cache_read_tokens=4, output_tokens=5)
+    save(
+        history,
+        [ModelResponse([TextPart("Hi")], usage=usage, model_name="m", finish_reason="stop")],
+    )
+    info: Any = history.view[0].info
+    assert ("m", "stop") == (info.model.model_id, info.finish)
+    assert (6, 4, 5) == (info.tokens.input, info.tokens.cache.read, info.tokens.output)
+
+
+def test_what_was_edited_is_written_anew() -> None:
+    history = History()
+    save(
+        history,
+        [ModelRequest([UserPromptPart("Tea?"), UserPromptPart("Now?")], instructions="Be.")],
+    )
+    old = history.view[0]
+    history.replace(0, replace(old, content="Rum?"))
+    assert {KEY, REQUEST} == {*history.view[0].metadata}
+    (request,) = load(history)
+    assert ["Rum?", "Now?"] == contents(request)
+    assert "Be." == getattr(request, "instructions", None)
+    history.replace(0, user("Gin?"))
+    (request,) = load(history)
+    assert ["Gin?", "Now?"] == contents(request)
+    history.erase(0)
+    assert 1 == len(load(history)[0].parts)
+
+
+def test_a_conversation_of_palaver_is_shown_too() -> None:
+    """Messages that Pydantic AI never saw: files, failed calls, a system message."""
+    image = file_part(NIL_ID, NIL_ID, "image/png", "data:image/png;base64,iVBORw0=")
+    linked = file_part(NIL_ID, NIL_ID, "audio/mpeg", "https://example.org/a.mp3")
+    paper = file_part(NIL_ID, NIL_ID, "application/pdf", "https://example.org/a.pdf")
+    history = History([
+        palaver.system("Be brief."),
+        user([text_part(NIL_ID, NIL_ID, "Look:"), image, linked, paper]),
+        assistant("Nice."), user("Bye."),
+    ])  # fmt: skip
+    request, answer, bye = load(history)
+    kinds = [str(getattr(item, "kind", item)) for item in contents(request)[1]]
+    assert ["Look:", "binary", "audio-url", "document-url"] == kinds
+    assert (["Nice."], ["Bye."]) == (contents(answer), contents(bye))
+
+
+def test_metadata_of_a_stranger_is_not_used() -> None:
+    mine = fingerprint(parts_of(user("Tea?", timestamp=5)))
+    for broken in ("{", "[[[], 5]]", "5"):
+        told = {KEY: f"{mine} {broken}"}
+        (request,) = load(History([user("Tea?", timestamp=5, metadata=told)]))
+        assert ["Tea?"] == contents(request)
+    for kept in ({KEY: "0 []"}, {KEY: 5}, {KEY: "x", REQUEST: "{"}, {REQUEST: "[]"}):
+        (request,) = load(History([user("Tea?", metadata=kept)]))
+        assert ["Tea?"] == contents(request)
+
+
+def test_parts_without_words_are_kept_whole() -> None:
+    """What palaver has no words for; and an answer that said nothing."""
+    unknown = ModelRequest([CompactionPart(content=None), UserPromptPart("Tea?")])
+    silent = ModelResponse([])
+    history = History()
+    save(history, [unknown, silent])
+    assert as_json([unknown, silent]) == as_json(load(history))
+    assert ["system", "user", "assistant"] == [message.role for message in history.view]
+
+
+def test_a_failed_call_of_palaver_says_so() -> None:
+    running = start(pending({}, ""), at=1)
+    call = tool_call_part(NIL_ID, NIL_ID, "weather", {}, call_id="c1")
+    failed = tool_part(NIL_ID, NIL_ID, "c1", "weather", fail(running, "no network", at=2))
+    history = History([user("Rome?"), assistant([call]), Message("tool", (failed,))])
+    *_, request = load(history)
+    (part,) = request.parts
+    assert ("no network", "failed") == (contents(request)[0], getattr(part, "outcome", None))
+
+
+def test_what_a_store_refuses_is_replaced() -> None:
+    history = History()
+    save(history, [ModelRequest.user_text_prompt("a\0b")])
+    assert "a\ufffdb" == history.view[0].text

@@ -1,0 +1,182 @@
+"""The application: the gate before everything, the routes, the page.
+
+`make_app` is all of it. A request passes the gate (name, origin, token), then the limits, then its
+route; every answer leaves with the same headers, and everything that goes wrong leaves as a
+problem.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.di import Provide
+
+from palaver.messages.parts import UnknownPart
+from palaver.server.bodies import Bodies
+from palaver.server.limits import Rate
+from palaver.server.problems import MEDIA, Refusal, answer
+from palaver.server.routes import ROUTES
+from palaver.server.routes.page import PAGE
+from palaver.server.security import HEADERS
+from palaver.server.service import Service
+from palaver.server.teams import Teams
+from palaver.server.working import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from litestar.connection import ASGIConnection
+    from litestar.handlers import BaseRouteHandler
+    from litestar.types import HTTPScope, Message, Receive, Scope, Send
+
+    from palaver.server.settings import Settings
+    from palaver.stores import Store
+
+__all__ = ["App", "make_app"]
+
+_API = "/api"
+_READS = frozenset(("GET", "HEAD", "OPTIONS"))
+
+
+def make_app(store: Store, settings: Settings) -> App:
+    """Put a store behind an ASGI application; the store stays the caller's to close.
+
+    >>> import palaver
+    >>> from palaver.server import Settings
+    >>> from litestar.testing import TestClient
+    >>> app = make_app(palaver.open(":memory:"), Settings(token="a-token-for-this-example"))
+    >>> with TestClient(app, base_url="http://127.0.0.1:7007") as client:
+    ...     client.get("/api/health").json()["status"]
+    'ok'
+    """
+    service = Service(store, settings)
+
+    async def provided() -> Service:
+        return service
+
+    @asynccontextmanager
+    async def running(app: Litestar) -> AsyncGenerator[None, None]:
+        del app
+        await service.start()
+        await service.part(Workshop).start()
+        await service.part(Teams).start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    return App(
+        service,
+        route_handlers=[*ROUTES, PAGE],
+        dependencies={"service": Provide(provided)},
+        dto=Bodies,
+        return_dto=Bodies,
+        exception_handlers={Exception: answer},
+        guards=[_writes],
+        lifespan=[running],
+        logging_config=None,
+        openapi_config=None,
+        request_max_body_size=settings.body,
+        state=State({"service": service}),
+        type_encoders={UnknownPart: lambda part: part.raw},
+    )
+
+
+def _writes(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse a change where nothing may be changed; a route says of itself that it only reads."""
+    service: Service = connection.app.state.service
+    method = cast("HTTPScope", connection.scope)["method"]
+    if service.settings.read_only and method not in _READS and not handler.opt.get("reads"):
+        raise Refusal(403, "this server is read-only")
+
+
+class App(Litestar):
+    """A litestar application with a gate before it, which nothing can go around."""
+
+    def __init__(self, service: Service, **configured: Any) -> None:  # noqa: ANN401 - Litestar's
+        """Take the service, and everything that litestar takes."""
+        super().__init__(**configured)
+        self.service = service
+        self._gate = service.gate
+        self._rate = Rate(service.settings.rate)
+        self._working = 0
+
+    async def __call__(self, scope: Scope | Any, receive: Receive | Any, send: Send | Any) -> None:  # noqa: ANN401 - as litestar has it
+        """Let a request in, or refuse it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": "there are none here"})
+            return
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        asked = cast("HTTPScope", scope)
+        leaving = _Leaving(asked, send, self.service)
+        try:
+            self._check(asked)
+        except Refusal as refusal:
+            await leaving.refuse(refusal)
+            return
+        self._working += 1
+        try:
+            await super().__call__(scope, receive, leaving.send)
+        finally:
+            self._working -= 1
+
+    def _check(self, scope: HTTPScope) -> None:
+        method, path = scope["method"], scope["path"]
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        server, client = scope.get("server"), scope.get("client")
+        port = server[1] if server else None
+        who = client[0] if client else ""
+        self._gate.check_host(headers.get("host"), port)
+        self._gate.check_origin(headers.get("origin"), headers.get("host"))
+        self._rate.check(who)
+        if path == _API or path.startswith(f"{_API}/"):
+            try:
+                self._gate.check_holder(method, path, headers, port)
+            except Refusal:
+                self.service.guessed(client)
+                raise
+        if self._working >= self.service.settings.requests + self.service.live.streams:
+            raise Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
+
+
+class _Leaving:
+    """An answer on its way out: it gets the headers, and is counted."""
+
+    def __init__(self, scope: HTTPScope, send: Send, service: Service) -> None:
+        self._method = scope["method"]
+        self._private = scope["path"].startswith(_API)
+        self._send = send
+        self._service = service
+        self._begun = time.monotonic()
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            headers = [*message["headers"], *HEADERS]
+            if self._private:
+                headers = [pair for pair in headers if pair[0].lower() != b"cache-control"]
+                headers.append((b"cache-control", b"no-store"))
+            message["headers"] = headers
+            taken = time.monotonic() - self._begun
+            self._service.metrics.count(self._method, message["status"], taken)
+        await self._send(message)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Send a refusal, and nothing else."""
+        body = msgspec.json.encode(refusal.problem)
+        headers = {**refusal.headers, "content-type": MEDIA, "content-length": str(len(body))}
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": refusal.problem.status,
+                "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+            }
+        )
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})

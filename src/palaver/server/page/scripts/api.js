@@ -1,0 +1,153 @@
+/**
+ * The server's API. Each call answers the body's JSON or throws a `Problem`, which carries what
+ * the server said went wrong; nothing else is ever thrown but an abort.
+ *
+ * @typedef {object} Head  a conversation, as the list shows it
+ * @property {string} id
+ * @property {string | null} title
+ * @property {string[]} tags
+ * @property {number} version
+ * @property {number} length
+ * @property {number} created
+ * @property {number} updated
+ * @property {string | null} [parent]
+ * @property {string} [preview]
+ * @property {{stepping: boolean, waiting: number}} [state]
+ *
+ * @typedef {object} Message  palaver's own JSON of a message
+ * @property {string} id
+ * @property {"system" | "user" | "assistant" | "tool"} role
+ * @property {string | any[]} content
+ * @property {number} timestamp
+ * @property {Record<string, any>} [metadata]
+ * @property {{roleId: string, roleName: string, type: string}} [speaker]
+ * @property {{resolvedAddressees?: string[]}} [routing]
+ * @property {Record<string, any>} [info]
+ *
+ * @typedef {object} Item  a message in its place in a view
+ * @property {number} index
+ * @property {string | null} handle
+ * @property {Message} message
+ * @property {string[]} marks
+ * @property {number} [tokens]
+ *
+ * @typedef {object} Options
+ * @property {Record<string, any>} [query]    parameters; null and undefined ones are left out
+ * @property {number} [version]               sent as If-Match: refuse when it is no longer the newest
+ * @property {string} [key]                   sent as Idempotency-Key: a retry changes nothing
+ * @property {AbortSignal} [signal]
+ */
+
+const ROOT = "/api/";
+
+/** What the server says went wrong (problem+json), or that it could not be reached (status 0). */
+export class Problem extends Error {
+  /**
+   * @param {number} status
+   * @param {Record<string, any>} body
+   */
+  constructor(status, body) {
+    super(body.detail || body.title || String(status));
+    this.name = "Problem";
+    this.status = status;
+    /** All that the server sent: clashes, version, path, rule and more. */
+    this.body = body;
+  }
+
+  /** Whether the server, or the way to it, is away for now. */
+  get away() {
+    return this.status === 0 || this.status === 503;
+  }
+}
+
+/** @type {Set<() => void>} */
+const unauthorised = new Set();
+
+/**
+ * Be told when the server no longer knows who we are.
+ *
+ * @param {() => void} listener
+ */
+export function onUnauthorised(listener) {
+  unauthorised.add(listener);
+}
+
+/**
+ * A path with each value escaped: url`conversations/${id}/messages`.
+ *
+ * @param {TemplateStringsArray} texts
+ * @param {...any} values
+ * @returns {string}
+ */
+export function url(texts, ...values) {
+  return String.raw({ raw: texts }, ...values.map((value) => encodeURIComponent(value)));
+}
+
+/**
+ * The address of a path under the API, with its parameters.
+ *
+ * @param {string} path
+ * @param {Record<string, any>} [query]
+ * @returns {string}
+ */
+export function address(path, query = {}) {
+  const wanted = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
+  const search = new URLSearchParams(wanted.map(([name, value]) => [name, String(value)]));
+  return ROOT + path + (wanted.length ? `?${search}` : "");
+}
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {any} body
+ * @param {Options} options
+ * @returns {Promise<any>}
+ */
+async function call(method, path, body, { query, version, key, signal } = {}) {
+  /** @type {Record<string, string>} */
+  const headers = { Accept: "application/json" };
+  // a body of our own making also on calls without one: the server wants to see JSON on every write
+  const text = method === "GET" ? undefined : JSON.stringify(body ?? {});
+  if (text !== undefined) headers["Content-Type"] = "application/json";
+  if (version !== undefined) headers["If-Match"] = `"${version}"`;
+  if (key !== undefined) headers["Idempotency-Key"] = key;
+  const answer = await sent(address(path, query), { method, headers, body: text, signal });
+  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  if (answer.status === 401 && path !== "session") unauthorised.forEach((tell) => tell());
+  throw new Problem(answer.status, await problemOf(answer));
+}
+
+/**
+ * @param {string} where
+ * @param {RequestInit} request
+ */
+async function sent(where, request) {
+  try {
+    return await fetch(where, { ...request, credentials: "same-origin" });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem(0, { title: "unreachable" });
+  }
+}
+
+/** @param {Response} answer */
+async function problemOf(answer) {
+  try {
+    return await answer.json();
+  } catch {
+    return { title: answer.statusText };
+  }
+}
+
+export const api = Object.freeze({
+  /** @param {string} path @param {Options} [options] */
+  get: (path, options) => call("GET", path, undefined, options ?? {}),
+  /** @param {string} path @param {any} [body] @param {Options} [options] */
+  post: (path, body, options) => call("POST", path, body, options ?? {}),
+  /** @param {string} path @param {any} body @param {Options} [options] */
+  put: (path, body, options) => call("PUT", path, body, options ?? {}),
+  /** @param {string} path @param {any} body @param {Options} [options] */
+  patch: (path, body, options) => call("PATCH", path, body, options ?? {}),
+  /** @param {string} path @param {Options} [options] */
+  delete: (path, options) => call("DELETE", path, undefined, options ?? {}),
+});

@@ -1,0 +1,99 @@
+/**
+ * What can be done with messages: the registered actions, fitted to one message or to the chosen
+ * range, for the menu, the buttons and the keyboard alike.
+ *
+ * @typedef {import("./api.js").Item} Item
+ * @typedef {import("./views.js").Action} Action
+ * @typedef {import("./views.js").Target} Target
+ * @typedef {import("./pv-menu.js").Entry} Entry
+ */
+
+import { canWrite, get, set } from "./state.js";
+import { actions } from "./views.js";
+import { t } from "./words.js";
+
+/**
+ * The text of a message, for copying.
+ *
+ * @param {import("./api.js").Message} message
+ * @returns {string}
+ */
+export function textOf({ content }) {
+  if (typeof content === "string") return content;
+  return content.map((part) => part.text ?? part.state?.output ?? part.state?.error ?? "").filter(Boolean).join("\n\n");
+}
+
+/**
+ * What an action on an item is about: the chosen range when the item is in it.
+ *
+ * @param {Item} item
+ * @returns {Target}
+ */
+export function targetOf(item) {
+  const { selection } = get();
+  const inside = selection && item.index >= selection.start && item.index < selection.stop;
+  return inside ? { ...selection, item } : { start: item.index, stop: item.index + 1, item };
+}
+
+/**
+ * Whether an action can be done now.
+ *
+ * @param {Action} action
+ * @param {Target} target
+ */
+export function fits(action, target) {
+  const writes = action.writes !== false;
+  if (writes && (!canWrite() || get().viewing !== null)) return false;
+  if (target.stop - target.start > 1 && !action.many) return false;
+  return !action.when || action.when(target);
+}
+
+/**
+ * @param {Item} item
+ * @returns {(Entry | null)[]}
+ */
+export function entriesFor(item) {
+  const target = targetOf(item);
+  const fitting = actions().filter((action) => fits(action, target));
+  const mild = fitting.filter(({ danger }) => !danger);
+  const harsh = fitting.filter(({ danger }) => danger);
+  const choose = { label: t("message.select"), icon: "select", keys: "x", run: () => choosing(item.index) };
+  return [
+    ...mild.map((action) => entry(action, target)),
+    choose,
+    ...(harsh.length ? [null, ...harsh.map((action) => entry(action, target))] : []),
+  ];
+}
+
+/**
+ * @param {Item} item
+ * @returns {Entry[]}
+ */
+export function quickFor(item) {
+  const target = { start: item.index, stop: item.index + 1, item };
+  return actions()
+    .filter((action) => action.quick && fits(action, target))
+    .map((action) => entry(action, target));
+}
+
+/**
+ * Choose a message, or stretch what is chosen to it.
+ *
+ * @param {number} index
+ */
+export function choosing(index) {
+  const { selection } = get();
+  const start = selection ? Math.min(selection.start, index) : index;
+  const stop = selection ? Math.max(selection.stop, index + 1) : index + 1;
+  set({ selection: { start, stop }, focus: index });
+}
+
+/**
+ * @param {Action} action
+ * @param {Target} target
+ * @returns {Entry}
+ */
+function entry(action, target) {
+  const { label, icon, keys, danger } = action;
+  return { label: t(label), icon, keys, danger, run: () => action.run(target) };
+}

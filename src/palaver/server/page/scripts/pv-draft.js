@@ -1,0 +1,161 @@
+/**
+ * The answer that is being given: what has arrived of it so far. A step may give several answers;
+ * each stays until its message is drawn in its place. The pieces come by a quicker way than the
+ * word that a message was stored, so the next answer's may be here before that.
+ *
+ * @typedef {object} Piece
+ * @property {"text" | "reasoning" | "call"} kind
+ * @property {string} text
+ * @property {number} [start]   where it begins in the text of its kind
+ * @property {string} [name]    the tool that is called, or the member of a team that speaks
+ * @property {string} [callID]
+ * @property {HTMLElement} [element]   as it was drawn last; gone when there is more
+ */
+
+import { fill, h, icon } from "./dom.js";
+import { reasoning } from "./parts.js";
+import { prose } from "./text.js";
+import { t } from "./words.js";
+
+/** How long the frame stays away after a message, in milliseconds. */
+const REST = 700;
+
+class Draft extends HTMLElement {
+  connectedCallback() {
+    this.classList.add("message", "draft");
+    this.setAttribute("aria-live", "off");
+    this.dataset.role = "assistant";
+    this.hidden = true;
+    this.caret = h("span", { class: "caret" });
+    /** @type {Piece[][]} */
+    this.answers = [];
+    this.running = false;
+    this.frame = 0;
+    this.timer = 0;
+    this.resting = false;
+    this.model = "";
+    this.speaker = "";
+  }
+
+  /** @param {{model?: string, draft?: {text?: string, reasoning?: string, calls?: any[]}}} step */
+  begin({ model, draft }) {
+    this.running = true;
+    this.resting = false;
+    this.model = model ?? "";
+    this.speaker = "";
+    this.answers = [];
+    /** @type {Piece[]} */
+    const pieces = (draft?.calls ?? []).map(({ text, tool, callID }) => ({ kind: "call", text, name: tool, callID }));
+    if (draft?.text) pieces.unshift({ kind: "text", text: draft.text });
+    if (draft?.reasoning) pieces.unshift({ kind: "reasoning", text: draft.reasoning });
+    if (pieces.length) this.answers.push(pieces);
+    this.#soon();
+  }
+
+  /**
+   * More of it. A piece says where it begins, so what is here already is not written twice.
+   *
+   * @param {Piece} delta
+   */
+  add({ kind, text, start = 0, name, callID }) {
+    const same = (/** @type {Piece} */ one) => one.kind === kind && one.callID === callID;
+    const answer = this.answers.at(-1);
+    const before = answer?.find(same);
+    const anew = start === 0 && (before?.text || (kind !== "call" && answer?.some((one) => one.kind === "call")));
+    if (!answer || anew) {
+      this.answers.push([{ kind, text, name, callID }]);
+    } else if (before) {
+      before.text = before.text.slice(0, start) + text;
+      before.element = undefined;
+    } else {
+      answer.push({ kind, text, name, callID });
+    }
+    this.running = true;
+    this.#soon();
+  }
+
+  /** Somebody of a team takes the floor. @param {string} name */
+  turn(name) {
+    this.speaker = name;
+    fill(this);
+    this.#soon();
+  }
+
+  /**
+   * Some answers are on the screen as messages: the first ones here go. Where nothing is left, most
+   * often nothing more comes, so the frame goes too and is back after a while if the step goes on.
+   *
+   * @param {number} stored  how many
+   */
+  release(stored) {
+    if (!stored || !this.answers.length) return;
+    this.answers = this.answers.slice(stored);
+    this.resting = !this.answers.length;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.resting = false;
+      this.#draw();
+    }, REST);
+    this.#draw();
+  }
+
+  /** Nothing more will come; what was not stored stays in sight until the thread is drawn. */
+  stopped() {
+    this.running = false;
+    this.#soon();
+    setTimeout(() => this.running || this.end(), REST);
+  }
+
+  /** Forget all of it. */
+  end() {
+    this.running = false;
+    this.answers = [];
+    this.#draw();
+  }
+
+  #soon() {
+    this.frame ||= requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const was = this.hidden;
+    this.hidden = !this.answers.length && (!this.running || this.resting);
+    if (this.hidden) fill(this);
+    else if (was || !this.firstElementChild) this.#frame();
+    const body = this.querySelector(".message-body");
+    const shown = this.answers.flat().map((piece) => (piece.element ??= this.#piece(piece)));
+    if (body) fill(body, ...shown);
+    if (this.running) (body?.querySelector(":scope > .prose:last-child > .text:last-child") ?? body)?.append(this.caret);
+    else this.caret.remove();
+    this.dispatchEvent(new CustomEvent("pv-drawn", { bubbles: true }));
+  }
+
+  #frame() {
+    fill(
+      this,
+      h(
+        "header",
+        { class: "message-head" },
+        h("span", { class: "who" }, this.speaker || t("role.assistant")),
+        this.model ? h("span", { class: "muted tiny clip" }, this.model) : null,
+        h("span", { class: "chip accent" }, h("span", { class: "dot busy" }), t("draft.writing")),
+      ),
+      h("div", { class: "message-body" }),
+    );
+  }
+
+  /** @param {Piece} piece */
+  #piece(piece) {
+    if (piece.kind === "text") return prose(piece.text, { whole: true });
+    if (piece.kind === "reasoning") return reasoning(piece.text, null, true);
+    return h(
+      "div",
+      { class: "tool-card" },
+      h("div", { class: "tool-head" }, icon("tool"), h("code", { class: "tool-name clip" }, piece.name ?? ""), h("span", { class: "muted mono clip grow brief" }, piece.text)),
+    );
+  }
+}
+
+customElements.define("pv-draft", Draft);

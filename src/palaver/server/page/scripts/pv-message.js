@@ -1,0 +1,166 @@
+/**
+ * One message in its row: who said it to whom, its parts, its marks, and what can be done with it.
+ */
+
+import { onCalls } from "./calls.js";
+import { fill, h, icon } from "./dom.js";
+import { entriesFor, quickFor } from "./message-actions.js";
+import { partElement } from "./parts.js";
+import { openMenu } from "./pv-menu.js";
+import { prose } from "./text.js";
+import { clock, t } from "./words.js";
+
+/** @typedef {import("./api.js").Item} Item */
+
+/** The metadata key of what is left of an erased message. */
+const ERASED = "palaver.erased";
+
+class MessageRow extends HTMLElement {
+  connectedCallback() {
+    this.classList.add("message");
+    this.setAttribute("role", "article");
+    this.tabIndex = -1;
+    this.addEventListener("click", touched);
+    this.quiet = onCalls(() => this.#hasCalls() && this.#draw());
+  }
+
+  disconnectedCallback() {
+    this.quiet?.();
+  }
+
+  /**
+   * Show an item, or the place of one that is still on its way.
+   *
+   * @param {Item | undefined} item
+   * @param {number} index
+   * @param {number} total
+   */
+  show(item, index, total) {
+    this.setAttribute("aria-posinset", String(index + 1));
+    this.setAttribute("aria-setsize", String(total));
+    if (this.item === item && this.index === index && this.childElementCount) return;
+    // the same message in another version: nothing to draw, and what is unfolded stays so
+    const same = item && this.item && JSON.stringify(item) === JSON.stringify(this.item);
+    this.item = item;
+    this.index = index;
+    if (!same) this.#draw();
+  }
+
+  /** Draw it again, in another language or with other states. */
+  redraw() {
+    this.#draw();
+  }
+
+  #draw() {
+    const { item, index } = this;
+    if (!item) {
+      this.dataset.role = "loading";
+      this.setAttribute("aria-busy", "true");
+      this.setAttribute("aria-label", t("message.loading", { n: Number(index) + 1 }));
+      fill(this, h("div", { class: "bones" }, h("i"), h("i"), h("i")));
+      return;
+    }
+    const { message } = item;
+    const open = this.drawn === message.id ? touchedFolds(this) : [];
+    this.drawn = message.id;
+    this.removeAttribute("aria-busy");
+    this.dataset.role = message.role;
+    this.setAttribute("aria-label", t("message.label", { n: item.index + 1, who: whoOf(message) }));
+    fill(this, header(item), h("div", { class: "message-body" }, ...body(message)));
+    this.querySelectorAll("details").forEach((fold, at) => {
+      if (open[at] === undefined) return;
+      fold.open = /** @type {boolean} */ (open[at]);
+      fold.dataset.touched = "yes";
+    });
+  }
+
+  #hasCalls() {
+    return this.querySelector(".tool-card:not(.result)") !== null;
+  }
+}
+
+/** @param {MouseEvent} event */
+function touched(event) {
+  const summary = /** @type {HTMLElement} */ (event.target).closest("summary");
+  if (summary?.parentElement) summary.parentElement.dataset.touched = "yes";
+}
+
+/** What the reader opened or closed, by place; what nobody touched is as it comes. @param {HTMLElement} row */
+function touchedFolds(row) {
+  return [...row.querySelectorAll("details")].map((fold) => (fold.dataset.touched ? fold.open : undefined));
+}
+
+/** @param {import("./api.js").Message} message */
+function whoOf(message) {
+  return message.speaker?.roleName ?? t(`role.${message.role}`);
+}
+
+/** @param {Item} item */
+function header(item) {
+  const { message, marks, tokens, index } = item;
+  const to = message.routing?.resolvedAddressees ?? [];
+  const model = message.info?.model?.modelID;
+  return h(
+    "header",
+    { class: "message-head" },
+    h("span", { class: "who" }, whoOf(message)),
+    message.speaker ? h("span", { class: "muted tiny" }, t(`role.${message.role}`)) : null,
+    to.length ? h("span", { class: "to muted" }, icon("right"), to.join(", ")) : null,
+    model ? h("span", { class: "muted tiny clip" }, model) : null,
+    marks?.map((name) => h("span", { class: "chip accent mark" }, icon("mark"), name)),
+    h("span", { class: "grow" }),
+    h("span", { class: "facts muted tiny" }, facts(item, tokens)),
+    h("time", { class: "muted tiny", datetime: new Date(message.timestamp).toISOString(), title: new Date(message.timestamp).toLocaleString() }, clock(message.timestamp)),
+    h("span", { class: "place muted tiny mono" }, `#${index}`),
+    tools(item),
+  );
+}
+
+/**
+ * @param {Item} item
+ * @param {number | undefined} tokens
+ */
+function facts(item, tokens) {
+  return [item.handle, tokens === undefined ? null : t("message.tokens", { n: tokens })].filter(Boolean).join(" · ");
+}
+
+/** @param {Item} item */
+function tools(item) {
+  const more = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      "aria-label": t("message.more"),
+      "aria-haspopup": "menu",
+      "aria-expanded": "false",
+      onclick: (/** @type {Event} */ event) => openMenu(/** @type {HTMLElement} */ (event.currentTarget), entriesFor(item)),
+    },
+    icon("more"),
+  );
+  const quick = quickFor(item).map(({ label, icon: name, run }) =>
+    h("button", { type: "button", class: "quiet", "aria-label": label, title: label, onclick: run }, icon(name ?? "more")),
+  );
+  return h("span", { class: "message-tools" }, ...quick, more);
+}
+
+/** @param {import("./api.js").Message} message */
+function body(message) {
+  if (message.metadata && ERASED in message.metadata) {
+    return [h("p", { class: "row muted small" }, icon("erase"), t("message.erased"))];
+  }
+  const { content, info } = message;
+  const parts = typeof content === "string" ? [content ? prose(content) : null] : content.map(partElement);
+  const shown = parts.filter(Boolean);
+  if (!shown.length) shown.push(h("p", { class: "muted small" }, t("message.empty")));
+  if (info?.finish === "interrupted") {
+    shown.push(h("p", { class: "row small cut-off" }, icon("interrupted"), t("message.interrupted")));
+  }
+  if (info?.error) {
+    const said = String(info.error.message ?? info.error.data?.message ?? info.error.name ?? "");
+    shown.push(h("p", { class: "row small danger-text" }, icon("alert"), said || t("failed")));
+  }
+  return shown;
+}
+
+customElements.define("pv-message", MessageRow);

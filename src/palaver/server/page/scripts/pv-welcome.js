@@ -1,0 +1,44 @@
+/** What stands where a thread would be: nothing open yet, or nothing said yet. */
+
+import { begin } from "./conversation-actions.js";
+import { fill, h, icon } from "./dom.js";
+import { canWrite, get, watch } from "./state.js";
+import { onLanguage, t } from "./words.js";
+
+class Welcome extends HTMLElement {
+  connectedCallback() {
+    this.quiet = [watch(["id", "head", "viewing", "stepping"], () => this.#draw()), onLanguage(() => this.#draw())];
+    this.#draw();
+  }
+
+  disconnectedCallback() {
+    this.quiet?.forEach((stop) => stop());
+  }
+
+  #draw() {
+    const { id, head, viewing, stepping } = get();
+    const nothing = head !== null && head.length === 0 && viewing === null && !stepping;
+    this.hidden = id !== null && !nothing;
+    fill(this, this.hidden ? null : id === null ? nowhere() : silence());
+  }
+}
+
+function nowhere() {
+  const fresh = h("button", { type: "button", class: "primary", onclick: begin }, icon("plus"), t("sidebar.new"));
+  const drawer = h("button", { type: "button", class: "drawer-button", onclick: () => document.querySelector("pv-app")?.setAttribute("data-drawer", "") }, icon("menu"), t("sidebar.label"));
+  return h(
+    "div",
+    { class: "empty" },
+    h("img", { src: "/page/icons/palaver.svg", alt: "", width: 44, height: 44 }),
+    h("h1", null, t("welcome.title")),
+    h("p", null, t("welcome.text")),
+    h("div", { class: "row" }, drawer, canWrite() ? fresh : null),
+    h("p", { class: "small" }, h("kbd", null, "?"), " ", t("welcome.keys")),
+  );
+}
+
+function silence() {
+  return h("div", { class: "empty" }, h("h2", null, t("silence.title")), h("p", null, t(canWrite() ? "silence.text" : "silence.readonly")));
+}
+
+customElements.define("pv-welcome", Welcome);

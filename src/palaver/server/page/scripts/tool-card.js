@@ -1,0 +1,132 @@
+/**
+ * Tool calls: what the model asked for, how far it got, and what came back. A call that waits for
+ * a word has the two buttons for it.
+ */
+
+import { callOf, decide } from "./calls.js";
+import { h, icon } from "./dom.js";
+import { fileCard } from "./file-card.js";
+import { attempt } from "./pv-toast.js";
+import { canWrite, get } from "./state.js";
+import { code } from "./text.js";
+import { clock, duration, t } from "./words.js";
+
+/** @typedef {Record<string, any>} Part */
+
+const LOOKS = {
+  pending: { kind: "warn", icon: "clock" },
+  running: { kind: "accent", icon: "tool" },
+  completed: { kind: "good", icon: "check" },
+  error: { kind: "bad", icon: "alert" },
+};
+
+/**
+ * A call, as it stands in an assistant's message. Its state is the ledger's, as long as it is there.
+ *
+ * @param {Part} part
+ * @returns {HTMLElement}
+ */
+export function toolCall(part) {
+  const entry = callOf(part.callID);
+  const status = entry?.state.status;
+  const waits = status === "pending" && canWrite() && get().viewing === null && !get().stepping;
+  return h(
+    "div",
+    { class: "tool-card", data: { call: part.callID, status: status ?? "asked" } },
+    h(
+      "div",
+      { class: "tool-head" },
+      icon("tool"),
+      h("code", { class: "tool-name clip" }, part.tool),
+      h("span", { class: "muted mono clip grow brief" }, entry?.state.title || brief(part.input)),
+      status ? stateChip(entry.state) : null,
+    ),
+    body(folded(part, waits)),
+    waits ? approval(/** @type {any} */ (entry)) : null,
+  );
+}
+
+/**
+ * What became of a call, as it stands in a tool's message.
+ *
+ * @param {Part} part
+ * @returns {HTMLElement}
+ */
+export function toolResult(part) {
+  const { state } = part;
+  const output = state.error ?? state.output ?? "";
+  const cleared = state.time?.compacted;
+  return h(
+    "div",
+    { class: "tool-card result", data: { call: part.callID, status: state.status } },
+    h(
+      "div",
+      { class: "tool-head" },
+      icon("tool"),
+      h("code", { class: "tool-name clip" }, part.tool),
+      h("span", { class: "muted clip grow" }, state.title && state.title !== part.tool ? state.title : ""),
+      stateChip(state),
+    ),
+    body(
+      folded(state, false),
+      cleared ? h("p", { class: "muted small" }, t("tool.cleared", { time: clock(cleared) })) : null,
+      output ? code(output, t(state.status === "error" ? "tool.failure" : "tool.output")) : null,
+      state.attachments?.map(fileCard),
+    ),
+  );
+}
+
+/**
+ * The state of a call, with the time it took.
+ *
+ * @param {Record<string, any>} state
+ * @returns {HTMLElement}
+ */
+export function stateChip({ status, time }) {
+  const look = LOOKS[/** @type {keyof typeof LOOKS} */ (status)] ?? LOOKS.pending;
+  const took = time?.start && time.end ? duration(time.end - time.start) : "";
+  const dot = status === "running" ? h("span", { class: "dot busy" }) : icon(look.icon);
+  return h("span", { class: `chip ${look.kind}` }, dot, t(`tool.${status}`), took ? ` · ${took}` : "");
+}
+
+/** @param {import("./calls.js").Entry} entry */
+function approval(entry) {
+  const decided = (/** @type {"run" | "deny"} */ action) => (/** @type {Event} */ event) => {
+    const row = /** @type {HTMLElement} */ (event.currentTarget).parentElement;
+    row?.querySelectorAll("button").forEach((button) => (button.disabled = true));
+    return attempt(() => decide(entry, action)).finally(() => {
+      row?.querySelectorAll("button").forEach((button) => (button.disabled = false));
+    });
+  };
+  return h(
+    "div",
+    { class: "tool-foot" },
+    h("span", { class: "small grow" }, t("tool.waits")),
+    h("button", { type: "button", onclick: decided("deny") }, icon("x"), t("tool.deny")),
+    h("button", { type: "button", class: "primary", onclick: decided("run") }, icon("play"), t("tool.run")),
+  );
+}
+
+/** @param {...import("./dom.js").Child} children */
+function body(...children) {
+  return h("div", { class: "tool-body" }, ...children);
+}
+
+/**
+ * What a tool was given.
+ *
+ * @param {{input: any, raw?: string}} part
+ * @param {boolean} open
+ */
+function folded({ input, raw }, open) {
+  const empty = !input || !Object.keys(input).length;
+  const text = empty && raw ? raw : JSON.stringify(input ?? {}, null, 2);
+  const summary = h("summary", null, icon("right"), h("span", null, t("tool.input")));
+  return h("details", { class: "fold", open }, summary, code(text, "JSON"));
+}
+
+/** What a tool was given, in a line. @param {any} input */
+function brief(input) {
+  const line = JSON.stringify(input ?? {});
+  return line === "{}" ? "" : line.slice(1, -1).slice(0, 160);
+}

@@ -1,0 +1,231 @@
+/**
+ * The difference between two versions, from top to bottom: what went, what came, what was put in
+ * the place of what (word by word), and how much stayed, folded until it is asked for.
+ *
+ * @typedef {{before: number, after: number} & import("./edit_script.js").Difference} Answer
+ */
+
+import { api, url } from "../api.js";
+import { fill, h, icon } from "../dom.js";
+import { attempt } from "../pv-toast.js";
+import { go } from "../routes.js";
+import { get } from "../state.js";
+import { t } from "../words.js";
+import { editScript } from "./edit_script.js";
+import { firstWords, messageText } from "./message_text.js";
+import { empty, Pane } from "./pane.js";
+import { wordsBetween } from "./words_between.js";
+
+const STEPS = 200;
+const KEPT_PAGE = 50;
+
+/** @extends {Pane<Answer>} */
+class Diff extends Pane {
+  constructor() {
+    super();
+    this.most = STEPS;
+  }
+
+  get depends() {
+    return /** @type {any} */ (["detail"]);
+  }
+
+  /** The two versions of the address, `3..7`; the last change unless it says. */
+  get pair() {
+    const found = /^(\d+)\.\.(\d+)$/u.exec(get().detail ?? "");
+    return found ? { before: Number(found[1]), after: Number(found[2]) } : {};
+  }
+
+  /** @param {AbortSignal} signal */
+  async load(signal) {
+    this.most = STEPS;
+    return api.get(url`conversations/${get().id}/diff`, { query: this.pair, signal });
+  }
+
+  /** @param {Answer} data */
+  render(data) {
+    const steps = editScript(data);
+    const changes = steps.filter((step) => step.kind !== "kept").length;
+    fill(
+      this,
+      this.tools(data),
+      h(
+        "p",
+        { class: "d-sum", role: "status" },
+        data.addedCount ? h("span", { class: "v-new" }, t("views.diff.added", { n: data.addedCount })) : null,
+        data.removedCount ? h("span", { class: "v-gone" }, t("views.diff.removed", { n: data.removedCount })) : null,
+        changes ? null : h("span", { class: "muted" }, t("views.diff.same")),
+      ),
+      changes
+        ? h("ol", { class: "d-steps" }, steps.slice(0, this.most).map((step) => this.step(step, data)))
+        : empty(t("views.diff.same"), t("views.diff.sameHint")),
+      steps.length > this.most ? this.more(steps.length - this.most) : beyond(data),
+    );
+  }
+
+  /** @param {Answer} data */
+  tools({ before, after }) {
+    const newest = get().head?.version ?? after;
+    const version = (/** @type {string} */ name, /** @type {number} */ value) =>
+      h(
+        "label",
+        { class: "d-version" },
+        h("span", null, t(`views.diff.${name}`)),
+        h("input", {
+          type: "number",
+          min: 0,
+          max: newest,
+          value: String(value),
+          data: { focus: `diff-${name}` },
+          onchange: (/** @type {any} */ event) => this.choose({ [name]: event.target.valueAsNumber }, { before, after }),
+        }),
+      );
+    const step = (/** @type {string} */ name, /** @type {number} */ by, /** @type {boolean} */ able) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          disabled: !able,
+          "aria-label": t(`views.diff.${name}`),
+          title: t(`views.diff.${name}`),
+          data: { focus: `diff-${name}` },
+          onclick: () => this.choose({ before: after + by - 1, after: after + by }, { before, after }),
+        },
+        icon(by < 0 ? "left" : "right"),
+      );
+    return h(
+      "div",
+      { class: "v-tools d-tools" },
+      h("button", { type: "button", class: "quiet", "aria-label": t("views.diff.back"), title: t("views.diff.back"), data: { focus: "diff-back" }, onclick: () => go({ view: "history" }) }, icon("history")),
+      version("before", before),
+      h("span", { class: "muted", "aria-hidden": "true" }, "→"),
+      version("after", after),
+      h("span", { class: "grow" }),
+      step("previous", -1, after > 1),
+      step("next", 1, after < newest),
+    );
+  }
+
+  /**
+   * @param {{before?: number, after?: number}} wanted
+   * @param {{before: number, after: number}} now
+   */
+  choose(wanted, now) {
+    const newest = get().head?.version ?? now.after;
+    const within = (/** @type {number} */ value) => Math.max(0, Math.min(newest, value));
+    const { before, after } = { ...now, ...wanted };
+    if (!Number.isInteger(before) || !Number.isInteger(after)) return;
+    go({ view: "diff", detail: `${within(before)}..${within(after)}` }, { replace: true });
+  }
+
+  /** @param {number} left */
+  more(left) {
+    const show = () => {
+      this.most += STEPS;
+      this.draw();
+    };
+    return h("button", { type: "button", class: "h-older", data: { focus: "more" }, onclick: show }, t("views.diff.more", { n: left }));
+  }
+
+  /**
+   * @param {import("./edit_script.js").Step} step
+   * @param {Answer} data
+   */
+  step(step, data) {
+    if (step.kind === "kept") return keptRun(step, data.after);
+    if (step.kind === "replaced") return replaced(step);
+    return h(
+      "li",
+      { class: `d-step ${step.kind}` },
+      heading(step.kind, step.entry),
+      h("div", { class: "d-text" }, messageText(step.entry.message) || t("views.noText")),
+    );
+  }
+}
+
+/** What differs beyond what the server lists. @param {Answer} data */
+function beyond({ removed, added, removedCount, addedCount }) {
+  const left = removedCount - removed.length + addedCount - added.length;
+  return left > 0 ? h("p", { class: "d-beyond muted" }, t("views.diff.beyond", { n: left })) : null;
+}
+
+/**
+ * A message as its place and role, with what happened to it in words.
+ *
+ * @param {"removed" | "added" | "replaced"} kind
+ * @param {import("./edit_script.js").Entry} entry
+ */
+function heading(kind, { index, message }) {
+  const sign = { removed: "−", added: "+", replaced: "±" }[kind];
+  return h(
+    "div",
+    { class: "d-head" },
+    h("span", { class: "v-sign", "aria-hidden": "true" }, sign),
+    h("span", { class: "d-kind" }, t(`views.diff.${kind}One`)),
+    h("span", { class: `v-role ${message.role}` }, t(`views.role.${message.role}`)),
+    h("span", { class: "muted" }, t("views.place", { index: String(index) })),
+  );
+}
+
+/** @param {{before: import("./edit_script.js").Entry, after: import("./edit_script.js").Entry}} step */
+function replaced({ before, after }) {
+  const stretches = wordsBetween(messageText(before.message), messageText(after.message));
+  return h(
+    "li",
+    { class: "d-step replaced" },
+    heading("replaced", after),
+    before.message.role === after.message.role
+      ? null
+      : h("p", { class: "d-note" }, t("views.diff.role", { before: t(`views.role.${before.message.role}`), after: t(`views.role.${after.message.role}`) })),
+    h(
+      "div",
+      { class: "d-text" },
+      stretches.length ? stretches.map(({ kind, text }) => (kind === "same" ? text : h(kind === "gone" ? "del" : "ins", null, text))) : t("views.diff.sameText"),
+    ),
+  );
+}
+
+/**
+ * Messages that stayed: one line, which opens to the first words of each.
+ *
+ * @param {{before: number, after: number, count: number}} run
+ * @param {number} version
+ */
+function keptRun(run, version) {
+  const list = h("ol", { class: "d-kept-list" });
+  let shown = 0;
+  const more = h("button", { type: "button", class: "plain", onclick: () => load() }, t("views.diff.moreKept"));
+  const load = () =>
+    attempt(async () => {
+      const start = run.after + shown;
+      const stop = Math.min(run.after + run.count, start + KEPT_PAGE);
+      const page = await api.get(url`conversations/${get().id}/messages`, { query: { version, start, stop } });
+      list.append(...page.items.map(keptLine));
+      shown += page.items.length;
+      more.hidden = shown >= run.count || !page.items.length;
+    });
+  return h(
+    "li",
+    { class: "d-kept" },
+    h(
+      "details",
+      { ontoggle: (/** @type {any} */ event) => event.target.open && !shown && load() },
+      h("summary", null, t("views.diff.kept", { n: run.count })),
+      list,
+      more,
+    ),
+  );
+}
+
+/** @param {import("../api.js").Item} item */
+function keptLine({ index, message }) {
+  return h(
+    "li",
+    null,
+    h("span", { class: `v-role ${message.role}` }, `${index} ${t(`views.role.${message.role}`)}`),
+    h("span", { class: "v-words" }, firstWords(messageText(message), 140) || t("views.noText")),
+  );
+}
+
+customElements.define("pv-diff", Diff);

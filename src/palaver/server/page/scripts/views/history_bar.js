@@ -1,0 +1,73 @@
+/**
+ * The chosen version at the foot of the history: what it changed, and the buttons that lead back to
+ * it, compare it, or go another way from it.
+ */
+
+import { h } from "../dom.js";
+import { go } from "../routes.js";
+import { canWrite } from "../state.js";
+import { t } from "../words.js";
+import { saidOfChange } from "./saying_change.js";
+
+/**
+ * @typedef {object} Ways
+ * @property {(version: number) => void} back
+ * @property {(version: number | null) => void} pick
+ * @property {(one: number, other: number) => void} compare
+ * @property {(version: number) => void} fork
+ */
+
+/**
+ * @param {number} version
+ * @param {import("./timeline.js").Versions} data
+ * @param {number | null} picked
+ * @param {import("./changes.js").Changes} changes
+ * @param {Ways} ways
+ */
+export function historyBar(version, data, picked, changes, ways) {
+  const change = data.items.find((item) => item.version === version);
+  const isNow = version === data.version;
+  const about = h("div", { class: "h-change", "aria-live": "polite" });
+  changes.tell(about, version);
+  return h(
+    "section",
+    { class: "h-bar", "aria-label": t("views.history.chosen") },
+    h(
+      "div",
+      { class: "h-bar-head" },
+      h("strong", null, t(isNow ? "views.history.isNow" : "views.history.version", { version: String(version) })),
+      h("span", { class: "muted clip" }, change ? saidOfChange(change) : ""),
+      change ? h("span", { class: "muted" }, t("views.messages", { n: change.length })) : null,
+    ),
+    picked === null ? about : h("p", { class: "h-pick", role: "status" }, t("views.history.pick", { version: String(picked) })),
+    h("div", { class: "row wrap" }, picked === null ? buttons(version, data.version, ways) : button("cancelPick", () => ways.pick(null))),
+  );
+}
+
+/**
+ * @param {number} version
+ * @param {number} newest
+ * @param {Ways} ways
+ */
+function buttons(version, newest, ways) {
+  const fork = button("fork", () => ways.fork(version), { disabled: !canWrite() });
+  const compare = button("compare", () => ways.pick(version));
+  if (version === newest) return [compare, fork];
+  return [
+    button("back", () => ways.back(version), { class: "primary", disabled: !canWrite() }),
+    button("read", () => go({ view: null }), { class: "h-read" }),
+    button("toNow", () => go({ at: null })),
+    button("compareNow", () => ways.compare(version, newest)),
+    compare,
+    fork,
+  ];
+}
+
+/**
+ * @param {string} name
+ * @param {() => void} run
+ * @param {Record<string, any>} [props]
+ */
+function button(name, run, props = {}) {
+  return h("button", { type: "button", data: { focus: name }, onclick: run, ...props }, t(`views.history.${name}`));
+}

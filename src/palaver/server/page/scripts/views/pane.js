@@ -1,0 +1,182 @@
+/**
+ * What all views of the panel share: they are about the open conversation, load when it changes or
+ * something happens to it, say when there is nothing or something went wrong, and keep the
+ * reader's place (focus) when they draw themselves again.
+ */
+
+import { h, fill } from "../dom.js";
+import { live } from "../live.js";
+import { get, watch } from "../state.js";
+import { onLanguage, t } from "../words.js";
+
+const SOON = 120;
+const PATIENCE = 250;
+
+/** Events that change nothing that a view shows. */
+const NOISE = new Set(["step.delta", "tool.progress"]);
+
+/**
+ * @template D
+ */
+export class Pane extends HTMLElement {
+  constructor() {
+    super();
+    /** @type {D | null} */
+    this.data = null;
+    /** @type {(() => void)[]} */
+    this.stops = [];
+    this.timer = 0;
+    /** @type {AbortController | null} */
+    this.asking = null;
+  }
+
+  /** The keys of the state that a view depends on, beside the conversation. */
+  get depends() {
+    return /** @type {(keyof import("../state.js").State)[]} */ ([]);
+  }
+
+  connectedCallback() {
+    this.classList.add("pane");
+    this.stops = [
+      watch(["id"], () => this.begin()),
+      watch(this.depends, () => this.soon()),
+      onLanguage(() => this.begin()),
+      live.on("*", ({ conversation }, name) => {
+        if (NOISE.has(name) || conversation === undefined || conversation !== get().id) return;
+        this.soon();
+      }),
+      live.on("resumed", () => this.soon()),
+    ];
+    this.begin();
+  }
+
+  disconnectedCallback() {
+    this.stops.forEach((stop) => stop());
+    clearTimeout(this.timer);
+    this.asking?.abort();
+  }
+
+  /** Start afresh: another conversation, another language. */
+  begin() {
+    this.data = null;
+    if (get().id === null) {
+      this.asking?.abort();
+      fill(this, empty(t("views.none.title"), t("views.none.hint")));
+      return;
+    }
+    const waiting = setTimeout(() => {
+      if (this.data === null) fill(this, skeleton());
+    }, PATIENCE);
+    this.reload().finally(() => clearTimeout(waiting));
+  }
+
+  /** Load again in a moment; a burst of events is one load. */
+  soon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.reload(), SOON);
+  }
+
+  async reload() {
+    if (get().id === null) return;
+    this.asking?.abort();
+    const asking = new AbortController();
+    this.asking = asking;
+    try {
+      const data = await this.load(asking.signal);
+      if (asking.signal.aborted || !this.isConnected) return;
+      this.data = data;
+      this.draw();
+    } catch (error) {
+      if (asking.signal.aborted || !this.isConnected) return;
+      this.failed(error);
+    }
+  }
+
+  /** Draw what is known, and leave the focus where it was. */
+  draw() {
+    if (this.data === null) return;
+    const data = this.data;
+    keepingFocus(this, () => this.render(data));
+  }
+
+  /**
+   * @param {AbortSignal} _signal
+   * @returns {Promise<D>}
+   */
+  async load(_signal) {
+    throw new Error("a view says what it loads");
+  }
+
+  /** @param {D} _data */
+  render(_data) {}
+
+  /** @param {unknown} error */
+  failed(error) {
+    fill(this, trouble(error, () => this.begin()));
+  }
+}
+
+/**
+ * Draw, and give the focus back to what has the same `data-focus` as before.
+ *
+ * @param {HTMLElement} root
+ * @param {() => void} draw
+ */
+export function keepingFocus(root, draw) {
+  const active = document.activeElement;
+  const held = active instanceof HTMLElement && root.contains(active) ? active.dataset.focus : "";
+  draw();
+  if (!held || document.activeElement?.matches(`[data-focus="${CSS.escape(held)}"]`)) return;
+  const again = root.querySelector(`[data-focus="${CSS.escape(held)}"]`);
+  if (again instanceof HTMLElement) again.focus({ preventScroll: true });
+}
+
+/**
+ * Nothing is here, and what to do about it.
+ *
+ * @param {string} title
+ * @param {string} hint
+ * @param {...import("../dom.js").Child} more
+ */
+export function empty(title, hint, ...more) {
+  return h("div", { class: "v-empty" }, h("p", { class: "v-empty-title" }, title), h("p", null, hint), more);
+}
+
+/** Grey lines where the content will be. */
+function skeleton() {
+  return h(
+    "div",
+    { class: "v-skeleton", role: "status", "aria-label": t("views.loading") },
+    [70, 90, 50, 80].map((width) => h("span", { vars: { "--width": `${width}%` } })),
+  );
+}
+
+/**
+ * What went wrong, in the server's words, and a way to try again.
+ *
+ * @param {any} error
+ * @param {() => void} [again]
+ */
+export function trouble(error, again) {
+  const away = error?.away === true;
+  return h(
+    "div",
+    { class: "v-trouble", role: "alert" },
+    h("p", { class: "v-empty-title" }, t(away ? "views.away.title" : "views.failed.title")),
+    h("p", null, away ? t("views.away.hint") : saying(error)),
+    again && h("button", { type: "button", class: "button", onclick: again }, t("views.again")),
+  );
+}
+
+/**
+ * An error in one sentence, with the place it is about.
+ *
+ * @param {any} error
+ * @returns {string}
+ */
+export function saying(error) {
+  if (error?.away) return t("views.away.hint");
+  const place = error?.body?.path;
+  const text = error?.message ?? String(error);
+  return place && place !== "$" && !text.includes(place) ? `${place}: ${text}` : text;
+}

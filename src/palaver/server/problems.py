@@ -1,0 +1,173 @@
+"""What went wrong, as `application/problem+json` (RFC 9457): one table for every error there is.
+
+A refusal says its status, what is wrong in words and, where it is known, at which place and by
+which rule. What nobody foresaw is logged here and told as a bare 500: never a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from litestar import Response
+from litestar.exceptions import HTTPException, ValidationException
+from msgspec import UNSET, Struct, UnsetType
+
+from palaver import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from litestar import Request
+
+__all__ = ["MEDIA", "STATUSES", "Problem", "Refusal", "answer", "problem_of"]
+
+MEDIA: Final = "application/problem+json"
+_BLANK: Final = "about:blank"
+_log = logging.getLogger("palaver.server")
+
+STATUSES: Final[tuple[tuple[type[errors.PalaverError], int], ...]] = (
+    (errors.ValidationError, 422),
+    (errors.UnsupportedOperation, 422),
+    (errors.InvalidStateTransition, 409),
+    (errors.UnknownMessage, 404),
+    (errors.NothingToUndo, 409),
+    (errors.Conflict, 409),
+    (errors.BudgetExceeded, 409),
+    (errors.DoesNotFit, 422),
+    (errors.CompactionRefused, 409),
+    (errors.TooManySteps, 409),
+    (errors.ToolFailed, 424),
+    (errors.MemberFailed, 424),
+    (errors.UnknownConversation, 404),
+    (errors.AlreadyExists, 409),
+    (errors.LeaseTaken, 409),
+    (errors.LeaseLost, 409),
+    (errors.StoreDamaged, 503),
+    (errors.Stale, 409),
+    (errors.StoreError, 503),
+    (errors.RateLimited, 429),
+    (errors.BadRequest, 422),
+    (errors.ModelError, 424),
+    (errors.PalaverError, 422),
+)
+"""The status of each error; the first that fits counts."""
+
+_NOT_JSON: Final = frozenset(("json", "text.utf8"))
+_BUSY: Final = "1"
+
+
+class Clashing(Struct, frozen=True):
+    """One thing that two sides changed, and what each did."""
+
+    what: str
+    ours: str
+    theirs: str
+
+
+class Problem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is wrong: `path` is where, `rule` by which rule; `clashes` are both sides."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    name: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    rule: str | UnsetType = UNSET
+    clashes: list[Clashing] | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+    facts: dict[str, Any] | UnsetType = UNSET
+
+
+class Refusal(Exception):  # noqa: N818 - a request is refused; nothing went wrong
+    """A request that the server itself refuses, with a status of its choice."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,  # noqa: ANN401 - fields of a problem
+    ) -> None:
+        """Take what a problem says; `more` are further fields of it."""
+        super().__init__(detail)
+        self.problem = Problem(
+            title=HTTPStatus(status).phrase, status=status, detail=detail, **more
+        )
+        self.headers = dict(headers or {})
+
+
+def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
+    """What an error is told as, and the headers that go with it.
+
+    >>> problem, _ = problem_of(errors.UnknownConversation("there is no such conversation"))
+    >>> problem.status, problem.detail
+    (404, 'there is no such conversation')
+    """
+    if isinstance(error, Refusal):
+        return error.problem, error.headers
+    if isinstance(error, errors.PalaverError):
+        return _of_palaver(error)
+    if isinstance(error, HTTPException):
+        return _of_http(error)
+    _log.error("a request failed", exc_info=error)
+    detail = "something went wrong here; the server's log has more"
+    return Problem(title=_title(500), status=500, detail=detail), {}
+
+
+def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The response for an error, whichever it is."""
+    del request
+    problem, headers = problem_of(error)
+    return Response(
+        msgspec.json.encode(problem),
+        status_code=problem.status,
+        media_type=MEDIA,
+        headers=headers,
+    )
+
+
+def _title(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def _status(error: errors.PalaverError) -> int:
+    if isinstance(error, errors.ValidationError) and error.rule in _NOT_JSON:
+        return 400
+    kinds = type(error).__mro__
+    return next(status for kind, status in STATUSES if kind in kinds)
+
+
+def _of_palaver(error: errors.PalaverError) -> tuple[Problem, dict[str, str]]:
+    status, said = _status(error), error.to_dict()
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        _log.error("the store failed: %s", error)
+    known = {key: said.pop(key) for key in ("path", "rule", "clashes") if key in said}
+    if "clashes" in known:
+        known["clashes"] = [Clashing(**clash) for clash in known["clashes"]]
+    name, detail = said.pop("name"), said.pop("detail", said.pop("message"))
+    facts: Any = said or UNSET
+    problem = Problem(
+        title=_title(status), status=status, detail=detail, name=name, facts=facts, **known
+    )
+    headers: dict[str, str] = {}
+    wait = getattr(error, "retry_after", None)
+    if isinstance(error, errors.LeaseTaken):
+        wait = 1
+    if wait is not None:
+        headers["Retry-After"] = str(max(1, round(wait)))
+    return problem, headers
+
+
+def _of_http(error: HTTPException) -> tuple[Problem, dict[str, str]]:
+    status, detail = error.status_code, error.detail
+    where: Any = UNSET
+    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
+        first = error.extra[0]
+        detail, where = str(first.get("message", detail)), str(first.get("key", "$"))
+    headers = dict(error.headers or {})
+    return Problem(title=_title(status), status=status, detail=detail, path=where), headers

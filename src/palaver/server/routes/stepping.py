@@ -1,0 +1,50 @@
+"""Steps: let a model answer, look on, stop it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from anyio import to_thread
+from litestar import delete, get, post
+from litestar.params import FromPath, HeaderParameter, JSONBody
+
+from palaver.server.service import Served
+from palaver.server.shapes.steps import StepAsked, StepBegun, StepSeen
+from palaver.server.working import Workshop
+
+__all__ = ["ROUTES"]
+
+
+@post("/conversations/{conversation:str}/step", status_code=202)
+async def begin(
+    conversation: FromPath[str],
+    data: JSONBody[StepAsked],
+    service: Served,
+    key: Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)] = None,
+) -> StepBegun:
+    """Say something and let a model answer; the answer comes by the live events.
+
+    One step at a time in a conversation (409), and so many in the server (429).
+    """
+    workshop = service.part(Workshop)
+    order = await to_thread.run_sync(
+        workshop.order, data.model, data.tools, data.loop, data.options
+    )
+    begun = await workshop.step(conversation, order, text=data.text, key=key)
+    return StepBegun(step=begun.step, version=begun.version)
+
+
+@get("/conversations/{conversation:str}/step", sync_to_thread=True)
+def look(conversation: FromPath[str], service: Served) -> StepSeen:
+    """Look at the step under way, and at what has arrived of its answer."""
+    return service.part(Workshop).look(conversation)
+
+
+@delete("/conversations/{conversation:str}/step")
+async def stop(conversation: FromPath[str], service: Served) -> None:
+    """Stop the step under way; what had arrived is kept, marked as interrupted."""
+    await to_thread.run_sync(service.store.keeper.head, conversation)
+    await service.part(Workshop).stop(conversation)
+
+
+ROUTES: Final = [begin, look, stop]

@@ -1,0 +1,166 @@
+"""Who may ask: the token, the cookie that stands for it, the names of this server, the origin.
+
+A page on the web can make a browser send requests to this machine; three things keep it out. The
+Host must be a name of this server (a name that was rebound to loopback is not). An Origin must be
+this server's own. And whoever asks must show the token, or the cookie that only the token buys and
+no script can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from palaver.errors import ValidationError
+from palaver.server.problems import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["HEADERS", "LOOPBACK", "Gate", "cookie_value", "read_token"]
+
+LOOPBACK: Final = frozenset(("127.0.0.1", "localhost", "::1"))
+"""The names under which a machine speaks to itself."""
+
+HEADERS: Final = (
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+            b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""What every answer says to browsers."""
+
+_OPEN: Final = frozenset((("GET", "/api/health"), ("POST", "/api/session")))
+_SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+_FORMS: Final = frozenset(
+    ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
+)
+"""What any page can make a browser send."""
+_BYTES: Final = 32
+_SHORTEST: Final = 16
+
+
+def read_token(file: Path) -> str:
+    """The token in a file, for its owner alone to read; it is made at the first start."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _checked(file)
+    token = secrets.token_urlsafe(_BYTES)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(token + "\n")
+    return token
+
+
+def _checked(file: Path) -> str:
+    if os.name == "posix" and file.stat().st_mode & 0o077:
+        detail = f"others may read {file}: chmod 600 it, or remove it to have a new one made"
+        raise ValidationError(detail, path="$.token", rule="token")
+    token = file.read_text("utf-8").strip()
+    if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+        detail = f"{file} holds no token: at least {_SHORTEST} printable characters on one line"
+        raise ValidationError(detail, path="$.token", rule="token")
+    return token
+
+
+def cookie_value(token: str) -> str:
+    """What the cookie says: proof that its holder once had the token, and not the token.
+
+    >>> len(cookie_value("a")), cookie_value("a") == cookie_value("b")
+    (64, False)
+    """
+    return hmac.new(token.encode(), b"palaver session", hashlib.sha256).hexdigest()
+
+
+class Gate:
+    """Everything that is asked of a request before anything else looks at it."""
+
+    def __init__(self, token: str, allow_hosts: tuple[str, ...] = ()) -> None:
+        """Keep the token and the names under which the server may be asked."""
+        self._token = token.encode()
+        self._cookie = cookie_value(token).encode()
+        self._names = frozenset(name.lower().rstrip(".") for name in allow_hosts)
+
+    def check_host(self, host: str | None, port: int | None) -> None:
+        """Refuse a Host that is no name of this server."""
+        name, given = _split(host or "")
+        local = name in LOOPBACK and given == port
+        if not local and name not in self._names:
+            detail = f"this server does not answer to the name {(host or '')[:100]!r}"
+            raise Refusal(421, detail)
+
+    def check_origin(self, origin: str | None, host: str | None) -> None:
+        """Refuse an Origin that is not this server."""
+        if origin is None:
+            return
+        found = urlsplit(origin) if origin.isascii() and origin.isprintable() else None
+        if (
+            found is None
+            or found.scheme not in {"http", "https"}
+            or found.netloc.lower() != (host or "").lower()
+            or found.path
+            or found.query
+        ):
+            raise Refusal(403, f"a page of {origin[:100]!r} may not ask this server")
+
+    def check_holder(
+        self, method: str, path: str, headers: Mapping[str, str], port: int | None
+    ) -> None:
+        """Refuse whoever shows neither the token nor the cookie."""
+        if (method, path) in _OPEN:
+            return
+        if self.is_token(headers.get("authorization", "")):
+            return
+        cookie = _cookie(headers.get("cookie", ""), f"palaver_{port}")
+        if not hmac.compare_digest(cookie.encode(), self._cookie):
+            detail = "needs the server's token: Authorization: Bearer TOKEN"
+            raise Refusal(401, detail, headers={"WWW-Authenticate": "Bearer"})
+        if method in _SAFE:
+            return
+        if "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
+            raise Refusal(403, "a change with a cookie must come from this server's own page")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in _FORMS:
+            raise Refusal(415, "a change with a cookie is no form: send application/json")
+
+    def is_token(self, authorization: str) -> bool:
+        """Tell whether an Authorization header has the token."""
+        scheme, _, token = authorization.partition(" ")
+        return scheme.lower() == "bearer" and self.fits(token.strip())
+
+    def fits(self, token: str) -> bool:
+        """Tell whether a text is the token, in a time that does not tell how nearly."""
+        return hmac.compare_digest(token.encode(errors="replace"), self._token)
+
+
+def _split(host: str) -> tuple[str, int | None]:
+    """A Host as name and port; the port of `http` where it names none."""
+    try:
+        found = urlsplit(f"//{host}")
+        name, port = found.hostname or "", found.port
+    except ValueError:
+        return "", None
+    if found.netloc != host or "@" in host:
+        return "", None
+    return name.rstrip("."), 80 if port is None else port
+
+
+def _cookie(header: str, name: str) -> str:
+    try:
+        found = SimpleCookie(header).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value

@@ -1,0 +1,1 @@
+"""The bodies of requests and answers, one file a topic: frozen structs, camelCase in JSON."""

@@ -1,0 +1,109 @@
+"""Settings are read from dicts, JSON and YAML; what is wrong is named by its path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palaver.errors import ValidationError
+from palaver.history import Truncate
+from palaver.nodes import (
+    Approve,
+    Choose,
+    ClearingRoom,
+    CompressConfig,
+    DroppingRoom,
+    Edit,
+    LLMConfig,
+    Reply,
+    SummarisingRoom,
+    ToolConfig,
+    read_config,
+)
+
+GOOD: list[tuple[Any, dict[str, Any], object]] = [
+    ("llm", {}, LLMConfig()),
+    ("llm", {"model": "openai:gpt-5", "tools": ["pay"], "options": {"temperature": 0}},
+     LLMConfig(model="openai:gpt-5", tools=("pay",), options={"temperature": 0})),
+    ("tool", {"approval": "all"}, ToolConfig(approval="all")),
+    ("tool", {"approval": ["pay"]}, ToolConfig(approval=("pay",))),
+    ("human", {"kind": "approve"}, Approve()),
+    ("human", {"kind": "text", "prompt": "Where?", "keepPrompt": True},
+     Reply(prompt="Where?", keep_prompt=True)),
+    ("human", {"kind": "choose", "options": ["a", "b"]}, Choose(options=("a", "b"))),
+    ("human", {"kind": "edit", "role": "user"}, Edit(role="user")),
+    ("compress", {"limit": 5, "strategies": [
+        {"kind": "clear-outputs", "leastGain": 1},
+        {"kind": "drop-oldest", "keepTokens": 2},
+        {"kind": "summarise", "keepTokens": 3, "keepRoles": ["system", "user"]},
+    ]}, CompressConfig(limit=5, strategies=(
+        ClearingRoom(least_gain=1),
+        DroppingRoom(keep_tokens=2),
+        SummarisingRoom(keep_tokens=3, keep_roles=("system", "user")),
+    ))),
+    ("context", {"operation": "truncate", "truncate": {"keepLast": 5}}, (Truncate(keep_last=5),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "data", "expected"), GOOD)
+def test_settings_are_read_and_a_value_is_taken_as_it_is(
+    kind: Any,  # noqa: ANN401 - a Kind
+    data: dict[str, Any],
+    expected: object,
+) -> None:
+    assert expected == read_config(kind, data)
+    assert expected == read_config(kind, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("llm", '{"model": "openai:gpt-5"}', LLMConfig(model="openai:gpt-5")),
+        ("llm", b'{"model": "openai:gpt-5"}', LLMConfig(model="openai:gpt-5")),
+        ("llm", "model: openai:gpt-5", LLMConfig(model="openai:gpt-5")),
+        ("tool", "{approval: [pay]}", ToolConfig(approval=("pay",))),
+        ("context", "operation: truncate\ntruncate:\n  keepLast: 5\n", (Truncate(keep_last=5),)),
+        ("context", "- operation: TRUNCATE\n  keepLast: 5\n", (Truncate(keep_last=5),)),
+        ("context", '[{"operation": "TRUNCATE", "keepLast": 5}]', (Truncate(keep_last=5),)),
+    ],
+)
+def test_a_text_is_json_or_yaml(kind: Any, text: Any, expected: object) -> None:  # noqa: ANN401 - as above
+    assert expected == read_config(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "path", "words"),
+    [
+        ("llm", {"modle": "x"}, "$.modle", "is not a field of it"),
+        ("llm", {"model": ""}, "$.model", "length >= 1"),
+        ("llm", {"tools": ["a", 5]}, "$.tools[1]", "expected `str`"),
+        ("llm", {"options": {"temprature": 1}}, "$.options.temprature", "no such option"),
+        ("llm", 5, "$", "must be an object"),
+        ("llm", ToolConfig(), "$", "settings of another node"),
+        ("llm", "[5]", "$", "must be an object"),
+        ("llm", '{"model": }', "$", "is not JSON"),
+        ("llm", "model: [", "$", "line 1"),
+        ("tool", {"approval": "some"}, "$.approval", "enum"),
+        ("human", {"prompt": "x"}, "$.kind", "is missing"),
+        ("human", {"kind": "shout"}, "$.kind", "'shout'"),
+        ("human", {"kind": "choose"}, "$.options", "is missing"),
+        ("human", {"kind": "choose", "options": ["a"]}, "$.options", "length >= 2"),
+        ("human", {"kind": "choose", "options": ["a", "b", "a"]}, "$.options[2]", "stands twice"),
+        ("human", {"kind": "edit", "role": "robot"}, "$.role", "'robot'"),
+        ("compress", {"limit": 0}, "$.limit", ">= 1"),
+        ("compress", {"strategies": []}, "$.strategies", "length >= 1"),
+        ("compress", {"strategies": [{"kind": "drop-oldest"}]}, "$.strategies[0].keepTokens",
+         "is missing"),
+        ("compress", {"strategies": [{"kind": "clear-outputs", "leastGain": -1}]},
+         "$.strategies[0].leastGain", ">= 0"),
+        ("context", "operation: truncate\ntruncate:\n  keepLast: -1\n", "$.truncate.keepLast",
+         "line 3, column 3: must not be negative"),
+        ("robot", {}, "$.kind", "no such node: 'robot'; there are compress, context"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(kind: Any, data: Any, path: str, words: str) -> None:  # noqa: ANN401 - as above
+    with pytest.raises(ValidationError) as caught:
+        read_config(kind, data)
+    assert path == caught.value.path
+    assert words in caught.value.detail

@@ -1,0 +1,146 @@
+"""A browser that looks at a real server. A page that complains about anything fails its test.
+
+One Chromium serves the whole folder; every test has a fresh profile in it. What a test provokes on
+purpose (a refusal, a lost connection) it names in `forgiven`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pytest
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+
+import palaver
+from tests.page.stand import TOKEN, Stand, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from playwright.sync_api import ConsoleMessage, Request
+
+INSTALL = "the tests of the page need Chromium: sudo apt-get install chromium fonts-noto-cjk"
+WIDE = (1440, 900)
+NARROW = (390, 844)
+_VIOLATIONS = """
+addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+
+class Look(Protocol):
+    """Opens the page at a place, in a profile of its own."""
+
+    def __call__(
+        self,
+        place: str = "#/",
+        *,
+        at: Stand | None = None,
+        size: tuple[int, int] = WIDE,
+        scheme: Literal["light", "dark"] = "light",
+        language: str = "en-US",
+        signed_in: bool = True,
+    ) -> Page: ...
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Generator[Browser]:
+    """The browser. Of the whole folder and no longer: it keeps a loop in this thread."""
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.fail(INSTALL)
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    with sync_playwright() as playwright:
+        args = ["--no-sandbox"] if root else []
+        browser = playwright.chromium.launch(executable_path=found, args=args)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stand]:
+    """A server whose store is the folder's: tests give their conversations names of their own."""
+    path: Path = tmp_path_factory.mktemp("page") / "page.db"
+    with palaver.open(path) as store, standing(store) as running:
+        yield running
+
+
+@pytest.fixture
+def forgiven() -> list[str]:
+    """Patterns of complaints that a test expects."""
+    return []
+
+
+@pytest.fixture
+def look(chromium: Browser, stand: Stand, forgiven: list[str]) -> Generator[Look]:
+    """Open pages; at the end, whatever they complained about fails the test."""
+    complaints: list[str] = []
+    contexts: list[Any] = []
+
+    def open_page(
+        place: str = "#/",
+        *,
+        at: Stand | None = None,
+        size: tuple[int, int] = WIDE,
+        scheme: Literal["light", "dark"] = "light",
+        language: str = "en-US",
+        signed_in: bool = True,
+    ) -> Page:
+        where = (at or stand).address
+        context = chromium.new_context(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme=scheme,
+            locale=language,
+            permissions=["clipboard-read", "clipboard-write"],
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(8_000)
+        context.add_init_script(_VIOLATIONS)
+        contexts.append(context)
+        if signed_in:
+            answer = context.request.post(f"{where}/api/session", data={"token": TOKEN})
+            assert answer.ok, answer.text()
+        page = context.new_page()
+        _listen(page, complaints)
+        page.goto(f"{where}/{place}")
+        page.wait_for_selector(
+            "pv-message .message-body, pv-welcome:not([hidden]) :is(h1, h2), pv-login form"
+            if place.startswith("#/c/")
+            else "pv-sidebar nav, pv-login form",
+            state="attached",
+        )
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    left = [each for each in complaints if not any(re.search(one, each) for one in forgiven)]
+    assert not left
+
+
+@pytest.fixture
+def page(look: Look) -> Page:
+    """The page, wide and light, with nothing open."""
+    return look()
+
+
+def _listen(page: Page, complaints: list[str]) -> None:
+    def said(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    def broke(error: Error) -> None:
+        complaints.append(f"error: {error.message} {error.stack}")
+
+    def lost(request: Request) -> None:
+        # what the page itself calls off (a search that was typed over) is no failure
+        if request.failure != "net::ERR_ABORTED":
+            complaints.append(f"request: {request.url} {request.failure}")
+
+    page.on("console", said)
+    page.on("pageerror", broke)
+    page.on("requestfailed", lost)

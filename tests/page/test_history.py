@@ -1,0 +1,289 @@
+"""The history as a picture: what a reader sees of the past, and how they get back to it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from playwright.sync_api import expect
+
+import palaver
+from tests.page.conftest import NARROW, WIDE
+from tests.page.histories import said, story
+from tests.page.sound import barriers
+from tests.page.stand import standing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.page.conftest import Look
+    from tests.page.stand import Stand
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name(stand: Stand) -> str:
+    """A conversation with a past, which no other test knows."""
+    told = f"past-{next(_numbers)}"
+    story(stand.store, told)
+    return told
+
+
+@pytest.fixture
+def page(look: Look, name: str) -> Page:
+    """The page with its history open."""
+    return look(f"#/c/{name}/history")
+
+
+def row(page: Page, version: int) -> Locator:
+    """The row of a version."""
+    return page.locator(f".h-button[data-version='{version}']")
+
+
+def rows(page: Page) -> list[str]:
+    """The numbers of the rows, from the top."""
+    expect(row(page, 0)).to_be_attached()
+    return page.locator(".h-number").all_inner_texts()
+
+
+def test_versions_stand_newest_first_and_plain_additions_are_one(page: Page) -> None:
+    assert ["16", "15", "14", "13", "12", "11", "10", "9", "8", "1\N{EN DASH}7", "0"] == rows(page)
+    expect(row(page, 9)).to_contain_text("Replaced message 3")
+    expect(row(page, 10)).to_contain_text("Inserted before message 5")
+    expect(row(page, 7)).to_contain_text("7 messages added")
+    expect(row(page, 16)).to_contain_text("now")
+    expect(row(page, 15)).to_contain_text("Went back: as in version 9")
+
+
+def test_a_row_says_the_first_words_of_what_was_added(page: Page) -> None:
+    expect(row(page, 16)).to_contain_text("assistant Snow asks for a spiced black tea.")
+
+
+def test_what_was_left_behind_is_faded_and_drawn_beside_the_line(page: Page) -> None:
+    rows(page)
+    left = page.locator(".h-version.left .h-number").all_inner_texts()
+    assert left == ["14", "13", "12", "11", "10"]
+    assert page.locator("svg .h-dot.left").count() == 5
+    assert page.locator("svg .h-line.left").count() == 2
+    assert page.locator("svg .h-line.back").count() == 1
+
+
+def test_every_dot_stands_at_the_height_of_its_row(page: Page) -> None:
+    rows(page)
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll(".h-button")].map((button) => {
+            const box = button.getBoundingClientRect();
+            return box.top + box.height / 2;
+        })"""
+    )
+    dots = page.evaluate(
+        """() => [...document.querySelectorAll("svg .h-dot:not(.fork)")].map((dot) => {
+            const box = dot.getBoundingClientRect();
+            return box.top + box.height / 2;
+        })"""
+    )
+    assert len(heights) == len(dots)
+    assert all(abs(one - other) <= 1 for one, other in zip(heights, dots, strict=True))
+
+
+def test_batches_begin_where_an_edit_was_made(page: Page) -> None:
+    rows(page)
+    begun = page.locator(".h-batch").all_inner_texts()
+    assert begun == ["Batch 3 begins", "Batch 2 begins", "Batch 1 begins"]
+
+
+def test_a_run_opens_into_its_versions(page: Page) -> None:
+    row(page, 7).click()
+    expect(row(page, 3)).to_be_visible()
+    expect(row(page, 7)).to_be_focused()
+
+
+def test_pointing_shows_what_changed_and_leaving_hides_it(page: Page) -> None:
+    row(page, 9).hover()
+    card = page.get_by_role("tooltip")
+    expect(card).to_contain_text("+1 added")
+    expect(card).to_contain_text("1 removed")
+    expect(card).to_contain_text("which tea goes with heavy rain")
+    page.mouse.move(400, 400)
+    expect(card).to_be_hidden()
+
+
+def test_the_keyboard_walks_the_versions_and_shows_what_changed(page: Page) -> None:
+    rows(page)
+    row(page, 16).focus()
+    page.keyboard.press("ArrowLeft")
+    expect(row(page, 15)).to_be_focused()
+    for _ in range(6):
+        page.keyboard.press("ArrowDown")
+    expect(row(page, 9)).to_be_focused()
+    expect(page.get_by_role("tooltip")).to_contain_text("1 removed")
+    page.keyboard.press("ArrowRight")
+    expect(row(page, 10)).to_be_focused()
+    page.keyboard.press("End")
+    expect(row(page, 0)).to_be_focused()
+    page.keyboard.press("Home")
+    expect(row(page, 16)).to_be_focused()
+
+
+def test_a_click_shows_that_version_in_the_thread(page: Page) -> None:
+    row(page, 12).click()
+    expect(page.get_by_text("You are looking at version 12 of 16")).to_be_visible()
+    expect(page.locator("pv-message")).to_have_count(2)
+    expect(row(page, 12)).to_have_attribute("aria-current", "true")
+    page.locator(".h-bar").get_by_role("button", name="Show now").click()
+    expect(page.locator("pv-message")).to_have_count(9)
+
+
+def test_one_button_goes_back_and_one_comes_back(page: Page, stand: Stand, name: str) -> None:
+    row(page, 12).click()
+    page.locator(".h-bar").get_by_role("button", name="Go back to this version").click()
+    expect(row(page, 17)).to_contain_text("Went back: as in version 12")
+    expect(page.locator("pv-message")).to_have_count(2)
+    assert len(stand.store.get(name)) == 2
+    page.get_by_role("toolbar").get_by_role("button", name="Redo").click()
+    expect(row(page, 18)).to_contain_text("now")
+    expect(page.locator("pv-message")).to_have_count(9)
+    assert len(stand.store.get(name)) == 9
+
+
+def test_undo_and_redo(page: Page, stand: Stand, name: str) -> None:
+    tools = page.get_by_role("toolbar")
+    expect(tools.get_by_role("button", name="Redo")).to_be_disabled()
+    tools.get_by_role("button", name="Undo").click()
+    expect(row(page, 17)).to_contain_text("Undone: as in version 15")
+    assert len(stand.store.get(name)) == 8
+    expect(row(page, 16).locator("xpath=..")).to_have_class(re.compile("left"))
+    tools.get_by_role("button", name="Redo").click()
+    expect(row(page, 18)).to_contain_text("now")
+    assert len(stand.store.get(name)) == 9
+
+
+def test_a_fork_is_a_branch_that_leads_to_it_and_back(page: Page, name: str) -> None:
+    branch = page.locator(".h-fork a")
+    expect(branch).to_contain_text(f"{name}-fork")
+    assert page.locator("svg .h-line.fork").count() == 1
+    branch.click()
+    expect(page.get_by_text("In the fork: hot chocolate.").first).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("h")
+    came_from = page.locator(".h-parent a")
+    expect(page.locator(".h-parent")).to_contain_text("Forked at version 8 from")
+    came_from.click()
+    expect(page.locator("pv-message")).to_have_count(9)
+
+
+def test_a_fork_begins_at_the_chosen_version(page: Page, stand: Stand, name: str) -> None:
+    row(page, 12).click()
+    page.locator(".h-bar").get_by_role("button", name="Fork here").click()
+    page.wait_for_url(re.compile(rf"#/c/(?!{name})"))
+    expect(page.locator("pv-message")).to_have_count(2)
+    assert len(stand.store.get(name)) == 9
+
+
+def test_two_versions_are_picked_and_compared(page: Page, name: str) -> None:
+    row(page, 8).click()
+    page.locator(".h-bar").get_by_role("button", name="Compare with…").click()
+    expect(page.get_by_text("Choose another version to compare with version 8")).to_be_visible()
+    row(page, 9).click()
+    page.wait_for_url(f"**/#/c/{name}/diff/8..9**")
+    expect(page.locator(".d-step")).to_have_count(1)
+
+
+def test_escape_ends_the_picking(page: Page) -> None:
+    row(page, 8).click()
+    page.locator(".h-bar").get_by_role("button", name="Compare with…").click()
+    expect(page.locator(".h-halo.picked")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator(".h-halo.picked")).to_have_count(0)
+    expect(page.locator("pv-history")).to_be_visible()
+
+
+def test_shift_and_a_click_compare_at_once(page: Page, name: str) -> None:
+    row(page, 12).click(modifiers=["Shift"])
+    page.wait_for_url(f"**/#/c/{name}/diff/12..16**")
+
+
+def test_what_others_do_appears(page: Page, stand: Stand, name: str) -> None:
+    rows(page)
+    stand.store.get(name).append(said("user", "I came from elsewhere."))
+    expect(row(page, 17)).to_contain_text("I came from elsewhere.")
+    expect(row(page, 17)).to_contain_text("now")
+
+
+def test_the_reader_stays_where_they_were_when_others_write(
+    page: Page, stand: Stand, name: str
+) -> None:
+    rows(page)
+    row(page, 9).focus()
+    stand.store.get(name).append(said("user", "Elsewhere again."))
+    expect(row(page, 17)).to_be_visible()
+    expect(row(page, 9)).to_be_focused()
+
+
+def test_a_long_past_stays_short_and_older_versions_can_be_had(look: Look, stand: Stand) -> None:
+    history = stand.store.create(id="long-past", title="Long")
+    history.extend(said("user", f"line {number}") for number in range(3))
+    for number in range(560):
+        if number % 40 == 39:
+            changed = {"role": "user", "content": f"changed {number}"}
+            history.execute({"operation": "REPLACE", "index": 1, "message": changed})
+        else:
+            history.append(said("user", f"more {number}"))
+    page = look("#/c/long-past/history")
+    expect(row(page, history.version)).to_be_visible()
+    assert page.locator(".h-button").count() < 30
+    expect(row(page, 1)).to_have_count(0)
+    page.get_by_role("button", name="Show older versions").click()
+    expect(row(page, 0)).to_be_attached()
+    expect(page.get_by_role("button", name="Show older versions")).to_have_count(0)
+
+
+def test_nothing_can_be_changed_where_the_server_only_reads(look: Look, tmp_path: Path) -> None:
+    with palaver.open(tmp_path / "read.db") as store:
+        story(store)
+        with standing(store, read_only=True) as quiet:
+            page = look("#/c/story/history", at=quiet)
+            tools = page.get_by_role("toolbar")
+            for button in ("Undo", "Redo", "Edit history…"):
+                expect(tools.get_by_role("button", name=button)).to_be_disabled()
+            row(page, 9).click()
+            back = page.get_by_role("button", name="Go back to this version")
+            expect(back).to_be_disabled()
+            page.close()  # before the server goes: it would wait for the page's stream
+
+
+def test_a_failure_is_said_and_can_be_tried_again(
+    look: Look, name: str, forgiven: list[str]
+) -> None:
+    forgiven.append("status of 500")
+    page = look(f"#/c/{name}")
+    broken = "**/versions*"
+    page.route(broken, lambda route: route.fulfill(status=500, json={"detail": "out of tea"}))
+    page.keyboard.press("g")
+    page.keyboard.press("h")
+    expect(page.get_by_role("alert")).to_contain_text("out of tea")
+    page.unroute(broken)
+    page.get_by_role("button", name="Try again").click()
+    expect(row(page, 16)).to_be_visible()
+
+
+def test_it_speaks_chinese(look: Look, name: str) -> None:
+    page = look(f"#/c/{name}/history", language="zh-CN")
+    expect(row(page, 9)).to_contain_text("替换了消息 3")
+    expect(page.get_by_role("button", name="撤销").last).to_be_visible()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_everyone_can_use_it(
+    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+) -> None:
+    page = look(f"#/c/{name}/history", size=size, scheme=scheme)
+    row(page, 9).click()
+    expect(page.locator(".h-bar")).to_contain_text("1 removed")
+    assert barriers(page, "pv-history") == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,147 @@
+"""Where the tokens are, what the next request would hold, and making room by hand."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.conftest import NARROW, WIDE
+from tests.page.histories import called, said
+from tests.page.sound import barriers
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.page.conftest import Look
+    from tests.page.stand import Stand
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name(stand: Stand) -> str:
+    """A conversation with one large message, which no other test knows."""
+    told = f"tokens-{next(_numbers)}"
+    called(stand.store, told)
+    return told
+
+
+@pytest.fixture
+def page(look: Look, name: str) -> Page:
+    """The page with its tokens open."""
+    return look(f"#/c/{name}/tokens")
+
+
+def test_the_window_is_shown_by_role_and_by_message(page: Page, stand: Stand, name: str) -> None:
+    counted = stand.ask("GET", f"conversations/{name}/tokens")
+    view = page.locator("pv-tokens")
+    expect(view.locator(".t-total")).to_have_text(f"{counted['total']} of 8,000 tokens")
+    expect(view).to_contain_text("% full")
+    expect(view).to_contain_text("The dashed line is where one should make room: 6,400 tokens.")
+    for role, tokens in counted["byRole"].items():
+        expect(view.locator(".t-roles li").filter(has_text=role)).to_contain_text(str(tokens))
+    left = 8_000 - counted["total"]
+    expect(view).to_contain_text(f"{counted['total']} tokens and leave {left:,} for the answer")
+    by_role, by_message = view.locator("svg.t-window").all()
+    assert by_role.locator("rect.t-bar").count() == 4
+    assert by_role.locator("line.t-limit").count() == 1
+    assert by_message.locator("rect.t-bar").count() == 7
+
+
+def test_pointing_says_which_message_and_a_click_leads_there(page: Page) -> None:
+    bars = page.locator("svg.t-window").nth(1).locator("rect.t-bar")
+    bars.nth(3).hover()
+    expect(page.locator(".t-pointed")).to_contain_text("message 3 · tool ·")
+    bars.nth(0).click()
+    expect(page.locator("pv-message[data-index='0']")).to_be_in_viewport()
+
+
+def test_the_keyboard_reaches_the_largest_messages(page: Page) -> None:
+    largest = page.get_by_role("button", name="message 3 · tool")
+    largest.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("pv-message[data-index='3']")).to_be_in_viewport()
+
+
+def test_on_a_phone_the_panel_makes_way_for_the_message(look: Look, name: str) -> None:
+    page = look(f"#/c/{name}/tokens", size=NARROW)
+    page.get_by_role("button", name="message 3 · tool").click()
+    expect(page.locator("pv-panel")).to_be_hidden()
+    expect(page.locator("pv-message[data-index='3']")).to_be_in_viewport()
+
+
+def test_it_follows_what_is_said(page: Page, stand: Stand, name: str) -> None:
+    expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(7)
+    stand.store.get(name).append(said("user", "One more."))
+    expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(8)
+
+
+def test_making_room_is_looked_at_and_then_done_and_undone(
+    page: Page, stand: Stand, name: str
+) -> None:
+    page.get_by_role("radio", name="Drop the oldest turns").check()
+    page.get_by_label("Leave about so many tokens as they are").fill("60")
+    page.get_by_role("button", name="Look first").click()
+    preview = page.locator(".t-preview")
+    expect(preview).to_contain_text("Messages 7 → 4")
+    expect(preview).to_contain_text("3 messages go")
+    expect(preview).to_contain_text("What time is it in Lisbon?")
+    expect(preview).to_contain_text("4 messages stay as they are.")
+    assert len(stand.store.get(name)) == 7
+    preview.get_by_role("button", name="Do it").click()
+    expect(page.locator("pv-message")).to_have_count(4)
+    assert len(stand.store.get(name)) == 4
+    page.locator("pv-toast").get_by_role("button", name="Undo").click()
+    expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(7)
+
+
+def test_old_outputs_are_cleared_and_their_calls_stay(page: Page, stand: Stand, name: str) -> None:
+    page.get_by_label("Leave about so many tokens as they are").fill("0")
+    page.get_by_role("button", name="Look first").click()
+    preview = page.locator(".t-preview")
+    expect(preview).to_contain_text("Messages 7 → 7")
+    preview.get_by_role("button", name="Do it").click()
+    expect(page.locator("pv-toast")).to_contain_text("Room was made.")
+    sent = stand.ask("GET", f"conversations/{name}/request?format=openai-chat")["request"]
+    assert "The sun is out." not in str(sent)
+    assert "call-1" in str(sent)
+
+
+def test_where_there_is_nothing_to_gain_it_says_so(look: Look, stand: Stand) -> None:
+    stand.store.create(id="little", title="Little").append(said("user", "Tea?"))
+    page = look("#/c/little/tokens")
+    page.get_by_role("button", name="Look first").click()
+    expect(page.locator(".t-preview")).to_contain_text("There is nothing to gain this way.")
+    expect(page.locator("pv-tokens")).to_contain_text("No model has been called")
+
+
+def test_a_conversation_without_a_word_says_what_to_do(look: Look, stand: Stand) -> None:
+    stand.store.create(id="wordless", title="Wordless")
+    page = look("#/c/wordless/tokens")
+    expect(page.locator("pv-tokens")).to_contain_text("Nothing to count yet")
+
+
+def test_thousands_of_messages_are_a_few_stretches(look: Look, stand: Stand) -> None:
+    history = stand.store.create(id="wide", title="Wide")
+    history.extend(said(("user", "assistant")[number % 2], "tea " * 9) for number in range(3_000))
+    page = look("#/c/wide/tokens")
+    bars = page.locator("svg.t-window").nth(1).locator("rect.t-bar")
+    expect(bars.first).to_be_attached()
+    assert bars.count() <= 500
+    expect(page.locator("pv-tokens")).to_contain_text("too many. Make room below.")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")])
+def test_everyone_can_use_it(
+    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+) -> None:
+    page = look(f"#/c/{name}/tokens", size=size, scheme=scheme)
+    page.get_by_role("radio", name="Drop the oldest turns").check()
+    page.get_by_label("Leave about so many tokens as they are").fill("60")
+    page.get_by_role("button", name="Look first").click()
+    expect(page.locator(".t-preview")).to_contain_text("3 messages go")
+    assert barriers(page, "pv-tokens") == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,121 @@
+"""A server in a process of its own, as `palaver serve` runs it, and a client of its live events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx
+
+from tests.server.asking import TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+    from pathlib import Path
+
+__all__ = ["Heard", "Running", "heard", "served"]
+
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+class Running:
+    """A server that was started, and can be asked, stopped and killed."""
+
+    def __init__(self, folder: Path, store: str, *options: str, port: int = 0) -> None:
+        token = folder / "token"
+        if not token.exists():
+            token.touch(0o600)
+            token.write_text(TOKEN)
+        command = [sys.executable, "-c", "from palaver.cli import main; raise SystemExit(main())",
+                   "serve", "--json", "--port", str(port), "--token-file", str(token),
+                   "--store", store, *options]  # fmt: skip
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.said: dict[str, Any] = json.loads(line)
+        self.address: str = self.said["address"]
+        self.port = int(self.address.rpartition(":")[2])
+        self.client = httpx.Client(base_url=self.address, headers=BEARER, timeout=30)
+
+    def good(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
+        answer = self.client.request(method, f"/api/{path}", json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def wait_until_up(self) -> None:
+        """Wait until it answers: its socket listens before it does."""
+        assert self.client.get("/api/health").status_code == 200
+
+    def ended(self, number: int, patience: float = 30) -> int:
+        """Send a signal; answer the exit status."""
+        self.client.close()
+        self.process.send_signal(number)
+        return self.process.wait(patience)
+
+
+@contextmanager
+def served(folder: Path, store: str, *options: str, port: int = 0) -> Generator[Running]:
+    """A server for as long as the block lasts."""
+    running = Running(folder, store, *options, port=port)
+    try:
+        running.wait_until_up()
+        yield running
+    finally:
+        running.client.close()
+        if running.process.poll() is None:
+            running.process.kill()
+        running.process.communicate()
+
+
+class Heard(NamedTuple):
+    """A live event."""
+
+    id: str | None
+    name: str
+    data: dict[str, Any]
+
+
+async def heard(
+    address: str, after: str | None = None, query: str = ""
+) -> AsyncGenerator[Heard, None]:
+    """Live events, until the stream ends; read by hand, as a client of no great wit would."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=2**20)
+    last = f"Last-Event-ID: {after}\r\n" if after else ""
+    writer.write(
+        f"GET /api/events{query} HTTP/1.1\r\nHost: {host}:{port}\r\n{last}"
+        f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
+    )
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in head.splitlines()[0], head
+        fields: dict[str, str] = {}
+        pending = b""
+        while True:
+            size = int(await reader.readline() or b"0", 16)
+            if not size:
+                return
+            pending += await reader.readexactly(size)
+            await reader.readline()
+            *lines, pending = pending.split(b"\n")
+            for line in lines:
+                if line:
+                    name, _, value = line.decode().partition(": ")
+                    fields[name] = value
+                    continue
+                if "data" in fields:
+                    data = json.loads(fields["data"])
+                    yield Heard(fields.get("id"), fields["event"], data)
+                fields = {}
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return
+    finally:
+        writer.close()

@@ -1,0 +1,261 @@
+"""Tools through HTTP: they run, fail, report, and wait for a person where they should."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import anyio
+import pytest
+
+from palaver.conversation.tools import ToolContext, tool
+from palaver.errors import ToolFailed, ValidationError
+from palaver.server.arithmetic import evaluate
+from palaver.server.toolroom import AskFirst, Toolroom, current_time, roll_dice
+from tests.conversation.scripted import Scripted, calling, saying
+from tests.server.stage import Stage, patiently
+
+SEARCH = ("search_conversations", {"words": "marmalade"})
+SUM = ("calculate", {"expression": "6 * 7"})
+
+
+def waiting(stage: Stage, *calls: tuple[str, Any]) -> str:
+    """A conversation in which calls of an answer wait; the model was asked once."""
+    talk = stage.ask.begun("Look it up.")
+    stage.step(talk, tools=True)
+    assert len(calls) == len(stage.calls(talk))
+    return talk
+
+
+def settle(stage: Stage, talk: str, call: str, **body: Any) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
+    """Say what is to become of a call, and see it through."""
+    begun = stage.ask.good("POST", f"conversations/{talk}/calls/{call}", body)
+    stage.over(talk)
+    return begun
+
+
+def test_a_call_that_asks_first_waits_until_it_is_allowed() -> None:
+    with Stage(Scripted(calling(SEARCH), saying("On Mars."))) as stage:
+        stage.ask.begun("marmalade is on Mars", title="Breakfast")
+        talk = waiting(stage, SEARCH)
+        (call,) = stage.calls(talk)
+        assert ("pending", True, False) == (
+            call["state"]["status"],
+            call["asksFirst"],
+            call["stray"],
+        )
+        assert ["waiting"] == stage.ended()
+        head = stage.ask.good("GET", f"conversations/{talk}")
+        assert {"stepping": False, "waiting": 1} == head["state"]
+        begun = settle(stage, talk, call["id"], action="run")
+        assert begun["step"]
+        assert [("completed", "Breakfast: marmalade is on Mars")] == stage.results(talk)
+        assert "On Mars." == stage.ask.texts(talk)[-1]
+        assert ["waiting", "answered"] == stage.ended()
+        assert [] == stage.calls(talk)
+
+
+def test_a_call_that_is_denied_tells_the_model_why() -> None:
+    with Stage(Scripted(calling(SEARCH), saying("I see."))) as stage:
+        talk = waiting(stage, SEARCH)
+        settle(stage, talk, "call_0", action="deny", reason="it is private")
+        words = "the user did not allow this call: it is private"
+        assert [("error", words)] == stage.results(talk)
+        assert "I see." == stage.ask.texts(talk)[-1]
+
+
+def test_a_call_that_is_denied_without_a_reason_and_without_going_on() -> None:
+    with Stage(Scripted(calling(SEARCH))) as stage:
+        talk = waiting(stage, SEARCH)
+        settle(stage, talk, "call_0", action="deny", loop=False)
+        assert [("error", "the user did not allow this call")] == stage.results(talk)
+        assert ["waiting", "calls"] == stage.ended()
+
+
+def test_what_needs_nobodys_word_runs_while_the_other_waits() -> None:
+    with Stage(Scripted(calling(SUM, SEARCH), saying("42, and nothing."))) as stage:
+        talk = waiting(stage, SEARCH)
+        assert [("completed", "6 * 7 = 42")] == stage.results(talk)
+        settle(stage, talk, "call_1", action="run")
+        assert ("completed", "nothing was found") == stage.results(talk)[-1]
+        assert "42, and nothing." == stage.ask.texts(talk)[-1]
+
+
+def test_of_two_that_wait_the_model_goes_on_after_the_last() -> None:
+    with Stage(Scripted(calling(SEARCH, SEARCH), saying("Nothing."))) as stage:
+        talk = waiting(stage, SEARCH, SEARCH)
+        settle(stage, talk, "call_0", action="run")
+        assert ["waiting", "waiting"] == stage.ended()
+        settle(stage, talk, "call_1", action="deny")
+        assert ["waiting", "waiting", "answered"] == stage.ended()
+
+
+def test_one_may_go_on_talking_while_a_call_waits() -> None:
+    with Stage(Scripted(calling(SEARCH), saying("Fine."))) as stage:
+        talk = waiting(stage, SEARCH)
+        stage.step(talk, "Never mind. How are you?", tools=True)
+        assert (1, "Fine.") == (len(stage.calls(talk)), stage.ask.texts(talk)[-1])
+
+
+def test_a_tool_that_fails_is_a_result_that_the_model_is_told() -> None:
+    wrong = ("calculate", {"expression": "1 / 0"})
+    with Stage(Scripted(calling(wrong, ("calculate", {}), ("nobody", {})), saying("No."))) as stage:
+        talk = stage.ask.begun("1 / 0?")
+        stage.step(talk, tools=True)
+        states, words = zip(*stage.results(talk), strict=True)
+        assert ("error",) * 3 == states
+        assert "divides by zero" in words[0]
+        assert "missing required field `expression`" in words[1]
+        assert "there is no tool 'nobody'" in words[2]
+
+
+def test_a_model_that_calls_without_being_offered_tools_is_told_so() -> None:
+    with Stage(Scripted(calling(SUM), saying("Sorry."))) as stage:
+        talk = stage.ask.begun("6 * 7?")
+        stage.step(talk)
+        ((state, words),) = stage.results(talk)
+        assert ("error", True) == (state, "there is no tool" in words)
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "status"),
+    [
+        ("nothing", {"action": "run"}, 404),
+        ("call_0", {"action": "maybe"}, 422),
+        ("call_0", {}, 422),
+        ("call_0", {"action": "run", "model": "nobody"}, 422),
+        ("call_0", {"action": "run", "tools": ["nothing"]}, 422),
+        ("call_0", {"action": "deny", "reason": ""}, 422),
+    ],
+)
+def test_a_wrong_settlement_is_refused(call: str, body: object, status: int) -> None:
+    with Stage(Scripted(calling(SEARCH))) as stage:
+        talk = waiting(stage, SEARCH)
+        path = f"conversations/{talk}/calls/{call}"
+        assert status == stage.ask.refused("POST", path, body)["status"]
+        assert 1 == len(stage.calls(talk))
+
+
+def test_calls_of_a_conversation_that_is_not_there() -> None:
+    with Stage(Scripted()) as stage:
+        assert 404 == stage.ask.refused("GET", "conversations/none/calls")["status"]
+        body = {"action": "run"}
+        assert 404 == stage.ask.refused("POST", "conversations/none/calls/c", body)["status"]
+
+
+def test_a_call_that_runs_can_not_be_settled_and_is_cancelled_by_stopping() -> None:
+    @tool
+    async def dawdle(context: ToolContext) -> str:
+        """Never come back."""
+        context.progress("half way", {"part": 1})
+        await anyio.sleep_forever()
+        return ""
+
+    with Stage(Scripted(calling(("dawdle", {}))), toolset=(dawdle,)) as stage:
+        talk = stage.ask.begun("Take your time.")
+        stage.ask.good("POST", f"conversations/{talk}/step", {"tools": ["dawdle"]})
+        patiently(lambda: "tool.progress" in [name for name, _ in stage.told])
+        told = dict(stage.told)["tool.progress"]
+        assert (talk, "half way") == (told["conversation"], told["title"])
+        path = f"conversations/{talk}/calls/call_0"
+        refused = stage.ask.refused("POST", path, {"action": "run"})
+        assert (409, True) == (refused["status"], "does not wait" in refused["detail"])
+        stage.ask.good("DELETE", f"conversations/{talk}/step")
+        assert [("error", "cancelled")] == stage.results(talk)
+
+
+def test_tools_of_ones_own_stand_beside_those_built_in() -> None:
+    def shout(text: str) -> str:
+        """Say it loudly."""
+        return text.upper()
+
+    with Stage(Scripted(), toolset=([shout],)) as stage:
+        found = stage.ask.good("GET", "info")["tools"]
+        names = ["current_time", "calculate", "roll_dice", "search_conversations", "shout"]
+        assert names == [each["name"] for each in found]
+
+
+def test_a_server_whose_tools_can_not_be_opened_does_not_start() -> None:
+    class Broken:
+        async def __aenter__(self) -> None:
+            msg = "no such server"
+            raise ToolFailed(msg)
+
+        async def __aexit__(self, *_: object) -> None:
+            """Nothing was opened."""
+
+    with (
+        pytest.raises(BaseExceptionGroup, match="unhandled") as raised,
+        Stage(Scripted(), toolset=(Broken(),)),
+    ):
+        pass
+    assert raised.group_contains(ToolFailed, match="no such server", depth=1)
+
+
+# ── what is built in ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_time_is_told_in_any_zone() -> None:
+    assert re.fullmatch(r"\w+, \d\d \w+ \d{4}, \d\d:\d\d:\d\d UTC", current_time())
+    assert str(current_time("Asia/Tokyo")).endswith("JST")
+    with pytest.raises(ToolFailed, match="there is no time zone 'nowhere'"):
+        current_time("nowhere")
+
+
+def test_dice_fall_within_their_sides() -> None:
+    assert str(roll_dice(1, 6)) in {"1", "2", "3", "4", "5", "6"}
+    assert re.fullmatch(r"[12] \+ [12] = [234]", str(roll_dice(2, 2)))
+
+
+def test_some_tools_are_chosen_by_name() -> None:
+    room = Toolroom([current_time, AskFirst(roll_dice)])
+    assert ["roll_dice"] == list(room.chosen(["roll_dice", "roll_dice"]))
+    assert [] == list(room.chosen(wanted=False))
+    assert (True, False, False) == tuple(
+        room.asks_first(name) for name in ("roll_dice", "current_time", "nobody")
+    )
+    with pytest.raises(ValidationError, match=r"tools\[1\]: there is no tool 'x'"):
+        room.chosen(["roll_dice", "x"])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 + 3 * 4", 14),
+        ("-(2 - 5)", 3),
+        ("7 // 2 + 7 % 2", 4),
+        ("1,000 × 2 ÷ 4", 500.0),  # noqa: RUF001 - as people write it
+        ("2 ^ 3 ^ 2", 512),
+        ("2 ** -1", 0.5),
+        ("1.5 ^ 2", 2.25),
+        ("+4", 4),
+    ],
+)
+def test_sums_come_out_right(text: str, value: float) -> None:
+    assert value == evaluate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no sum"),
+        ("2 +", "no sum"),
+        ("a", "only numbers"),
+        ("True", "only numbers"),
+        ("'a' * 9", "only numbers"),
+        ("~1", "only numbers"),
+        ("1 if 2 else 3", "only numbers"),
+        ("().__class__", "only numbers"),
+        ("1 & 2", "only numbers"),
+        ("1 / 0", "divides by zero"),
+        ("9 ^ 9 ^ 9", "more than"),
+        ("9.0 ^ 9999", "more than"),
+        ("1e999", "more than"),
+        ("9^600 * 9^600 * 9^600", "more than"),
+        ("(-8) ^ 0.5", "no real result"),
+        ("1" * 201, "201 characters"),
+    ],
+)
+def test_what_is_no_sum_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        evaluate(text)
