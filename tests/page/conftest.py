@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 import palaver
 from tests.page.stand import TOKEN, Stand, standing
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 INSTALL = "the tests of the page need Chromium: sudo apt-get install chromium fonts-noto-cjk"
 WIDE = (1440, 900)
 NARROW = (390, 844)
+_PATIENCE = 20_000
+"""How long something may take to be seen, in milliseconds, on a machine that is busy."""
 _VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
@@ -47,12 +49,20 @@ class Look(Protocol):
     ) -> Page: ...
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure no coverage here: the server has its own tests, and this takes long enough."""
+    for item in items:
+        if item.path.parent.name == "page":
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(scope="package")
 def chromium() -> Generator[Browser]:
     """The browser. Of the whole folder and no longer: it keeps a loop in this thread."""
     found = shutil.which("chromium")
     if found is None:
         pytest.fail(INSTALL)
+    expect.set_options(timeout=_PATIENCE)
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     with sync_playwright() as playwright:
         args = ["--no-sandbox"] if root else []
@@ -98,7 +108,7 @@ def look(chromium: Browser, stand: Stand, forgiven: list[str]) -> Generator[Look
             permissions=["clipboard-read", "clipboard-write"],
             reduced_motion="reduce",
         )
-        context.set_default_timeout(8_000)
+        context.set_default_timeout(_PATIENCE)
         context.add_init_script(_VIOLATIONS)
         contexts.append(context)
         if signed_in:

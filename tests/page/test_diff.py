@@ -147,6 +147,7 @@ def test_everyone_can_use_it(
     look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
     page = look(f"#/c/{name}/diff/8..16", size=size, scheme=scheme)
+    expect(page.locator("pv-head")).to_contain_text("version")  # what is drawn now stays
     page.locator(".d-kept summary").first.click()
     expect(page.locator(".d-kept li").first).to_be_visible()
     assert barriers(page, "pv-diff") == []

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from tests.page.stand import Stand
 
 PAGE = Path(palaver.server.__file__).parent / "page"
-SIZES = pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+LOOKS = pytest.mark.parametrize(
+    ("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")], ids=["wide-light", "narrow-dark"]
+)
 Scheme = Literal["light", "dark"]
 MARKUP = r"(inner|outer)HTML|insertAdjacentHTML|setHTML|document\.write|\beval\(|new Function"
 
@@ -64,8 +65,7 @@ def past(page: Page) -> None:
     expect(page.get_by_text("You are looking at version 1")).to_be_visible()
 
 
-@SIZES
-@SCHEMES
+@LOOKS
 def test_axe_finds_nothing_in_the_thread(
     look: Look, stand: Stand, size: tuple[int, int], scheme: Scheme
 ) -> None:
@@ -83,8 +83,7 @@ def test_axe_finds_nothing_in_the_thread(
         page.keyboard.press("Escape")
 
 
-@SIZES
-@SCHEMES
+@LOOKS
 def test_axe_finds_nothing_at_the_door_and_on_an_empty_page(
     look: Look, size: tuple[int, int], scheme: Scheme, forgiven: list[str]
 ) -> None:

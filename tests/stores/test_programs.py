@@ -325,7 +325,7 @@ class Stale:
 def test_writers_that_are_behind_fare_alike_in_every_store(postgres: str) -> None:
     """Stale appends, edits, ways back: the same answers, the same conflicts, the same result."""
     chance = random.Random(7)  # noqa: S311 - no secret
-    for program in range(steps(4, in_faults=300)):
+    for program in range(steps(2, in_faults=300)):
         with scratch() as folder:
             _run_behind(chance, f"talk {program}", [
                 *(kind(folder) for kind in KINDS.values()), lambda: palaver.open(postgres),

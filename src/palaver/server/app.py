@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["App", "make_app"]
 
 _API = "/api"
+_EVENTS = "/api/events"  # streams last, and have a limit of their own: see `live`
 _READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -121,11 +122,12 @@ class App(Litestar):
         except Refusal as refusal:
             await leaving.refuse(refusal)
             return
-        self._working += 1
+        counted = asked["path"] != _EVENTS
+        self._working += counted
         try:
             await super().__call__(scope, receive, leaving.send)
         finally:
-            self._working -= 1
+            self._working -= counted
 
     def _check(self, scope: HTTPScope) -> None:
         method, path = scope["method"], scope["path"]
@@ -142,7 +144,7 @@ class App(Litestar):
             except Refusal:
                 self.service.guessed(client)
                 raise
-        if self._working >= self.service.settings.requests + self.service.live.streams:
+        if path != _EVENTS and self._working >= self.service.settings.requests:
             raise Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
 
 

@@ -7,6 +7,7 @@ edited and rolled back while the graph rests, and that is what the graph sees ne
 
 from __future__ import annotations
 
+from palaver.adapters.langgraph.reducing import MessagesState, add_messages
 from palaver.adapters.langgraph.saver import Saver
 
-__all__ = ["Saver"]
+__all__ = ["MessagesState", "Saver", "add_messages"]

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from palaver.stores.history import StoredHistory
     from palaver.stores.records import Record
 
-__all__ = ["Face", "Moved", "Shelf", "Tip", "are_messages", "face_of"]
+__all__ = ["KINDS", "Face", "Moved", "Shelf", "Tip", "are_messages", "face_of"]
 
-_KINDS = frozenset(CLASSES.values())
+KINDS = frozenset(CLASSES.values())
+"""The classes of messages that the log can hold: not their subclasses, and no removals."""
 _HELD = 100_000
 
 
@@ -62,7 +63,7 @@ def are_messages(value: object) -> bool:
     >>> are_messages([HumanMessage("hi")]), are_messages(["hi"]), are_messages([])
     (True, False, False)
     """
-    return type(value) is list and bool(value) and _KINDS.issuperset(map(type, value))
+    return type(value) is list and bool(value) and KINDS.issuperset(map(type, value))
 
 
 class Shelf:
