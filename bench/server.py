@@ -45,15 +45,16 @@ settings = Settings(token=sys.argv[2], rate=0)
 serve(make_app(palaver.open(sys.argv[1]), settings), listening)
 """
 _BARE: Final = """
-import socket, uvicorn
+import uvicorn
 from litestar import Litestar, Request, get, post
+from palaver.server.serving import bound  # made so that asyncio sends at once
 @get("/")
 async def nothing() -> None:
     return None
 @post("/", status_code=200)
 async def taken(request: Request) -> None:
     await request.body()
-listening = socket.create_server(("127.0.0.1", 0))
+listening = bound("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
 app = Litestar([nothing, taken], openapi_config=None, logging_config=None)
 config = uvicorn.Config(app, log_level="warning", access_log=False)
