@@ -69,11 +69,13 @@ clean:  ## remove everything made here
 	@.venv/bin/palaver model install smollm2
 	@touch $@
 
-# Debian's browser, for the tests of the page. Who may not install it is told how.
-BROWSER = chromium fonts-noto-cjk
+# Debian's browser without windows, for the tests of the page; one with windows does it too, slower.
+# Who may not install it is told how.
+BROWSER = chromium-headless-shell fonts-noto-cjk
 .venv/browser.done: .venv/$(WITH)
-	@command -v chromium > /dev/null \
+	@command -v chromium-headless-shell > /dev/null \
 	|| { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq -y install $(BROWSER) > /dev/null; } \
+	|| command -v chromium > /dev/null \
 	|| echo "the page's tests need Chromium: sudo apt-get install $(BROWSER)"
 	@touch $@
 

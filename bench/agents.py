@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["rows"]
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a memory disk, where there is one
-_NOTE: Final = "peer: SQLiteSession; WAL, synchronous=FULL on both; both through a worker thread"
+_NOTE: Final = "peer: SQLiteSession; journal_mode=wal, synchronous=2 (FULL) asked of both; threads"
 _ITEMS: Final = 5  # in a turn
 _LAST: Final = 20
 
@@ -41,6 +41,7 @@ def rows(run: Run) -> Iterator[Row]:
     ):
         with tempfile.TemporaryDirectory(dir=folder) as made, asyncio.Runner() as runner:
             pair = _Pair(Path(made), runner)
+            assert pair.durability() == {("wal", 2)}  # as the note says, of both
             yield from _adding(pair, run, where, clock)
             if folder is memory:
                 yield from _reading(pair, run)
@@ -68,6 +69,16 @@ class _Pair:
         module: Any = importlib.import_module("agents.memory")
         path = self._file()
         return module.SQLiteSession("talk", path), path
+
+    def durability(self) -> set[tuple[str, int]]:
+        """How both write: the journal's mode, and `synchronous`, where 2 is FULL."""
+        keeper: Any = palaver.open(self._file()).keeper
+        asked = (keeper._writer, self.theirs()[0]._get_connection())  # noqa: SLF001
+        return {
+            (one.execute("PRAGMA journal_mode").fetchone()[0],
+             one.execute("PRAGMA synchronous").fetchone()[0])
+            for one in asked
+        }  # fmt: skip
 
 
 def _turn(number: int) -> list[list[dict[str, Any]]]:
@@ -105,7 +116,7 @@ def _adding(pair: _Pair, run: Run, where: str, clock: Callable[[], float]) -> It
             return lambda: pair.run(add())
 
         took = paired(
-            7, lambda _n: filling(pair.ours()[0]), lambda _n: filling(pair.theirs()[0]), clock
+            15, lambda _n: filling(pair.ours()[0]), lambda _n: filling(pair.theirs()[0]), clock
         )
         ours, theirs = (one / len(turns) * 1e3 for one in took)
         yield against_peer(

@@ -87,11 +87,11 @@ def rows(run: Run) -> Iterator[Row]:
         with _server(_OURS, str(place), _TOKEN) as ours, _server(_BARE) as bare:
             reading = "/api/conversations/read/messages"
             writing = "/api/conversations/write/messages"
-            yield from _both(run, "last 50 messages", _Ask(ours, reading), _Ask(bare, "/"), 12)
+            yield from _both(run, "last 50 messages", _Ask(ours, reading), _Ask(bare, "/"), 4)
             head = _Ask(ours, "/api/conversations/read")
-            yield from _both(run, "head of a conversation", head, _Ask(bare, "/"), 8)
+            yield from _both(run, "head of a conversation", head, _Ask(bare, "/"), 4)
             append = _Ask(ours, writing, _BODY)
-            yield from _both(run, "append, kept on disk", append, _Ask(bare, "/", _BODY), 12)
+            yield from _both(run, "append, kept on disk", append, _Ask(bare, "/", _BODY), 8)
         with open_store(place) as store:
             kept = store.get("write")
             assert len(kept) == kept.version > 0

@@ -361,3 +361,19 @@ def test_a_run_that_is_called_off_knows_how_its_write_ended(run: Callable[..., A
 
     run(called_off())
     assert [{"role": "user", "content": "Tea?"}] == run(session.get_items())
+
+
+def test_a_read_that_is_called_off_is_left_behind() -> None:
+    session = Session(palaver.open(":memory:"), "talk")
+
+    async def called_off() -> None:
+        await session.add_items([{"role": "user", "content": "Tea?"}])
+        with session._gate:  # it can't be answered yet
+            task = asyncio.ensure_future(session.get_items())
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert [{"role": "user", "content": "Tea?"}] == await session.get_items()
+
+    asyncio.run(called_off())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from msgspec.structs import replace
 
 import palaver
 from palaver.adapters.openai_agents import Session
-from palaver.adapters.openai_agents.items import KEY, items_of
+from palaver.adapters.openai_agents.items import KEY, items_of, read_with_care
 from palaver.adapters.openai_agents.pairing import last_of, mended
+from palaver.adapters.openai_agents.plain import plain_messages
 from palaver.errors import ValidationError
 from palaver.messages import (
     Message,
     UnknownPart,
     assistant,
+    dump,
     fail,
     pending,
     start,
@@ -119,6 +122,82 @@ def test_what_was_added_comes_back(talk: list[list[list[Any]]], limit: int) -> N
         theirs.close()
 
     asyncio.run(both())
+
+
+def spelled(messages: Any) -> list[tuple[str, Any]]:
+    """Messages and their items, without what is new every time: ids and times."""
+    return [
+        (
+            re.sub(rb'"[0-9a-f]{8}-[0-9a-f-]{27}"|\b\d{13}\b', b"0", dump(message)).decode(),
+            theirs,
+        )
+        for message, theirs in messages
+    ]
+
+
+PLAIN: list[dict[str, Any]] = [
+    {"role": "user", "content": "Tea?"},
+    {"type": "message", "role": "user", "content": "Tea?"},
+    thought(1, content=[], status=None),
+    said(1, "Hm.", logprobs=[]),
+    called(1, '{"city": "Rome"}', status="completed"),
+    called(2),
+    gave(1),
+    {**gave(2), "id": "fco_1"},
+    {"role": "system", "content": "Be brief."},
+    said(2, ""),
+]
+
+
+@at_least(40, in_faults=5_000)
+@given(st.lists(turns(), min_size=1, max_size=3), st.lists(st.sampled_from(PLAIN), max_size=8))
+def test_reading_without_detours_comes_to_the_same(
+    talk: list[list[list[Any]]], mixed: list[Any]
+) -> None:
+    for batch in [mixed, *(batch for batches in talk for batch in batches)]:
+        quick = plain_messages(batch, NIL_ID, {"call_9": "rain"})
+        if quick is not None:
+            assert spelled(read_with_care(batch, NIL_ID, {"call_9": "rain"})) == spelled(quick)
+
+
+def test_what_the_sdk_writes_needs_no_detour() -> None:
+    quick = plain_messages(PLAIN, NIL_ID, {})
+    assert quick is not None
+    assert spelled(read_with_care(PLAIN, NIL_ID, {})) == spelled(quick)
+    assert PLAIN == [item for message, _ in quick for item in items_of(message)]
+    found = plain_messages([gave(9)], NIL_ID, {"call_9": "rain"}) or []
+    assert ["rain"] == [getattr(part, "tool", "") for part in found[0][0].parts]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["Tea?"],
+        [{"role": "developer", "content": "Tea?"}],
+        [{"role": "user", "content": [{"type": "input_text", "text": "Tea?"}]}],
+        [thought(1)],
+        [thought(1), called(1), thought(2)],
+        [thought(1, "Hm."), called(1)],
+        [thought(1, encrypted_content="x"), called(1)],
+        [said(1, "Hm."), said(1, "Hm.")],
+        [{**said(1, "Hm."), "status": "incomplete"}],
+        [{**said(1, "Hm."), "content": []}],
+        [{**said(1, "Hm."), "content": [{"type": "refusal", "refusal": "No."}]}],
+        [{**said(1, "Hm."), "id": "__fake_id__"}],
+        [{**called(1), "name": "a b"}],
+        [{**called(1), "name": 5}],
+        [called(1, "not json")],
+        [called(1, "[]")],
+        [called(1), {**called(2), "call_id": "call_1"}],
+        [{**called(1), "namespace": "tools"}],
+        [gave(1, "")],
+        [gave(1, [])],
+        [{**gave(1), "call_id": "c" * 80}],
+        [{"type": "web_search_call", "id": "ws_1"}],
+    ],
+)
+def test_what_is_unusual_is_read_with_care(items: list[Any]) -> None:
+    assert plain_messages(items, NIL_ID, {}) is None
 
 
 ODD: list[dict[str, Any]] = [

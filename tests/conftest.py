@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.faults.summary import pytest_report_teststatus, pytest_terminal_summary, told
@@ -35,3 +36,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)  # after hypothesis has marked its own
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure coverage where it costs little: a property runs the same lines a thousand times.
+
+    What only a property would reach deserves a test with a name. The page's server has its own.
+    """
+    for item in items:
+        if item.get_closest_marker("hypothesis") or item.path.parent.name == "page":
+            item.add_marker(pytest.mark.no_cover)

@@ -43,6 +43,8 @@ class Shot(NamedTuple):
     size: tuple[int, int] = _WIDE
 
 
+_NO_GUIDE: Final = """localStorage.setItem("palaver.minute", '{"done": [], "hidden": true}')"""
+
 SHOTS: Final = (
     Shot("page", "#/c/trip-to-lisbon/history", 1),
     Shot("page-edit", "#/c/trip-to-lisbon", 2, ("x", "j", "j", "d")),
@@ -75,6 +77,7 @@ def _take(browser: Browser, entrance: str, shot: Shot, scheme: Literal["light", 
         timezone_id="UTC",
         reduced_motion="reduce",
     )
+    context.add_init_script(_NO_GUIDE)
     page = context.new_page()
     page.goto(entrance)
     page.wait_for_selector("pv-sidebar nav", state="attached")
@@ -101,7 +104,8 @@ def _served() -> Generator[str]:
     with TemporaryDirectory() as folder:
         place = Path(folder)
         command = [
-            *(str(Path(sys.executable).with_name("palaver")), "serve", "--json", "--seed"),
+            str(Path(sys.executable).with_name("palaver")),
+            *("serve", "--json", "--seed", "--cold"),
             *("--port", "0", "--store", f"{place}/example.db", "--token-file", f"{place}/token"),
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

@@ -31,7 +31,7 @@ def draw() -> str:
     )
     for stop in _STOPS:
         tour.show_stop(stop, lambda text, style: console.print(text, style=style, markup=False))
-    picture = console.export_svg(title="make run", unique_id="palaver")
+    picture = console.export_svg(title="python -m examples.tour", unique_id="palaver")
     return _FONTS.sub("", picture)  # nobody's browser is sent elsewhere for a font
 
 

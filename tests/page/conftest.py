@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import ConsoleMessage, Request
 
-INSTALL = "the tests of the page need Chromium: sudo apt-get install chromium fonts-noto-cjk"
+INSTALL = (
+    "the tests of the page need Chromium: "
+    "sudo apt-get install chromium-headless-shell fonts-noto-cjk"
+)
 WIDE = (1440, 900)
 NARROW = (390, 844)
 _PATIENCE = 20_000
@@ -49,17 +52,11 @@ class Look(Protocol):
     ) -> Page: ...
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measure no coverage here: the server has its own tests, and this takes long enough."""
-    for item in items:
-        if item.path.parent.name == "page":
-            item.add_marker(pytest.mark.no_cover)
-
-
 @pytest.fixture(scope="package")
 def chromium() -> Generator[Browser]:
     """The browser. Of the whole folder and no longer: it keeps a loop in this thread."""
-    found = shutil.which("chromium")
+    # the one without windows starts twice as fast
+    found = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if found is None:
         pytest.fail(INSTALL)
     expect.set_options(timeout=_PATIENCE)

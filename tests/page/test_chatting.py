@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import anyio
 import pytest
 from playwright.sync_api import expect
 
+import palaver
 from palaver.errors import ModelError
+from palaver.messages import Message
+from palaver.server import toolroom
 from tests.conversation.scripted import calling, saying
+from tests.page.stand import standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from tests.page.conftest import Look
     from tests.page.stand import Stand
@@ -135,6 +141,109 @@ def test_a_tool_is_seen_at_work_and_done(opened: Callable[[str], Page], stand: S
     expect(result.locator(".chip")).to_contain_text("completed")
     expect(result).to_contain_text("6 * 7 = 42")
     expect(page.locator("pv-message[data-index='3']")).to_contain_text("It is 42.")
+
+
+# ── what one might ask ──────────────────────────────────────────────────────────────────────────
+
+SUM = "What is 347 × 29? Use the calculator."  # noqa: RUF001 - as people write it
+
+
+def test_where_nothing_was_said_something_can_be_asked_by_a_click(
+    opened: Callable[[str], Page], stand: Stand
+) -> None:
+    """A question that wants a tool has the model call it, and then answer."""
+    gate = threading.Event()
+    stand.actor.asked.clear()
+    stand.say(calling(("calculate", {"expression": "347 * 29"})), [gate, *saying("It is 10063.")])
+    page = opened("suggested")
+    offered = page.get_by_role("group", name="Suggestions")
+    expect(offered.get_by_role("button")).to_have_count(3)
+    offered.get_by_role("button", name=SUM).click()
+    expect(page.locator("pv-message[data-index='0']")).to_contain_text(SUM)
+    expect(page.locator("pv-message[data-index='1'] .tool-name")).to_have_text("calculate")
+    expect(page.locator("pv-message[data-index='2'] .chip")).to_contain_text("completed")
+    expect(offered).to_be_hidden()
+    gate.set()
+    expect(page.locator("pv-message[data-index='3']")).to_contain_text("It is 10063.")
+    choices = [
+        (ask.options.get("tool_choice"), [tool.name for tool in ask.tools])
+        for ask in stand.actor.asked
+    ]
+    assert [("calculate", ["calculate"]), (None, ["calculate"])] == choices
+
+
+def test_a_call_is_seen_running_and_then_completed(
+    opened: Callable[[str], Page], stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+
+    async def come_to_rest() -> None:
+        while not gate.is_set():  # noqa: ASYNC110 - the test sets it, from its own thread
+            await anyio.sleep(0.005)
+
+    monkeypatch.setattr(toolroom, "_come_to_rest", come_to_rest)
+    stand.say(calling(("roll_dice", {})), saying("Lucky."))
+    page = opened("dice")
+    page.get_by_role("button", name="Roll two dice.").click()
+    card = page.locator("pv-message[data-index='1'] .tool-card")
+    expect(card.locator(".chip")).to_have_text("running")
+    gate.set()
+    result = page.locator("pv-message[data-index='2']")
+    expect(result.locator(".chip")).to_contain_text("completed")
+    expect(result).to_contain_text(re.compile(r"[1-6] \+ [1-6] = \d+"))
+    expect(page.locator("pv-message[data-index='3']")).to_contain_text("Lucky.")
+
+
+def test_a_plain_question_is_asked_by_the_keyboard_without_tools(
+    opened: Callable[[str], Page], stand: Stand
+) -> None:
+    stand.actor.asked.clear()
+    stand.say(saying("Water from the sky."))
+    page = opened("plainly")
+    page.get_by_role("button", name="What is rain, in one sentence?").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("pv-message[data-index='1']")).to_contain_text("Water from the sky.")
+    expect(page.get_by_role("textbox", name="Say something")).to_be_focused()
+    assert [()] == [tuple(ask.tools) for ask in stand.actor.asked]
+
+
+@pytest.mark.parametrize(("role", "count"), [("system", 3), ("user", 0)])
+def test_what_a_system_was_told_is_nothing_said_yet(
+    look: Look, stand: Stand, role: Literal["system", "user"], count: int
+) -> None:
+    stand.store.create([Message(role, "Be brief.")], id=f"begun-by-{role}")
+    page = look(f"#/c/begun-by-{role}")
+    expect(page.locator("pv-message")).to_contain_text("Be brief.")
+    expect(page.locator("pv-composer .next")).to_contain_text("tokens")  # all of it is drawn
+    expect(page.locator(".suggested button")).to_have_count(count)
+
+
+def test_nothing_is_offered_that_can_not_work(look: Look, tmp_path: Path) -> None:
+    """Where nothing may be written, and where no model is ready."""
+    with palaver.open(tmp_path / "s.db") as store:
+        store.create(id="silent", title="silent")
+        with standing(store, read_only=True) as reading:
+            page = look("#/c/silent", at=reading)
+            expect(page.get_by_text("This server only shows")).to_be_visible()
+            expect(page.locator(".suggested button")).to_have_count(0)
+            page.close()
+        with standing(store) as writing:
+            page = look("#/c/silent", at=writing)
+            expect(page.locator(".suggested button")).to_have_count(3)
+            page.route("**/api/info", without_models)
+            page.reload()
+            expect(page.get_by_text("Write something below to begin.")).to_be_visible()
+            expect(page.locator(".suggested button")).to_have_count(0)
+            page.close()
+
+
+def without_models(route: Route) -> None:
+    """Answer as a server does whose models all lack something."""
+    answer = route.fetch()
+    told = answer.json()
+    for model in told["models"]:
+        model["ready"] = False
+    route.fulfill(response=answer, json=told)
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,21 @@ def test_one_button_goes_back_and_one_comes_back(page: Page, stand: Stand, name:
     assert len(stand.store.get(name)) == 9
 
 
+def test_a_press_is_a_click_though_something_happens_meanwhile(
+    page: Page, stand: Stand, name: str
+) -> None:
+    rows(page)
+    box = page.get_by_role("toolbar").get_by_role("button", name="Undo").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    with page.expect_response(re.compile("/versions")):
+        stand.store.get(name).append(said("user", "Said while a button was held down."))
+    expect(page.locator("pv-message")).to_have_count(10)
+    page.mouse.up()
+    expect(row(page, 18)).to_contain_text("Undone: as in version 16")
+
+
 def test_undo_and_redo(page: Page, stand: Stand, name: str) -> None:
     tools = page.get_by_role("toolbar")
     expect(tools.get_by_role("button", name="Redo")).to_be_disabled()

@@ -32,7 +32,7 @@ class Running:
             token.touch(0o600)
             token.write_text(TOKEN)
         command = [sys.executable, "-c", "from palaver.cli import main; raise SystemExit(main())",
-                   "serve", "--json", "--port", str(port), "--token-file", str(token),
+                   "serve", "--json", "--cold", "--port", str(port), "--token-file", str(token),
                    "--store", store, *options]  # fmt: skip
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ

@@ -164,31 +164,3 @@ def test_the_api_is_described(ask: Asker) -> None:
     assert [] == described["paths"]["/api/health"]["get"]["security"]
     names = [one["operationId"] for way in described["paths"].values() for one in way.values()]
     assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/", "text/html; charset=utf-8"),
-        ("/page/scripts/api.js", "text/javascript; charset=utf-8"),
-        ("/page/styles/base.css", "text/css; charset=utf-8"),
-        ("/page/icons/icons.svg", "image/svg+xml"),
-        ("/page/words/en/shell.json", "application/json"),
-    ],
-)
-def test_the_page_is_served(ask: Asker, path: str, kind: str) -> None:
-    answer = ask.get(path, headers={"authorization": ""})
-    assert (200, kind) == (answer.status_code, answer.headers["content-type"])
-    assert "no-cache" == answer.headers["cache-control"]
-    again = ask.get(path, headers={"if-none-match": answer.headers["etag"]})
-    assert (304, b"") == (again.status_code, again.content)
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/page/none.js", "/page/", "/page/scripts", "/page/%2e%2e/app.py", "/page/..%2fsettings.py",
-     "/page/scripts/../../app.py", "/page/.hidden.js", "/page/scripts%5capi.js", "/none",
-     "/page//etc/passwd.json", "/page/%00.js"],
-)  # fmt: skip
-def test_nothing_else_is_served(ask: Asker, path: str) -> None:
-    assert 404 == ask.get(path).status_code

@@ -23,8 +23,8 @@ def test_the_prompt_is_the_librarys(stage: Stage) -> None:
     face = ContextManager(stage.store.get(seed.TEAM), window=2)
     prompt = face.prompt_for("writer", "codex", name="Writer")
     assert prompt.prompt == found["prompt"]
-    assert (7, prompt.system_flag) == (found["version"], found["systemFlag"])
-    assert ["Writer", "Ada"] == [line["from"] for line in found["contextMessages"]]
+    assert (10, prompt.system_flag) == (found["version"], found["systemFlag"])
+    assert ["Ada", "Writer"] == [line["from"] for line in found["contextMessages"]]
     assert "Decide whether the release goes out on Friday." == found["teamTask"]
 
 
@@ -38,9 +38,9 @@ def test_it_is_explained_and_compared_with_the_prompt_before(stage: Stage) -> No
     sizes = why["parts"] + [entry for entry in why["entries"] if entry["kept"]]
     assert why["bytes"] == sum(part["bytes"] for part in sizes)
     assert why["bytes"] == len(found["prompt"].encode())
-    assert "Draft: undo is faster" in why["entries"][0]["text"]
+    assert "Good. Is anything risky?" in why["entries"][0]["text"]
     assert 1 == len(why["since"]["added"])
-    assert found["previousPrompt"].endswith("Good. Is anything risky?")
+    assert found["previousPrompt"].endswith("Yes: the page about migration names the copy now.")
 
 
 def test_who_never_spoke_has_no_prompt_before(stage: Stage) -> None:

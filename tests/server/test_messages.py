@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import palaver
 from palaver.messages import TextPart, new_id, parse_message
+from palaver.stores.history import StoredHistory
 
 if TYPE_CHECKING:
     from palaver.stores import Store
@@ -162,3 +163,60 @@ def test_messages_are_found_by_what_fits(ask: Asker, store: Store) -> None:
     assert [(0, "yes")] == found(limit=1)
     wrong = ask.refused("POST", f"conversations/{history.id}/query", {"range": [3, 1]})
     assert (422, "$.range.start") == (wrong["status"], wrong["path"])
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Somebody else adds a message `before` or `after` the next append, however close to it."""
+    when: list[str] = []
+    extend = StoredHistory.extend
+
+    def extended(history: StoredHistory, messages: Any, **more: Any) -> Any:  # noqa: ANN401 - as it is
+        moment = when.pop() if when else ""
+        if moment == "before":
+            history.append(palaver.user("somebody else"))
+        result = extend(history, messages, **more)
+        if moment == "after":
+            history.append(palaver.user("somebody else"))
+        return result
+
+    monkeypatch.setattr(StoredHistory, "extend", extended)
+    return when
+
+
+@pytest.mark.parametrize(("moment", "index"), [("before", 2), ("after", 1)])
+def test_whoever_appends_is_told_of_its_own(
+    ask: Asker, meanwhile: list[str], moment: str, index: int
+) -> None:
+    name = ask.begun("first")
+    meanwhile.append(moment)
+    body = {"messages": [{"role": "user", "content": "mine"}]}
+    told = ask.good("POST", f"conversations/{name}/messages", body)
+    found = [(item["index"], item["message"]["content"]) for item in told["items"]]
+    assert [(index, "mine")] == found
+    assert (index, index + 1) == (told["version"], told["length"])
+    assert "mine" == ask.texts(name)[index]
+
+
+def test_an_append_for_a_version_that_has_just_passed_is_refused(
+    ask: Asker, meanwhile: list[str]
+) -> None:
+    name = ask.begun("first")
+    stamp = {"if-match": ask.get(f"/api/conversations/{name}").headers["etag"]}
+    meanwhile.append("before")
+    body = {"messages": [{"role": "user", "content": "mine"}]}
+    refused = ask.refused("POST", f"conversations/{name}/messages", body, headers=stamp)
+    assert (409, 1) == (refused["status"], refused["version"])
+    assert ["first", "somebody else"] == ask.texts(name)
+
+
+def test_doing_it_again_under_its_key_adds_nothing_though_others_have(
+    ask: Asker, meanwhile: list[str]
+) -> None:
+    name = ask.begun("first")
+    body, key = {"messages": [{"role": "user", "content": "mine"}]}, {"idempotency-key": "k"}
+    ask.good("POST", f"conversations/{name}/messages", body, headers=key)
+    meanwhile.append("after")
+    again = ask.good("POST", f"conversations/{name}/messages", body, headers=key)
+    assert [(1, "mine")] == [(item["index"], item["message"]["content"]) for item in again["items"]]
+    assert ["first", "mine", "somebody else"] == ask.texts(name)

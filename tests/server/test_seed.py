@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import palaver
@@ -41,6 +42,12 @@ def test_it_is_whole_and_the_same_everywhere() -> None:
             assert one.get(name).messages == other.get(name).messages
 
 
+def test_the_page_knows_its_conversations_by_their_names() -> None:
+    guide = (Path(seed.__file__).parent / "page" / "scripts" / "minute.js").read_text("utf-8")
+    assert f'START = "{seed.START}"' in guide
+    assert f'TEAM = "{seed.TEAM}"' in guide
+
+
 def test_the_trip_has_everything_worth_seeing() -> None:
     with sown() as store:
         history = store.get(seed.TRIP)
@@ -65,7 +72,7 @@ def test_the_page_can_show_all_of_it() -> None:
             for what in ("messages", "versions", "tokens", "request", "team", "calls", "step"):
                 stage.ask.good("GET", f"conversations/{head['id']}/{what}")
         found = stage.ask.good("GET", f"conversations/{seed.TEAM}/team")
-        assert ("ada", 3, 6) == (
+        assert ("ada", 3, 9) == (
             found["state"]["floor"],
             len(found["members"]),
             sum(pair["count"] for pair in found["spoke"]),

@@ -101,3 +101,4 @@ def test_a_small_model_is_kept_to_the_point() -> None:
     assert {} == dict(usual(local))
     local.ref = type(local.ref)("local", "smollm2")
     assert {"temperature", "max_tokens"} == set(usual(local))
+    assert 0 == usual(local, forced=True)["temperature"] < usual(local)["temperature"]

@@ -177,6 +177,19 @@ def test_a_model_that_repeats_its_calls_is_asked_for_words() -> None:
         assert "Two." == stage.ask.texts(talk)[-1]
 
 
+def test_a_call_that_was_demanded_is_demanded_once() -> None:
+    """Else the model could do nothing but call again, with other words each time."""
+    one, two = (calling(("calculate", {"expression": f"{n} + 1"})) for n in range(2))
+    model = Scripted(one, two, saying("Two."))
+    with Stage(model) as stage:
+        talk = stage.ask.begun("1 + 1?")
+        stage.step(talk, tools=["calculate"], options={"tool_choice": "calculate", "max_tokens": 9})
+        choices = [ask.options.get("tool_choice") for ask in model.asked]
+        assert ["calculate", None, None] == choices
+        assert {9} == {ask.options["max_tokens"] for ask in model.asked}
+        assert "Two." == stage.ask.texts(talk)[-1]
+
+
 def test_a_model_that_never_answers_is_stopped() -> None:
     answers = [calling(("calculate", {"expression": f"{n} + 1"})) for n in range(20)]
     with Stage(Scripted(*answers)) as stage:
@@ -266,6 +279,20 @@ def test_the_embedded_model_answers() -> None:
         said = stage.messages(talk)[-1]
         assert ("assistant", "smollm2") == (said["role"], said["info"]["model"]["modelID"])
         assert said["content"]
+
+
+def test_the_embedded_model_calls_what_it_is_told_to_and_answers_with_it() -> None:
+    """As the page's suggestion asks it; what it fills in is its own."""
+    with Stage(Scripted(), model=None) as stage:
+        talk = stage.ask.begun()
+        stage.step(
+            talk,
+            "What is 347 × 29? Use the calculator.",  # noqa: RUF001 - as people write it
+            tools=["calculate"],
+            options={"tool_choice": "calculate"},
+        )
+        assert [("completed", "347*29 = 10063")] == stage.results(talk)
+        assert (["answered"], True) == (stage.ended(), "10063" in stage.ask.texts(talk)[-1])
 
 
 # ── drafts ──────────────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ import pytest
 
 from palaver.conversation.tools import ToolContext, tool
 from palaver.errors import ToolFailed, ValidationError
+from palaver.server import toolroom
 from palaver.server.arithmetic import evaluate
 from palaver.server.toolroom import AskFirst, Toolroom, current_time, roll_dice
 from tests.conversation.scripted import Scripted, calling, saying
@@ -202,9 +203,28 @@ def test_the_time_is_told_in_any_zone() -> None:
         current_time("nowhere")
 
 
-def test_dice_fall_within_their_sides() -> None:
-    assert str(roll_dice(1, 6)) in {"1", "2", "3", "4", "5", "6"}
-    assert re.fullmatch(r"[12] \+ [12] = [234]", str(roll_dice(2, 2)))
+def test_dice_come_to_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolroom, "_ROLLING", 0)
+    with Stage(Scripted(calling(("roll_dice", {})), saying("Well."))) as stage:
+        talk = stage.ask.begun("Roll!")
+        stage.step(talk, tools=["roll_dice"])
+        ((state, words),) = stage.results(talk)
+        rolled = re.fullmatch(r"([1-6]) \+ ([1-6]) = (\d+)", words)
+        assert ("completed", True) == (state, rolled is not None)
+        assert rolled is not None
+        assert int(rolled[3]) == int(rolled[1]) + int(rolled[2])
+        titles = [data["title"] for name, data in stage.told if name == "tool.progress"]
+        assert "\u2026" == titles[0]
+
+
+@pytest.mark.parametrize("wrong", ["{128} * {37} = 4442", "twelve", "1" * 81, ""])
+def test_what_is_no_sum_never_reaches_the_calculator(wrong: str) -> None:
+    """A grammar made of this schema keeps a small model from writing it at all."""
+    with Stage(Scripted(calling(("calculate", {"expression": wrong})), saying("No."))) as stage:
+        talk = stage.ask.begun("12 * 7?")
+        stage.step(talk, tools=["calculate"])
+        ((state, words),) = stage.results(talk)
+        assert ("error", True) == (state, "$.expression" in words), words
 
 
 def test_some_tools_are_chosen_by_name() -> None:

@@ -270,7 +270,7 @@ def test_an_interrupt_in_the_store_leaves_it_usable(path: Path) -> None:
 
             keeper._writer = cast("Any", Interrupted(writer, place))
             with pytest.raises(KeyboardInterrupt):
-                history.extend([user("one"), user("two")])
+                history.extend([user("one"), user("two")], records=[("note", "one", b"1")])
             keeper._writer = writer
             history = store.get(history.id)
             assert (2 if place == "COMMIT" else 0) == len(history)

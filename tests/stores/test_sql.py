@@ -15,7 +15,7 @@ def test_every_statement_has_a_name_and_is_one(package: str) -> None:
     assert {"head", "bodies", "journal"} <= queries.keys()
     for name, statement in queries.items():
         assert statement, name
-        assert not statement.endswith(";"), name
+        assert ";" not in statement, name  # a comment behind it would be a second one
 
 
 @pytest.mark.parametrize("package", PACKAGES)

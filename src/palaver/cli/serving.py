@@ -42,6 +42,7 @@ __all__ = ["serve"]
 )
 @click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
 @click.option("--model", metavar="NAME", help="Who answers unless the page says otherwise.")
+@click.option("--cold", is_flag=True, help="Load a model of this machine only when it is asked.")
 @click.option(
     "--tools",
     multiple=True,
@@ -69,6 +70,7 @@ def serve(  # noqa: PLR0917 - one for each option
     *,
     read_only: bool,
     no_open: bool,
+    cold: bool,
     seed: bool,
     as_json: bool,
 ) -> None:
@@ -86,6 +88,7 @@ def serve(  # noqa: PLR0917 - one for each option
         allow_hosts=hosts,
         read_only=read_only,
         model=model,
+        warm=not cold,
         toolset=tuple(_imported(place) for place in tools),
         team=team,
     )

@@ -51,6 +51,8 @@ MAX_NAME: Final = 1024
 
 _READABLE: Final = 64
 """Characters of a name, and bits of a number, that an error spells out."""
+_SHALLOW: Final = 1
+"""Levels of objects within an object that are let in without detours."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -233,29 +235,40 @@ def freeze_mapping(value: object, path: str = "$") -> Mapping[str, Any]:
     """Let a JSON object in, such as metadata or a tool's input."""
     if type(value) is FrozenDict:
         return value
-    if type(value) is dict and _is_flat(value):
-        return _object(value) if value else EMPTY
+    if type(value) is dict:
+        made = _plain(value, _SHALLOW) if value else EMPTY
+        if made is not None:
+            return made
     if not is_object(value):
         raise ValidationError(f"must be an object, not {kind_of(value)}", path=path)
     frozen: Mapping[str, Any] = freeze(value, path) if value else EMPTY
     return frozen
 
 
-def _is_flat(value: dict[Any, Any]) -> bool:
-    # the common case in one loop: text keys, and values that hold no others
+def _plain(value: dict[Any, Any], levels: int) -> FrozenDict[str, Any] | None:
+    """The common case in one loop: text keys, plain values, objects that are shallow.
+
+    None where there is any doubt.
+    """
+    inner: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str or not key.isascii() or "\0" in key or len(key) > MAX_TEXT:
-            return False
+            return None
         kind = type(item)
         if kind is str:
             if not item.isascii() or "\0" in item or len(item) > MAX_TEXT:
-                return False
+                return None
         elif kind is int:
             if not -MAX_INT <= item <= MAX_INT:
-                return False
+                return None
+        elif kind is dict and levels:
+            made = _plain(item, levels - 1)
+            if made is None:
+                return None
+            inner[key] = made
         elif item is not None and item is not False and item is not True:
-            return False
-    return True
+            return None
+    return _object({**value, **inner} if inner else value)
 
 
 def _freeze(value: object, levels: int, trail: list[str | int]) -> object:
@@ -268,8 +281,10 @@ def _freeze(value: object, levels: int, trail: list[str | int]) -> object:
         return value
     if not levels:
         raise ValidationError(f"is nested deeper than {MAX_DEPTH} levels", rule="depth")
-    if kind is dict and _is_flat(cast("dict[Any, Any]", value)):
-        return _object(cast("dict[Any, Any]", value))
+    if kind is dict:
+        made = _plain(cast("dict[Any, Any]", value), 0)
+        if made is not None:
+            return made
     if is_object(value):
         return _object(_items(value, levels - 1, trail))
     if is_list(value):

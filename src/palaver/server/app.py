@@ -2,7 +2,7 @@
 
 `make_app` is all of it. A request passes the gate (name, origin, token), then the limits, then its
 route; every answer leaves with the same headers, and everything that goes wrong leaves as a
-problem.
+problem. Files of the page pass the same gate and then leave at once, without litestar.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from palaver.server.bodies import Bodies
 from palaver.server.limits import Rate
 from palaver.server.problems import MEDIA, Refusal, answer
 from palaver.server.routes import ROUTES
-from palaver.server.routes.page import PAGE
 from palaver.server.security import HEADERS
 from palaver.server.service import Service
+from palaver.server.static import is_page, the_page
 from palaver.server.teams import Teams
 from palaver.server.working import Workshop
 
@@ -73,12 +73,12 @@ def make_app(store: Store, settings: Settings) -> App:
 
     return App(
         service,
-        route_handlers=[*ROUTES, PAGE],
+        route_handlers=ROUTES,
         dependencies={"service": Provide(provided)},
         dto=Bodies,
         return_dto=Bodies,
         exception_handlers={Exception: answer},
-        guards=[_writes],
+        guards=[_writes] if settings.read_only else None,  # litestar pays for each that is there
         lifespan=[running],
         logging_config=None,
         openapi_config=None,
@@ -88,11 +88,12 @@ def make_app(store: Store, settings: Settings) -> App:
     )
 
 
-def _writes(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def _writes(
+    connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
+) -> None:
     """Refuse a change where nothing may be changed; a route says of itself that it only reads."""
-    service: Service = connection.app.state.service
     method = cast("HTTPScope", connection.scope)["method"]
-    if service.settings.read_only and method not in _READS and not handler.opt.get("reads"):
+    if method not in _READS and not handler.opt.get("reads"):
         raise Refusal(403, "this server is read-only")
 
 
@@ -104,6 +105,7 @@ class App(Litestar):
         super().__init__(**configured)
         self.service = service
         self._gate = service.gate
+        self._page = the_page()
         self._rate = Rate(service.settings.rate)
         self._working = 0
 
@@ -118,7 +120,11 @@ class App(Litestar):
         asked = cast("HTTPScope", scope)
         leaving = _Leaving(asked, send, self.service)
         try:
-            self._check(asked)
+            headers = self._check(asked)
+            if is_page(asked["path"]):
+                file = self._page.answer(asked["method"], asked["path"], headers)
+                await leaving.whole(file.status, file.headers, file.body)
+                return
         except Refusal as refusal:
             await leaving.refuse(refusal)
             return
@@ -129,7 +135,8 @@ class App(Litestar):
         finally:
             self._working -= counted
 
-    def _check(self, scope: HTTPScope) -> None:
+    def _check(self, scope: HTTPScope) -> dict[str, str]:
+        """Refuse what may not come in; the headers of what may."""
         method, path = scope["method"], scope["path"]
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         server, client = scope.get("server"), scope.get("client")
@@ -146,6 +153,7 @@ class App(Litestar):
                 raise
         if path != _EVENTS and self._working >= self.service.settings.requests:
             raise Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
+        return headers
 
 
 class _Leaving:
@@ -174,11 +182,10 @@ class _Leaving:
         """Send a refusal, and nothing else."""
         body = msgspec.json.encode(refusal.problem)
         headers = {**refusal.headers, "content-type": MEDIA, "content-length": str(len(body))}
-        await self.send(
-            {
-                "type": "http.response.start",
-                "status": refusal.problem.status,
-                "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
-            }
-        )
+        pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
+        await self.whole(refusal.problem.status, pairs, body)
+
+    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send an answer that is known as a whole."""
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": False})

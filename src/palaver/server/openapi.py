@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from litestar.handlers import HTTPRouteHandler
+    from litestar.typing import FieldDefinition
 
 __all__ = ["document"]
 
@@ -187,7 +188,7 @@ def _constrain(parameter: dict[str, Any], handler: HTTPRouteHandler) -> None:
     """Say of a parameter what its type says: litestar leaves the limits of optional ones out."""
     for noise in ("deprecated", "allowEmptyValue", "allowReserved"):
         parameter.pop(noise, None)
-    for field in handler.parsed_fn_signature.parameters.values():
+    for field in _fields(handler):
         given = field.kwarg_definition
         names = {field.name, getattr(given, "name", None)}
         if parameter["name"] not in names:
@@ -201,6 +202,13 @@ def _constrain(parameter: dict[str, Any], handler: HTTPRouteHandler) -> None:
         if field.has_default and field.default is not None:
             schema["default"] = field.default
         parameter["schema"] = schema
+
+
+def _fields(handler: HTTPRouteHandler) -> list[FieldDefinition]:
+    """What a handler is asked with: its own parameters, and those of what it depends on."""
+    provided = handler.resolve_dependencies().values()
+    signatures = [handler.parsed_fn_signature, *(one.parsed_fn_signature for one in provided)]
+    return [field for one in signatures for field in one.parameters.values()]
 
 
 def _good(

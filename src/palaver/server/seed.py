@@ -19,6 +19,7 @@ from palaver.team import State, read_route, read_team
 
 if TYPE_CHECKING:
     from palaver.messages import Message, Role
+    from palaver.stores.history import StoredHistory
     from palaver.team import Team
 
 __all__ = ["BROKEN", "FORK", "START", "TEA", "TEAM", "TRIP", "sow"]
@@ -64,59 +65,76 @@ def sow(store: Store) -> bool:
 
 
 def _start(store: Store, clock: Clock) -> None:
-    """An empty conversation, with a system message that even a very small model can follow."""
+    """An empty conversation, with a system message that even a very small model can follow.
+
+    The page offers what to ask in it, and has a guide through the rest of the example.
+    """
     scribe = Scribe(START, clock)
-    words = "You are a friendly assistant. Answer in one or two short sentences."
+    words = "You are a helpful AI assistant. Answer in one short sentence."
     store.create([scribe.say("system", words)], id=START, title="Start here")
 
 
+# ── the trip: reasoning, two calls at once, a file, costs; then edits, a rollback and a fork ────
+
+
 def _trip(store: Store, clock: Clock) -> None:
-    """Reasoning, two calls at once, a file, costs; then edits, a rollback and a fork."""
     scribe = Scribe(TRIP, clock)
-    weather, trains = {"city": "Lisbon", "days": 3}, {"from": "Porto", "to": "Lisbon"}
     history = store.create(
-        [
-            scribe.say("system", "You plan short trips. Be practical, and say what things cost."),
-            scribe.show(
-                "Three days in Lisbon, coming from Porto. Here is the part of the map I like.",
-                "image/png",
-                _MAP,
-                "lisbon.png",
-            ),
-            scribe.answer(
-                "I will look up the weather and the trains.",
-                Used("anthropic", _SONNET, (412, 96, 58), 0.0035),
-                thought="They come from Porto, so the train is likely. The weather decides between "
-                "museums and walks. Both can be looked up at the same time.",
-                calls=[("call_weather", "weather", weather), ("call_trains", "trains", trains)],
-            ),
-            scribe.result(
-                "call_weather",
-                "weather",
-                weather,
-                "Mon 15°C, sunny. Tue 14°C, rain. Wed 16°C, sunny.",
-            ),
-            scribe.result(
-                "call_trains", "trains", trains, "the timetable did not answer in time", failed=True
-            ),
-            scribe.answer(
-                "Monday and Wednesday are dry: walk in Alfama on Monday and take the ferry on "
-                "Wednesday. Keep Tuesday for the Gulbenkian Museum. I could not reach the "
-                "timetable, so check the trains yourself: they take about three hours.",
-                Used("anthropic", _SONNET, (655, 88, 0), 0.0033),
-            ),
-            scribe.say("user", "What would the three days cost for two people?"),
-            scribe.answer(
-                "About 420 euros: 120 for the trains, 200 for two nights, 100 for the rest.",
-                Used("anthropic", _SONNET, (771, 42, 0), 0.0029),
-            ),
-        ],
+        [*_question(scribe), *_look_up(scribe), *_plan(scribe)],
         id=TRIP,
         title="Three days in Lisbon",
         tags=("example",),
     )
     history.mark(5, "plan")
-    priced = history.version
+    planned = history.version
+    _change_of_mind(history, scribe)
+    _cheaper(store, history.fork(at=planned, id=FORK), Scribe(FORK, clock))
+
+
+def _question(scribe: Scribe) -> list[Message]:
+    asked = "Three days in Lisbon, coming from Porto. Here is the part of the map I like."
+    return [
+        scribe.say("system", "You plan short trips. Be practical, and say what things cost."),
+        scribe.show(asked, "image/png", _MAP, "lisbon.png"),
+    ]
+
+
+def _look_up(scribe: Scribe) -> list[Message]:
+    """Two calls in one answer; one of them fails."""
+    weather, trains = {"city": "Lisbon", "days": 3}, {"from": "Porto", "to": "Lisbon"}
+    forecast = "Mon 15°C, sunny. Tue 14°C, rain. Wed 16°C, sunny."
+    late = "the timetable did not answer in time"
+    return [
+        scribe.answer(
+            "I will look up the weather and the trains.",
+            Used("anthropic", _SONNET, (412, 96, 58), 0.0035),
+            thought="They come from Porto, so the train is likely. The weather decides between "
+            "museums and walks. Both can be looked up at the same time.",
+            calls=[("call_weather", "weather", weather), ("call_trains", "trains", trains)],
+        ),
+        scribe.result("call_weather", "weather", weather, forecast),
+        scribe.result("call_trains", "trains", trains, late, failed=True),
+    ]
+
+
+def _plan(scribe: Scribe) -> list[Message]:
+    return [
+        scribe.answer(
+            "Monday and Wednesday are dry: walk in Alfama on Monday and take the ferry on "
+            "Wednesday. Keep Tuesday for the Gulbenkian Museum. I could not reach the "
+            "timetable, so check the trains yourself: they take about three hours.",
+            Used("anthropic", _SONNET, (655, 88, 0), 0.0033),
+        ),
+        scribe.say("user", "What would the three days cost for two people?"),
+        scribe.answer(
+            "About 420 euros: 120 for the trains, 200 for two nights, 100 for the rest.",
+            Used("anthropic", _SONNET, (771, 42, 0), 0.0029),
+        ),
+    ]
+
+
+def _change_of_mind(history: StoredHistory, scribe: Scribe) -> None:
+    """One traveller and not two; a diet that is taken back; and on it goes."""
     history.replace(6, scribe.say("user", "What would the three days cost for one person?"))
     history.truncate(remove_last=1)
     history.append(
@@ -129,16 +147,21 @@ def _trip(store: Store, clock: Clock) -> None:
     history.rollback(2)
     history.append(scribe.say("user", "And in February?"))
     history.mark(6, "budget")
-    fork = history.fork(at=priced, id=FORK)
-    other = Scribe(FORK, clock)
-    fork.append(other.say("user", "We have only 200 euros. What can we leave out?"))
+
+
+def _cheaper(store: Store, fork: StoredHistory, scribe: Scribe) -> None:
+    """The same plan, from before the change of mind, with less money."""
+    fork.append(scribe.say("user", "We have only 200 euros. What can we leave out?"))
     fork.append(
-        other.answer(
+        scribe.answer(
             "One night instead of two, and a picnic by the river: then 190 euros are enough.",
             Used("openai", _LUNA, (820, 35, 0), 0.0004),
         )
     )
     store.describe(FORK, title="Three days in Lisbon, for less", tags=("example",))
+
+
+# ── the team ────────────────────────────────────────────────────────────────────────────────────
 
 
 _ROSTER: Final[dict[str, Any]] = {
@@ -184,6 +207,9 @@ def _team(store: Store, clock: Clock) -> None:
         ),
         ("ada", "Good. Is anything risky? [NEXT: critic]"),
         ("critic", "The migration: say that a copy is kept beside the file. [NEXT: ada]"),
+        ("ada", "Then say so. Are the docs ready? [NEXT: writer]"),
+        ("writer", "Yes: the page about migration names the copy now. [NEXT: critic]"),
+        ("critic", "Then nothing is missing. Friday it is. [NEXT: ada]"),
     ):
         history.append(_spoken(scribe, team, who, text))
     store.keeper.keep(TEAM, [State().handed("ada", "called").record()])
@@ -195,6 +221,9 @@ def _spoken(scribe: Scribe, team: Team, who: str, text: str) -> Message:
     role: Role = "user" if member in team.humans else "assistant"
     route = read_route(text, member, team).kept()
     return scribe.say(role, text, speaker=member.speaker, routing=route)
+
+
+# ── and two more ────────────────────────────────────────────────────────────────────────────────
 
 
 def _broken(store: Store, clock: Clock) -> None:

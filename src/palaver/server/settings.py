@@ -16,9 +16,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `allow_hosts` are the names, beside those of this machine, under which it may be asked. `rate`
     is how many requests a second one client may make, over some seconds; 0 sets no limit. `model`
-    is the model that answers unless a request names another, `toolset` are the tools that models
-    may call beside those that come with the server (functions, tools, lists of them, MCP servers),
-    `team` is the path of a team's file.
+    is the model that answers unless a request names another; `warm` loads it at the start, where it
+    runs on this machine. `toolset` are the tools that models may call beside those that come with
+    the server (functions, tools, lists of them, MCP servers), `team` is the path of a team's file.
 
     >>> Settings(token="secret").read_only
     False
@@ -35,5 +35,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     steps: int = 4
     heartbeat: float = 15
     model: str | None = None
+    warm: bool = False
     toolset: tuple[Any, ...] = ()
     team: str | None = None

@@ -132,9 +132,14 @@ class Shelf:
         return Offer(name, label, why is None, name == self.default, why)
 
 
-def usual(model: Model) -> Mapping[str, Any]:
-    """The options of a model unless a request has others: a small one keeps to the point so."""
-    return _SMALL if model.ref.provider_id == LOCAL else EMPTY
+def usual(model: Model, *, forced: bool = False) -> Mapping[str, Any]:
+    """The options of a model unless a request has others: a small one keeps to the point so.
+
+    Where a call is `forced` it takes no chances: what it fills in has to be right.
+    """
+    if model.ref.provider_id != LOCAL:
+        return EMPTY
+    return {**_SMALL, "temperature": 0} if forced else _SMALL
 
 
 def _missing(name: str) -> str | None:

@@ -15,6 +15,7 @@ from palaver.errors import ValidationError
 from palaver.server.problems import Clashing, Refusal
 
 if TYPE_CHECKING:
+    from palaver.history import View
     from palaver.stores.history import StoredHistory
 
 __all__ = ["check_version", "stamped"]
@@ -28,7 +29,7 @@ def stamped(value: _T, version: int, *, status: int | None = None) -> Response[_
     return Response(value, status_code=status, headers={"ETag": f'"{version}"'})
 
 
-def check_version(history: StoredHistory, stamp: str | None) -> None:
+def check_version(history: StoredHistory | View, stamp: str | None) -> None:
     """Refuse a change that was meant for another version than the newest."""
     if stamp is None or stamp.strip() == "*":
         return
@@ -45,7 +46,7 @@ def check_version(history: StoredHistory, stamp: str | None) -> None:
     raise Refusal(409, detail, **more)
 
 
-def _since(history: StoredHistory, version: int) -> str:
+def _since(history: StoredHistory | View, version: int) -> str:
     """What came after a version, in words."""
     newest = history.version
     if version > newest:

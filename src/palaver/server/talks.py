@@ -47,13 +47,15 @@ class Talks:
             known = self._open.pop(name, None)
             if known is None or known.created != head.created:
                 known = _Open(self._opened(name), head.created, head.erased)
-            elif known.erased != head.erased:
+            erased = known.erased != head.erased
+            if erased:
                 known.conversation.tally.forget()
                 known = known._replace(erased=head.erased)
             self._open[name] = known
             if len(self._open) > _MOST:
                 self._open.popitem(last=False)
-        known.conversation.history.refresh()
+        if erased or known.conversation.history.version != head.version:
+            known.conversation.history.refresh()
         return known.conversation
 
     def _opened(self, name: str) -> Conversation:

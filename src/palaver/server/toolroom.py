@@ -2,7 +2,8 @@
 
 The ones built in are harmless: the time, sums, dice, and a search in this very store. The search
 can bring words of one conversation into another, and from there to a provider, so it waits until
-somebody has allowed it. Tools of one's own come beside them (`palaver serve --tools`).
+somebody has allowed it. Their schemas leave even a very small model, whose calls a grammar forces,
+little to get wrong. Tools of one's own come beside them (`palaver serve --tools`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from zoneinfo import ZoneInfo
 
+import anyio
 from msgspec import Meta
 
 from palaver.conversation.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["AskFirst", "Toolroom", "built_in", "denied"]
 
 _FOUND: Final = 5
+_SUM: Final = Meta(pattern=r"^[-+*/%^().0-9 ]+$", max_length=80)
+"""What a sum is written with. It has to end: a small model that may write a digit more does."""
+_DICE: Final = 2
+_ROLLING: Final = 1.0
+"""How long a die rolls, in seconds: one after the other comes to rest, and can be watched."""
 
 
 class AskFirst:
@@ -121,7 +128,7 @@ def current_time(zone: str = "UTC") -> str:
 
 
 @tool(idempotent=True)
-def calculate(expression: str) -> str:
+def calculate(expression: Annotated[str, _SUM]) -> str:
     """Work out a sum.
 
     Args:
@@ -131,18 +138,18 @@ def calculate(expression: str) -> str:
 
 
 @tool
-def roll_dice(
-    count: Annotated[int, Meta(ge=1, le=20)] = 1, sides: Annotated[int, Meta(ge=2, le=100)] = 6
-) -> str:
-    """Roll dice.
+async def roll_dice(context: ToolContext) -> str:
+    """Roll two dice."""
+    rolled = list[int]()
+    for _ in range(_DICE):
+        context.progress(" + ".join((*map(str, rolled), "\u2026")))
+        await _come_to_rest()
+        rolled.append(random.randint(1, 6))  # noqa: S311 - a game
+    return f"{' + '.join(map(str, rolled))} = {sum(rolled)}"
 
-    Args:
-        count: how many
-        sides: how many sides each has
-    """
-    rolled = [random.randint(1, sides) for _ in range(count)]  # noqa: S311 - a game
-    total = f" = {sum(rolled)}" if count > 1 else ""
-    return " + ".join(map(str, rolled)) + total
+
+async def _come_to_rest() -> None:
+    await anyio.sleep(_ROLLING)
 
 
 def _search(store: Store) -> Tool:

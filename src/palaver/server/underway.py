@@ -41,12 +41,17 @@ class Order(Struct, frozen=True):
     def asked(self, calls: list[ToolCallPart], before: list[ToolCallPart]) -> Mapping[str, Any]:
         """The options of the next question, after these calls and those before them.
 
-        A model that makes the same calls again would do so for ever, and a small one that has been
-        told once rarely does better the second time: they are asked for words.
+        A call that was demanded has been made, so none is any more. A model that makes the same
+        calls again would do so for ever, and a small one that has been told once rarely does
+        better the second time: they are asked for words.
         """
-        same = bool(calls) and [_made(call) for call in calls] == [_made(call) for call in before]
-        small = bool(calls) and self.model.ref.provider_id == LOCAL
-        return {**self.options, "tool_choice": "none"} if same or small else self.options
+        if not calls:
+            return self.options
+        same = [_made(call) for call in calls] == [_made(call) for call in before]
+        small = self.model.ref.provider_id == LOCAL
+        if same or small or self.options.get("tool_choice") == "none":
+            return {**self.options, "tool_choice": "none"}
+        return {name: value for name, value in self.options.items() if name != "tool_choice"}
 
 
 class Started(Struct, frozen=True):

@@ -31,6 +31,7 @@ from palaver.server.shelf import Shelf, usual
 from palaver.server.talks import Talks
 from palaver.server.toolroom import Toolroom, built_in, denied
 from palaver.server.underway import Order, Outcome, Running, Started
+from palaver.server.warming import warm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -64,17 +65,17 @@ class Workshop:
         self._running: dict[str, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._recovery = anyio.CancelScope()
+        self._behind = anyio.CancelScope()
         service.on_stop(self.close)
 
     async def start(self) -> None:
-        """Open the tools that were given, and settle what a killed process has left behind."""
+        """Open the tools that were given; settle what a killed process left, and load the model."""
         if self._settings.toolset:
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._task(self._hold_tools(ready))
             await ready
         if not self._settings.read_only:
-            self._task(self._recover())
+            self._task(self._prepare())
 
     async def _hold_tools(self, ready: asyncio.Future[None]) -> None:
         """Tools of servers of their own want to be opened and closed in one task."""
@@ -105,7 +106,8 @@ class Workshop:
         Ask({}, tools=box.specs, options=options).checked()
         name = self.shelf.default if model is None else model
         chosen = self.model(name)
-        return Order(chosen, name, box, loop, {**usual(chosen), **options})
+        forced = options.get("tool_choice") not in (None, "auto", "none")
+        return Order(chosen, name, box, loop, {**usual(chosen, forced=forced), **options})
 
     def model(self, name: str | None = None) -> Model:
         """A model by its name; one that is not installed, or whose SDK is not, is a refusal."""
@@ -199,7 +201,7 @@ class Workshop:
     async def close(self) -> None:
         """Stop every step, and let go of the models."""
         self._stopping.set()
-        self._recovery.cancel()
+        self._behind.cancel()
         for running in list(self._running.values()):
             running.scope.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -299,11 +301,13 @@ class Workshop:
             return 0
         return sum(entry.state.status == "pending" and not entry.stray for entry in entries)
 
-    # ── after a crash ───────────────────────────────────────────────────────────────────────────
+    # ── at the start, behind everything else ────────────────────────────────────────────────────
 
-    async def _recover(self) -> None:
-        with self._recovery:
+    async def _prepare(self) -> None:
+        with self._behind:
             async with anyio.create_task_group() as group:
+                if self._settings.warm:
+                    group.start_soon(warm, self.shelf)
                 for name in await to_thread.run_sync(self._leftovers):
                     group.start_soon(self._recover_one, name)
 

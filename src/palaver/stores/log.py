@@ -69,16 +69,21 @@ class StoredLog(Counter):
         """Note which positions were put in the place of which."""
         self.replaces.update((new - self._length, old) for new, old in origins.items())
 
-    def added(self, message: Message) -> None:
-        """One message was added and is kept, all at once."""
-        if len(self._held) >= _HELD:
-            self._make_room()
-        self._held[self._length] = message
-        counts = self._counts[self._length] + one(message)
-        self._length += 1
-        if len(self._counts) > _HELD:
-            self._counts.clear()
-        self._counts[self._length] = counts
+    def added(self, messages: Sequence[Message]) -> None:
+        """Messages were added and are kept, all at once."""
+        position, held, known = self._length, self._held, self._counts
+        counts = known[position]
+        if len(held) + len(messages) > _HELD:
+            self._hold(position, messages)
+            held = {}
+        if len(known) > _HELD:
+            known.clear()
+        for message in messages:
+            held[position] = message
+            counts += one(message)
+            position += 1
+            known[position] = counts
+        self._length = position
 
     def settle(self) -> None:
         """What was pending is kept."""

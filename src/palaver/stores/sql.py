@@ -14,6 +14,7 @@ from importlib import resources
 __all__ = ["load_migrations", "load_queries"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_END = re.compile(r";$", re.MULTILINE)
 
 
 def load_queries(package: str) -> dict[str, str]:
@@ -21,7 +22,7 @@ def load_queries(package: str) -> dict[str, str]:
     text = resources.files(package).joinpath("queries.sql").read_text("utf-8")
     _, *pieces = _NAME.split(text)
     return {
-        name: statement.strip().rstrip(";")
+        name: _END.split(statement, maxsplit=1)[0].strip()  # a comment behind it would be run, too
         for name, statement in zip(pieces[::2], pieces[1::2], strict=True)
     }
 

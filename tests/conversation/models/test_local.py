@@ -168,6 +168,21 @@ async def test_silence_ends_after_the_time_that_was_set(smollm2: Path) -> None:
             await asked.whole(ask("Hi."))
 
 
+async def test_closing_does_not_wait_for_a_file_that_still_loads(smollm2: Path) -> None:
+    asked = Local(str(smollm2))
+
+    async def started() -> None:
+        with pytest.raises(Unavailable, match="ended while it loaded"):
+            await asked.whole(ask("Hi."))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(started)
+        while (loading := asked._engine._loading) is None:  # noqa: ASYNC110 - of a thread
+            await anyio.sleep(0.001)
+        await asked.close()
+        assert loading._process.poll() is not None
+
+
 async def test_a_file_that_is_no_model_says_so(tmp_path: Path) -> None:
     file = tmp_path / "bad.gguf"
     file.write_bytes(b"no model")

@@ -2,7 +2,8 @@
 
 The messages that the graph hands over are compared with those it was handed, object by object. What
 only comes after them is an append; anything else (a message removed or changed, another branch) is
-one new selection of the log. What is there already is never written again.
+one new selection of the log. What is there already is never written again. Nobody asks first where
+the conversation stands: the store refuses what is no longer true, and then it is looked again.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class _Channel(NamedTuple):
     messages: list[BaseMessage]
     conversation: str
     changed: bool
+    handed: Handed | None
+    ran: bool
+    """Whether a node ran since the graph was handed them."""
 
 
 class _Step(NamedTuple):
@@ -82,6 +86,7 @@ class _Draft(NamedTuple):
     checkpoint: Typed
     metadata: Typed
     small: dict[str, Typed]
+    large: tuple[str, ...]
     blobs: list[Record]
     channels: list[_Channel]
 
@@ -89,12 +94,13 @@ class _Draft(NamedTuple):
 def put(thread: Thread, where: Where, given: Given, serde: SerializerProtocol) -> None:
     """Keep a checkpoint that follows another; where someone else came first, look again."""
     thread.begin()
-    thread.await_writes(write_name(where.namespace, where.checkpoint or ""))
+    thread.traffic.await_writes(write_name(where.namespace, where.checkpoint or ""))
     draft = _drafted(thread, where, given, serde)
     while True:
         try:
             _keep(thread, draft, serde)
         except Moved:
+            thread.put_away()
             continue
         return
 
@@ -109,10 +115,16 @@ def _drafted(thread: Thread, where: Where, given: Given, serde: SerializerProtoc
     small: dict[str, Typed] = {}
     blobs: list[Record] = []
     lists: dict[str, list[BaseMessage]] = {}
+    handed: dict[str, Handed | None] = {}
+    # the step after an input runs no node: it only adds the input to what was read just now
+    ran = before is None or before.about(serde).get("source") != "input"
     for channel, value in values.items():
         version = body["channel_versions"].get(channel)
         was_list = before is not None and channel in before.messages
-        if are_messages(value) or (was_list and type(value) is list and not value):
+        handed[channel] = thread.handed(namespace, parent, channel)
+        if _are_messages(value, handed[channel]) or (
+            was_list and type(value) is list and not value
+        ):
             lists[channel] = value
         elif before is not None and channel not in new_versions and known.get(channel) == version:
             if channel in before.small:
@@ -124,15 +136,20 @@ def _drafted(thread: Thread, where: Where, given: Given, serde: SerializerProtoc
             else:
                 name = blob_name(namespace, channel, version)
                 blobs.append((BLOBS, name, dumped[0].encode() + b"\n" + dumped[1]))
+    large = tuple(channel for channel in values if channel not in lists and channel not in small)
     homes = _conversations(thread, namespace, before, lists)
     channels = [
-        _Channel(name, messages, homes[name], name in new_versions)
+        _Channel(name, messages, homes[name], name in new_versions, handed[name], ran)
         for name, messages in lists.items()
     ]
     return _Draft(
         namespace, parent, checkpoint["id"], serde.dumps_typed(body), serde.dumps_typed(metadata),
-        small, blobs, channels,
+        small, large, blobs, channels,
     )  # fmt: skip
+
+
+def _are_messages(value: object, handed: Handed | None) -> bool:
+    return are_messages(value, () if handed is None else handed.messages)
 
 
 def _conversations(
@@ -161,8 +178,7 @@ def _keep(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> None:
     placed: dict[int, tuple[str, int]] = {}
     for channel in draft.channels:
         shelf = thread.shelf_for(channel.conversation, channel.messages)
-        step = _step(shelf, channel, thread.handed(draft.namespace, draft.parent, channel.name),
-                     serde)  # fmt: skip
+        step = _step(shelf, channel, serde)
         for position, message in enumerate(step.added, shelf.end):
             placed[id(message)] = channel.conversation, position
         steps[channel.name] = step
@@ -171,7 +187,7 @@ def _keep(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> None:
             _take(shelf, step, draft.id, [], serde)
         else:
             own = shelf, step
-    saved = Saved(draft.parent, draft.checkpoint, draft.metadata, refs, draft.small)
+    saved = Saved(draft.parent, draft.checkpoint, draft.metadata, refs, draft.small, draft.large)
     name = checkpoint_name(draft.namespace, draft.id)
     settled = settled_by(thread, Where(draft.namespace, draft.parent), placed)
     records = [
@@ -180,9 +196,12 @@ def _keep(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> None:
         *((WRITES, which, data) for which, data in settled.items() if data is not None),
     ]
     if own is None or not _take(*own, draft.id, records, serde):
+        thread.keeper.head(thread.home)  # it may be gone: records alone would not be refused
         thread.keeper.keep(thread.home, records)
     for which in settled:
-        del thread.waiting[which]
+        thread.waiting.pop(which, None)
+        thread.traffic.aloft.pop(which, None)
+    thread.traffic.lock.notify_all()
     thread.remember(draft.namespace, draft.id, saved)
     for channel in draft.channels:
         step = steps[channel.name]
@@ -190,11 +209,9 @@ def _keep(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> None:
         thread.hand(draft.namespace, draft.id, channel.name, handed)
 
 
-def _step(
-    shelf: Shelf, channel: _Channel, handed: Handed | None, serde: SerializerProtocol
-) -> _Step:
+def _step(shelf: Shelf, channel: _Channel, serde: SerializerProtocol) -> _Step:
     """What it takes to make a conversation's messages those of a channel."""
-    now, value = shelf.history.version, channel.messages
+    now, value, handed = shelf.history.version, channel.messages, channel.handed
     if shelf.version != now:
         shelf.read(now, serde)
     if handed is not None:
@@ -211,7 +228,7 @@ def _step(
         ):
             # what is new comes after the edit
             return _Step(now + 1, new=value[len(known) :], apart=True)
-    count = shelf.growth(value)
+    count = shelf.growth(value, sure=handed is not None and not channel.ran)
     if count is None:
         return _Step(now + 1, pieces=shelf.pieces(value))
     return _Step(now + 1, new=value[count:]) if count < len(value) else _Step(now)

@@ -38,12 +38,14 @@ def add_messages(left: Messages, right: Messages) -> Messages:
         return add_any(left, right)
     if not _WHOLE.issuperset(map(type, new)):
         return add_any(left, right)
-    known = {message.id for message in cast("list[BaseMessage]", left)}
     for message in new:
         if message.id is None:
             message.id = str(uuid.uuid4())
     ids = {message.id for message in new}
-    if None in known or len(ids) < len(new) or not known.isdisjoint(ids):
+    if len(ids) < len(new):
+        return add_any(left, right)
+    ids.add(None)  # an old message without one is LangGraph's to name
+    if not ids.isdisjoint([message.id for message in cast("list[BaseMessage]", left)]):
         return add_any(left, right)
     return left + new
 

@@ -42,6 +42,8 @@ class Saved(Struct, frozen=True, array_like=True):
     metadata: Typed
     messages: dict[str, Ref]
     small: dict[str, Typed]
+    large: tuple[str, ...]
+    """The channels whose values lie in records of their own."""
 
     def body(self, serde: SerializerProtocol) -> dict[str, Any]:
         """The checkpoint without its channels' values."""

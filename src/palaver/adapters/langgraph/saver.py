@@ -25,7 +25,13 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from palaver.adapters.langgraph.copying import copy
-from palaver.adapters.langgraph.naming import CHECKPOINTS, Where, conversation_of
+from palaver.adapters.langgraph.naming import (
+    CHECKPOINTS,
+    WRITES,
+    Where,
+    conversation_of,
+    write_name,
+)
 from palaver.adapters.langgraph.putting import Given, put
 from palaver.adapters.langgraph.removing import delta_history, keep_newest, remove, remove_all
 from palaver.adapters.langgraph.tasks import Task, writes_of
@@ -87,26 +93,22 @@ class Saver(BaseCheckpointSaver[int]):
         self._gate = threading.Lock()
         self._tasks = tuple(threading.Lock() for _ in range(_THREADS))
 
-    @contextmanager
-    def _thread(self, thread: object) -> Generator[Thread]:
-        """A thread, for this caller alone in this process."""
+    def _known(self, thread: object) -> Thread:
+        """A thread; its lock is not held yet."""
         name = conversation_of(thread)
         with self._gate:
             found = self._threads.pop(name, None) or Thread(self.store, name)
             self._threads[name] = found
             while len(self._threads) > _THREADS:
                 self._threads.popitem(last=False)
-        with found.lock:
-            yield found
+        return found
 
-    def _written(self, thread: object, work: Callable[[Thread], _T]) -> _T:
-        """Change a thread; where another process has deleted it meanwhile, begin it again."""
-        with self._thread(thread) as found:
-            try:
-                return work(found)
-            except UnknownConversation:
-                found.forget()
-                return work(found)
+    @contextmanager
+    def _thread(self, thread: object) -> Generator[Thread]:
+        """A thread, for this caller alone in this process."""
+        found = self._known(thread)
+        with found.traffic.lock:
+            yield found
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -227,15 +229,11 @@ class Saver(BaseCheckpointSaver[int]):
         where = _where(config)
         namespace = where.get("checkpoint_ns", "")
         about = get_checkpoint_metadata(config, metadata)
-        self._written(
-            where["thread_id"],
-            lambda thread: put(
-                thread,
-                Where(namespace, where.get("checkpoint_id")),
-                Given(checkpoint, about, new_versions),
-                self.serde,
-            ),
-        )
+        place = Where(namespace, where.get("checkpoint_id"))
+        given = Given(checkpoint, about, new_versions)
+        thread = self._known(where["thread_id"])
+        with thread.traffic.putting():
+            _change(thread, lambda: put(thread, place, given, self.serde))
         return _config(where["thread_id"], namespace, checkpoint["id"])
 
     def put_writes(
@@ -249,15 +247,17 @@ class Saver(BaseCheckpointSaver[int]):
         where = _where(config)
         place = Where(where.get("checkpoint_ns", ""), where["checkpoint_id"])
         task = Task(task_id, task_path)
+        name = write_name(place.namespace, where["checkpoint_id"], task_id)
+        thread = self._known(where["thread_id"])
         with self._tasks[hash((where["thread_id"], place, task_id)) % len(self._tasks)]:
-            thread, record = self._written(
-                where["thread_id"],
-                lambda thread: (thread, writes_of(thread, place, task, writes, self.serde)),
-            )
-            try:  # outside the thread's lock: it shares a commit with what else is being kept
-                self.store.keeper.put(thread.home, *record)
+            soon = thread.traffic.announce(name)
+            try:
+                record = _change(thread, lambda: writes_of(thread, place, task, writes, self.serde))
+                if not thread.traffic.taken(name, soon=soon):
+                    # outside the lock: it shares a commit with what else is being kept
+                    self.store.keeper.put(thread.home, WRITES, name, record)
             finally:
-                thread.land(record[1])
+                thread.traffic.land(name)
 
     def get_next_version(self, current: Any, channel: None) -> int:  # noqa: ANN401 - whatever a thread began with
         """A higher version, and one that another branch will not come to as well."""
@@ -363,6 +363,16 @@ class Saver(BaseCheckpointSaver[int]):
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """As `copy_thread`."""
         await _hop(self.copy_thread, source_thread_id, target_thread_id)
+
+
+def _change(thread: Thread, work: Callable[[], _T]) -> _T:
+    """Change a thread; where another process has deleted it meanwhile, begin it again."""
+    with thread.traffic.lock:
+        try:
+            return work()
+        except UnknownConversation:
+            thread.forget()
+            return work()
 
 
 async def _hop(work: Callable[..., _T], *values: Any) -> _T:  # noqa: ANN401 - what the work takes

@@ -56,14 +56,19 @@ def face_of(message: BaseMessage) -> Face:
     return Face(message, vars(message).copy())
 
 
-def are_messages(value: object) -> bool:
+def are_messages(value: object, known: Sequence[BaseMessage] = ()) -> bool:
     """Tell whether a channel's value is a list of messages that the log can hold.
+
+    What it begins with may be `known` to be such messages: then only the others are looked at.
 
     >>> from langchain_core.messages import HumanMessage
     >>> are_messages([HumanMessage("hi")]), are_messages(["hi"]), are_messages([])
     (True, False, False)
     """
-    return type(value) is list and bool(value) and KINDS.issuperset(map(type, value))
+    if type(value) is not list or not value:
+        return False
+    new = value[len(known) :] if value[: len(known)] == known else value
+    return KINDS.issuperset(map(type, new))
 
 
 class Shelf:
@@ -81,7 +86,8 @@ class Shelf:
         self._messages: list[BaseMessage] = []
         self._live: list[dict[str, Any]] = []  # their fields, as they are
         self._fields: list[dict[str, Any]] = []  # and as they were
-        self._tip: Tip | None = None
+        self._tip = Tip(-1, "")
+        self._tipped = -1  # the version of the conversation that the tip is known for
 
     @property
     def name(self) -> str:
@@ -93,10 +99,14 @@ class Shelf:
         self.history.fork(id=name)
         other = Shelf(store, name)
         for position, faces in self._faces.items():
-            other._shelve(position, [face.message for face in faces])
+            other._shelve(position, faces)
         return other
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def lives(self) -> bool:
+        """Tell whether it is still the same conversation."""
+        return self._keeper.head(self.name).created == self._born
 
     def look(self) -> bool:
         """See what others have done meanwhile; False where it is not the same conversation."""
@@ -111,16 +121,15 @@ class Shelf:
             self.history.refresh()
         if head.version != self.history.version:
             self.history.refresh()
-            self._tip = None
         return True
 
     @property
     def tip(self) -> Tip:
-        """What a saver last made of it, as of the last look."""
-        if self._tip is None:
+        """What a saver last made of it, as of the version that is at hand."""
+        if self._tipped != self.history.version:
             found = self._keeper.records(self.name, TIP).get("")
             version, _, checkpoint = (found or b"-1:").decode().partition(":")
-            self._tip = Tip(int(version), checkpoint)
+            self._tip, self._tipped = Tip(int(version), checkpoint), self.history.version
         return self._tip
 
     def read(self, version: int, packer: Packer) -> list[BaseMessage]:
@@ -178,17 +187,16 @@ class Shelf:
             log = self.history.log.log
             for position, message in enumerate(log.between(first, last), first):
                 if position in wanted:
-                    self._shelve(position, to_langchain(message, packer=packer))
+                    made = to_langchain(message, packer=packer)
+                    self._shelve(position, tuple(map(face_of, made)))
         return [self._faces[position] for position in range(start, stop)]
 
-    def _shelve(self, position: int, messages: Sequence[BaseMessage]) -> tuple[Face, ...]:
-        faces = tuple(map(face_of, messages))
+    def _shelve(self, position: int, faces: tuple[Face, ...]) -> None:
         self._faces[position] = faces
-        for message in messages:
-            places = self._places.setdefault(message.id, [])
+        for face in faces:
+            places = self._places.setdefault(face.fields["id"], [])
             if position not in places:
                 places.append(position)
-        return faces
 
     # ── finding ─────────────────────────────────────────────────────────────────────────────────
 
@@ -204,12 +212,15 @@ class Shelf:
         """Tell whether a list begins with the same object as what was last read or written."""
         return bool(self._messages) and bool(value) and value[0] is self._messages[0]
 
-    def growth(self, value: list[BaseMessage]) -> int | None:
-        """How many messages of a list are there already, if the rest only comes after them."""
+    def growth(self, value: list[BaseMessage], *, sure: bool) -> int | None:
+        """How many messages of a list are there already, if the rest only comes after them.
+
+        Whether one of them was changed in place is looked at, unless the caller is `sure`.
+        """
         count = len(self._messages)
         # comparing lists looks at identity first, in C: no more is needed for what was handed out
-        same = len(value) >= count and value[:count] == self._messages and self.untouched()
-        return count if same else None
+        same = len(value) >= count and value[:count] == self._messages
+        return count if same and (sure or self.untouched()) else None
 
     def pieces(self, value: list[BaseMessage]) -> list[range | BaseMessage]:
         """The stretches of the log that a list is made of, and the messages that are not there."""
@@ -258,19 +269,20 @@ class Shelf:
         """Add messages after all there are; `Moved` where another came first."""
         first, seen = self.end, self.history.version
         tip = Tip(seen + 1, checkpoint)
+        faces = tuple(map(face_of, new))  # before they are kept: one may be changed meanwhile
         self.history.extend(
             self._made(new, packer), records=(*records, _record(tip)), unless=_still(seen)
         )
         follows = self.version == seen
-        for position, message in enumerate(new, first):
-            (face,) = self._shelve(position, (message,))
+        for position, face in enumerate(faces, first):
+            self._shelve(position, (face,))
             if follows:
-                self._messages.append(message)
-                self._live.append(vars(message))
+                self._messages.append(face.message)
+                self._live.append(vars(face.message))
                 self._fields.append(face.fields)
         if follows:
             self.version = tip.version
-        self._tip = tip
+        self._tip, self._tipped = tip, tip.version
 
     def select(
         self,
@@ -283,6 +295,7 @@ class Shelf:
         first, seen = self.end, self.history.version
         tip = Tip(seen + 1, checkpoint)
         new = [piece for piece in pieces if not isinstance(piece, range)]
+        faces = tuple(map(face_of, new))
         made = iter(self._made(new, packer))
         whole = [piece if isinstance(piece, range) else next(made) for piece in pieces]
         self.history.rewrite(
@@ -292,16 +305,17 @@ class Shelf:
             records=(*records, _record(tip)),
             unless=_still(seen),
         )
-        for position, message in enumerate(new, first):
-            self._shelve(position, (message,))
+        for position, face in enumerate(faces, first):
+            self._shelve(position, (face,))
         self._lay_out(self.history.view, packer)
-        self._tip = tip
+        self._tip, self._tipped = tip, tip.version
 
     def restore(self, version: int, checkpoint: str) -> None:
         """Make the current selection that of a version again, for a checkpoint that has it."""
         self.history.restore(version)
-        self._tip = Tip(self.history.version, checkpoint)
-        self._keeper.keep(self.name, [_record(self._tip)])
+        tip = Tip(self.history.version, checkpoint)
+        self._keeper.keep(self.name, [_record(tip)])
+        self._tip, self._tipped = tip, tip.version
 
     def _made(self, messages: Iterable[BaseMessage], packer: Packer) -> list[Message]:
         name = self.name

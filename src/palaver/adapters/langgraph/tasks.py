@@ -45,8 +45,8 @@ def writes_of(
     task: Task,
     writes: Sequence[tuple[str, Any]],
     serde: SerializerProtocol,
-) -> tuple[str, str, bytes]:
-    """The record of what a task wrote, to be kept next; `Thread.land` says when that is done.
+) -> bytes:
+    """The record of what a task wrote, offered to the checkpoint that comes next.
 
     What is kept already stays as it is, but for errors, interrupts and such. Of one task, one call
     at a time.
@@ -68,17 +68,18 @@ def writes_of(
         if positions:
             write = Write(index, channel, None, "", positions, alone, other)
         else:
-            write = Write(index, channel, serde.dumps_typed(value), alone=alone, path=other)
             if said is not None:
                 messages[index] = [face_of(one) for one in said]
+            write = Write(index, channel, serde.dumps_typed(value), alone=alone, path=other)
         by_index[index] = write
     together = [by_index[index] for index in sorted(by_index)]
     if messages:
         thread.waiting[name] = Waiting(kept_path, together, messages)
         while len(thread.waiting) > _WAITING:
             del thread.waiting[next(iter(thread.waiting))]
-    thread.fly(name)
-    return WRITES, name, writes_record(kept_path, together)
+    record = writes_record(kept_path, together)
+    thread.traffic.offer(name, record)
+    return record
 
 
 def _messages_in(value: Any) -> list[BaseMessage] | None:  # noqa: ANN401 - anything
@@ -89,7 +90,7 @@ def _messages_in(value: Any) -> list[BaseMessage] | None:  # noqa: ANN401 - anyt
 
 def _in_log(thread: Thread, messages: list[BaseMessage]) -> tuple[int, ...]:
     """Where messages stand in the thread's own log, if all of them do."""
-    shelf = thread.shelf("")
+    shelf = thread.shelf("", look=False)
     places = [place for one in messages if (place := shelf.place_of(one)) is not None]
     return tuple(places) if len(places) == len(messages) else ()
 
@@ -99,16 +100,20 @@ def settled_by(
 ) -> dict[str, bytes | None]:
     """The writes that lead from a checkpoint to the next, saying where their messages will stand.
 
-    `placed` has the messages that come into the log, by identity. A record that stays has None.
+    `placed` has the messages that come into the log, by identity. A record that is in the store and
+    stays as it is has None.
     """
     beginning = write_name(parent.namespace, parent.checkpoint or "")
-    settled: dict[str, bytes | None] = {}
+    aloft = thread.traffic.aloft
+    settled: dict[str, bytes | None] = {
+        name: record for name, record in aloft.items() if name.startswith(beginning)
+    }
     for name, waiting in thread.waiting.items():
         if name.startswith(beginning):
             writes = [_settle(write, waiting.messages.get(write.index), placed)
                       for write in waiting.writes]  # fmt: skip
             same = all(map(operator.is_, writes, waiting.writes))
-            settled[name] = None if same else writes_record(waiting.path, writes)
+            settled[name] = aloft.get(name) if same else writes_record(waiting.path, writes)
     return settled
 
 

@@ -8,7 +8,6 @@ was edited meanwhile; any other put makes the selection what the graph says it i
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +29,7 @@ from palaver.adapters.langgraph.naming import (
 )
 from palaver.adapters.langgraph.saved import Saved, read_writes
 from palaver.adapters.langgraph.shelf import Shelf
+from palaver.adapters.langgraph.traffic import Traffic
 from palaver.errors import AlreadyExists, UnknownConversation
 
 if TYPE_CHECKING:
@@ -77,20 +77,19 @@ class Waiting(NamedTuple):
 
 
 class Thread:
-    """A thread of a store. Whoever uses it holds its lock."""
+    """A thread of a store. Whoever uses it holds the lock of its traffic."""
 
     def __init__(self, store: Store, thread: object) -> None:
         """Take the thread's id; nothing is read or written yet."""
         self.store = store
         self.keeper = store.keeper
         self.home = conversation_of(thread)
-        self.lock = threading.Condition(threading.RLock())
+        self.traffic = Traffic()
         self._shelves: OrderedDict[str, Shelf] = OrderedDict()
         self._saved: OrderedDict[str, Saved] = OrderedDict()
         self._handed: OrderedDict[tuple[str, str], Handed] = OrderedDict()
         self.waiting: dict[str, Waiting] = {}
         self._begun = False
-        self._flying: set[str] = set()  # writes that are on their way to the store
 
     @property
     def exists(self) -> bool:
@@ -171,6 +170,12 @@ class Thread:
         while len(self._shelves) > _REMEMBERED:
             self._shelves.popitem(last=False)
 
+    def put_away(self) -> None:
+        """Let go of conversations that others have deleted and made anew."""
+        for name, shelf in tuple(self._shelves.items()):
+            if not shelf.lives():
+                del self._shelves[name]
+
     def values(
         self, found: Found, versions: dict[str, Any], serde: SerializerProtocol, *, newest: bool
     ) -> dict[str, Any]:
@@ -181,7 +186,7 @@ class Thread:
                 values[channel] = self._messages(found, channel, serde, newest=newest)
             elif channel in found.saved.small:
                 values[channel] = serde.loads_typed(found.saved.small[channel])
-            else:
+            elif channel in found.saved.large:
                 blob = self._blob(found.namespace, channel, version)
                 if blob is not None:
                     values[channel] = serde.loads_typed(blob)
@@ -268,20 +273,6 @@ class Thread:
         self._handed.clear()
         self.waiting.clear()
 
-    def fly(self, name: str) -> None:
-        """Note that a task's writes are on their way to the store."""
-        self._flying.add(name)
-
-    def land(self, name: str) -> None:
-        """Note that they are there, or never will be."""
-        with self.lock:
-            self._flying.discard(name)
-            self.lock.notify_all()
-
-    def await_writes(self, beginning: str) -> None:
-        """Wait until no writes of a checkpoint are on their way: what comes next replaces them."""
-        self.lock.wait_for(lambda: not any(name.startswith(beginning) for name in self._flying))
-
     # ── beginning ───────────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
@@ -293,7 +284,7 @@ class Thread:
             self._begun = True
 
     def shelf_for(self, conversation: str, messages: list[BaseMessage]) -> Shelf:
-        """A conversation of the thread's, made if need be.
+        """A conversation of the thread's as it was last seen, made if need be.
 
         Where it begins with the messages of the thread's own, as a subgraph's does that was given
         them, it is a fork of that: they are shared.
@@ -306,4 +297,4 @@ class Thread:
                     self._put_up(home.fork(self.store, name))
                 else:
                     self.store.create(id=name)
-        return self.shelf(name)
+        return self.shelf(name, look=False)

@@ -8,11 +8,12 @@ that still has that fingerprint gives its items back; an edited one is written f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from palaver.adapters.openai_agents.plain import KEY, Item, kept_as, plain_messages
 from palaver.errors import ValidationError
 from palaver.history.erasing import ERASED
 from palaver.messages.factories import tool_call_part
@@ -36,12 +37,8 @@ if TYPE_CHECKING:
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
 
-__all__ = ["KEY", "Item", "items_of", "messages_of"]
+__all__ = ["KEY", "Item", "items_of", "messages_of", "read_with_care"]
 
-Item: TypeAlias = dict[str, Any]
-
-KEY: Final = "openai_agents"
-"""Where a message's metadata keeps what its items say beyond it."""
 _SPEAKERS: Final = frozenset(("user", "assistant", "system", "developer"))
 
 
@@ -53,16 +50,18 @@ def messages_of(
     What a store refuses (NUL, half characters, numbers beyond JSON's) is replaced: an agent's run
     does not fail for a stray byte in a tool's output.
     """
+    known = tools or {}
     try:
-        return _read(items, session, tools or {})
+        return plain_messages(items, session, known) or read_with_care(items, session, known)
     except ValidationError:
         replaced = replace_refused(items)
-        return _read(replaced if is_list(replaced) else (), session, tools or {})
+        return read_with_care(replaced if is_list(replaced) else (), session, known)
 
 
-def _read(
+def read_with_care(
     items: Sequence[Any], session: str, tools: Mapping[str, str]
 ) -> list[tuple[Message, Sequence[Any]]]:
+    """The messages of any items: each is written again, to see what that leaves out."""
     source = Source(RESPONSES, session=session, model=None, names={})
     source.tools.update(tools)
     reader = Items(source, ())
@@ -105,8 +104,7 @@ def _remembering(message: Message, theirs: Sequence[Any]) -> Message:
     steps = changes(ours, list(theirs))
     if not steps:
         return message
-    kept = f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"  # flat: cheap to let in
-    return replace(message, metadata={**message.metadata, KEY: kept})
+    return replace(message, metadata={**message.metadata, KEY: kept_as(ours, steps)})
 
 
 def _is_plain(items: list[Item]) -> bool:

@@ -7,13 +7,11 @@ out of the view: `history.undo()` brings it back.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import sys
 import threading
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 from agents.memory.session_settings import (
@@ -24,6 +22,7 @@ from agents.memory.session_settings import (
 
 from palaver.adapters.openai_agents.items import items_of, messages_of
 from palaver.adapters.openai_agents.pairing import last_of, mended
+from palaver.adapters.openai_agents.visiting import read, seen_through
 from palaver.errors import Conflict, UnknownConversation
 from palaver.messages.gate import is_object
 from palaver.messages.ids import uuid_for
@@ -31,7 +30,7 @@ from palaver.messages.parts import ToolCallPart
 from palaver.stores.history import StoredHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from agents import TResponseInputItem
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from palaver.stores.store import Store
 
 __all__ = ["Session"]
-
-_T = TypeVar("_T")
 
 _log = logging.getLogger("palaver.adapters.openai_agents")
 _HELD: Final = 20_000
@@ -125,22 +122,21 @@ class Session:
         other half is put right.
         """
         wanted = resolve_session_limit(limit, self.session_settings)
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, self._get, wanted)
+        found = await read(lambda: self._get(wanted))
         return cast("list[TResponseInputItem]", found)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end, in one change."""
         if items:
-            await _seen_through(lambda: self._add(items))
+            await seen_through(lambda: self._add(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item out of the view and return it; None where there is none."""
-        return cast("TResponseInputItem | None", await _seen_through(self._pop))
+        return cast("TResponseInputItem | None", await seen_through(self._pop))
 
     async def clear_session(self) -> None:
         """Take everything out of the view, system messages too; the log keeps it, for `undo`."""
-        await _seen_through(self._clear)
+        await seen_through(self._clear)
 
     # ── one visit to the store each ─────────────────────────────────────────────────────────────
 
@@ -272,16 +268,3 @@ def _tools(items: Sequence[Any], history: StoredHistory) -> dict[str, str]:
         for part in message.parts
         if isinstance(part, ToolCallPart) and part.call_id in asked
     }
-
-
-async def _seen_through(visit: Callable[[], _T]) -> _T:
-    """Visit the store from a worker thread, and know how it ended though the run is called off."""
-    future = asyncio.get_running_loop().run_in_executor(None, visit)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        while not future.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait((future,))
-        future.exception()  # it was seen; that the run is called off is what counts
-        raise

@@ -45,6 +45,7 @@ class Engine:
         self._threads = threads
         self._lock = threading.Lock()
         self._running: _Running | None = None
+        self._loading: _Running | None = None
 
     def start(self) -> None:
         """Load the model, if it is not loaded; wait until it is."""
@@ -62,7 +63,10 @@ class Engine:
             running.call_off(number)
 
     def close(self) -> None:
-        """End the process; a later question starts a new one."""
+        """End the process, also one that still loads; a later question starts a new one."""
+        loading = self._loading
+        if loading is not None:
+            loading.kill()
         with self._lock:
             running, self._running = self._running, None
         if running is not None:
@@ -74,9 +78,12 @@ class Engine:
             if running is None or not running.alive:
                 if running is not None:
                     running.stop()
-                running = _Running(self.path, self.window, self._threads)
+                self._loading = running = _Running()
+                try:
+                    self.window = running.load(self.path, self.window, self._threads)
+                finally:
+                    self._loading = None
                 self._running = running
-                self.window = running.window
             return running
 
 
@@ -108,7 +115,7 @@ class _Mail:
 
 
 class _Running:
-    def __init__(self, path: Path, window: int, threads: int) -> None:
+    def __init__(self) -> None:
         self._owner = os.getpid()
         self._numbers = itertools.count(1)
         self._mail = _Mail()
@@ -121,10 +128,18 @@ class _Running:
         )
         # at the latest when Python ends
         self.stop = weakref.finalize(self, _stop, self._process)
-        self.window = self._load({"path": str(path), "window": window, "threads": threads})
+
+    def load(self, path: Path, window: int, threads: int) -> int:
+        """Load a file, and wait until it is; how many tokens it really holds."""
+        found = self._load({"path": str(path), "window": window, "threads": threads})
         threading.Thread(
             target=self._mail.hear, args=(self._process.stdout,), name="local model", daemon=True
         ).start()
+        return found
+
+    def kill(self) -> None:
+        """End it at once: while it loads it listens to nobody."""
+        self._process.kill()
 
     @property
     def alive(self) -> bool:

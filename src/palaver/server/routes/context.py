@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from litestar import get
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from palaver.context import MAX_BYTES, WINDOW, Visibility
@@ -27,35 +28,30 @@ MaxBytes = Annotated[int, QueryParameter(name="maxBytes", ge=0, le=_MOST)]
 MaxTokens = Annotated[int | None, QueryParameter(name="maxTokens", ge=0, le=_MOST)]
 
 
-@get("/conversations/{conversation:str}/context", sync_to_thread=True)
-def context(
-    conversation: FromPath[str],
-    service: Served,
+async def _looked(
     agent: Agent,
     kind: Kind = None,
     window: Window = WINDOW,
     max_bytes: MaxBytes = MAX_BYTES,
     max_tokens: MaxTokens = None,
     visibility: FromQuery[Visibility] = "all",
-) -> Prompted:
+) -> Look:
+    """Who looks, and how far: the same question to both routes."""
+    return Look(agent, kind, window, max_bytes, max_tokens, visibility)
+
+
+_LOOK: Final = {"look": Provide(_looked)}
+
+
+@get("/conversations/{conversation:str}/context", sync_to_thread=True, dependencies=_LOOK)
+def context(conversation: FromPath[str], service: Served, look: NamedDependency[Look]) -> Prompted:
     """Say what an agent would be shown now; it is known by its id or its name."""
-    look = Look(agent, kind, window, max_bytes, max_tokens, visibility)
     return Prompted(**_prompted(seen(service.store.get(conversation), look)))
 
 
-@get("/conversations/{conversation:str}/explain", sync_to_thread=True)
-def explain(
-    conversation: FromPath[str],
-    service: Served,
-    agent: Agent,
-    kind: Kind = None,
-    window: Window = WINDOW,
-    max_bytes: MaxBytes = MAX_BYTES,
-    max_tokens: MaxTokens = None,
-    visibility: FromQuery[Visibility] = "all",
-) -> Explained:
+@get("/conversations/{conversation:str}/explain", sync_to_thread=True, dependencies=_LOOK)
+def explain(conversation: FromPath[str], service: Served, look: NamedDependency[Look]) -> Explained:
     """Say why: each message in reach, kept or dropped, and what changed since it last spoke."""
-    look = Look(agent, kind, window, max_bytes, max_tokens, visibility)
     history = service.store.get(conversation)
     return explained(history, seen(history, look))
 

@@ -22,7 +22,9 @@ from palaver.server.stamps import check_version, stamped
 from palaver.server.working import Workshop
 
 if TYPE_CHECKING:
-    from palaver.tokens import Tally
+    from palaver.history import View
+    from palaver.messages import Message
+    from palaver.stores.history import StoredHistory
 
 __all__ = ["ROUTES", "Key", "Stamp"]
 
@@ -46,16 +48,11 @@ def stretch(
 
     `version` reads it as it was then. A negative `start` or `stop` counts from the end.
     """
-    tally: Tally | None = None
-    if tokens:
-        talk = service.part(Workshop).talks.get(conversation)
-        history, tally = talk.history, talk.tally
-    else:
-        history = service.store.get(conversation)
-    view = history.view if version is None else history.at(version)
+    talk = service.part(Workshop).talks.get(conversation)
+    view = talk.history.view if version is None else talk.history.at(version)
     length = len(view)
     first, last = _bounds(start, stop, length)
-    items = items_of(view, first, last, tally)
+    items = items_of(view, first, last, talk.tally if tokens else None)
     answer = Items(version=view.version, length=length, start=first, items=items)
     return stamped(answer, view.version)
 
@@ -79,17 +76,34 @@ def append(
 ) -> Response[Added]:
     """Add messages at the end; with an Idempotency-Key, doing it again adds nothing."""
     messages = read_messages(data.messages)
-    history = service.store.get(conversation)
-    check_version(history, if_match)
-    before = history.version
-    history.extend(messages, key=key)
-    view = history.view
-    if history.version > before:
+    history = service.part(Workshop).talks.get(conversation).history
+    followed: list[View] = []
+
+    def follow(view: View) -> None:
+        check_version(view, if_match)
+        followed.append(view)
+
+    history.extend(messages, key=key, unless=follow)
+    view, added = _outcome(history, followed, messages)
+    if added:
         items = items_of(view, len(view) - len(messages), len(view))
     else:
         items = [] if key is None else kept_before(service.store.keeper, history, key)
     answer = Added(version=view.version, length=len(view), items=items)
     return stamped(answer, view.version, status=201)
+
+
+def _outcome(
+    history: StoredHistory, followed: list[View], messages: list[Message]
+) -> tuple[View, bool]:
+    """What an append came to, and whether it added anything: others may have added since."""
+    view = history.view
+    if not followed or view.version == followed[-1].version:
+        return view, False
+    mine = history.at(followed[-1].version + 1)
+    ids = [message.id for message in mine[-len(messages) :]]
+    added = ids == [message.id for message in messages]
+    return (mine if added else view), added
 
 
 @post(

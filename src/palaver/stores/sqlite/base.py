@@ -28,9 +28,9 @@ from palaver.stores.sqlite.searching import Words
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from palaver.stores.records import Head
 
 __all__ = [
-    "CID",
     "FAR",
     "QUERIES",
     "Connections",
@@ -43,7 +43,6 @@ __all__ = [
 
 QUERIES: Final = load_queries("palaver.stores.sqlite")
 FAR: Final = MAX_INT
-CID: Final = 16  # where a head's row has it
 
 
 class Stretch(NamedTuple):
@@ -92,6 +91,7 @@ class Connections:
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
         self._lineages: dict[int, tuple[Stretch, ...]] = {}
+        self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
         self._closed = False
         self.erasures = 0
 
@@ -106,8 +106,10 @@ class Connections:
     # ── connections ─────────────────────────────────────────────────────────────────────────────
 
     def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
-        with translated(self.path):
+        try:
             return self._reader().execute(QUERIES[name], values).fetchall()
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise own_error(error, self.path) from error
 
     def _reader(self) -> apsw.Connection:
         lent: _Lent | None = getattr(self._local, "lent", None)
@@ -166,25 +168,15 @@ class Connections:
                 job.kept = ended
             raise
 
-    def _head_row(self, conversation: str) -> tuple[Any, ...]:
-        rows = self._read("head", conversation)
-        if not rows:
-            unknown(conversation)
-        row: tuple[Any, ...] = rows[0]
-        self._cids[conversation] = row[CID]
-        return row
-
     def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
         cid = self._cids.get(conversation)
         if cid is None:
-            if connection is None:
-                self._head_row(conversation)
-            else:
-                row = connection.execute(QUERIES["head"], (conversation,)).fetchone()
-                if row is None:
-                    unknown(conversation)
-                self._cids[conversation] = row[CID]
-            cid = self._cids[conversation]
+            with translated(self.path):
+                found = connection or self._reader()
+                cid = found.execute(QUERIES["cid"], (conversation,)).get
+            if cid is None:
+                unknown(conversation)
+            self._cids[conversation] = cid
         return cid
 
 

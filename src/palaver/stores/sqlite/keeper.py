@@ -29,7 +29,7 @@ from palaver.stores.rows import (
     packed,
 )
 from palaver.stores.sealing import other_problems, row_problems
-from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated
+from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated, unknown
 from palaver.stores.sqlite.writing import Writing
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["SQLiteKeeper"]
 
 _PAGE: Final = 500
+_HELD: Final = 1_000  # heads
+_LEFT: Final = 17  # columns of what the last journal record left
+_LAST: Final = 7  # columns of the last message
 _AFTER_ALL: Final = b""  # SQLite sorts bytes after every text
 _MUCH: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
 
@@ -52,7 +55,20 @@ class SQLiteKeeper(Writing):
 
     def head(self, conversation: str) -> Head:
         """Where a conversation stands."""
-        return _head(self._head_row(conversation))
+        known = self._heads.get(conversation)
+        if known is not None:
+            rows = self._read("head_since", conversation)
+            if rows and rows[0][_LAST:] == known[1]:
+                return _since(known[0], rows[0][:_LAST])
+        rows = self._read("head", conversation)
+        if not rows:
+            unknown(conversation)
+        left, last = _left(rows[0]), rows[0][_LEFT:]
+        if len(self._heads) >= _HELD:
+            self._heads.clear()
+        self._heads[conversation] = left, last[_LAST:]
+        self._cids[conversation] = last[_LAST]
+        return _since(left, last[:_LAST])
 
     def _lineage(self, conversation: str) -> tuple[Stretch, ...]:
         """Who has which stretch of a conversation's messages, oldest first."""
@@ -78,7 +94,7 @@ class SQLiteKeeper(Writing):
         """Conversations, the latest changed first, page by page."""
         updated, _, name = (after or f"{FAR}:\U0010ffff").partition(":")
         rows = self._read("list", int(updated), name, tag, limit + 1)
-        heads = tuple(_head(row) for row in rows[:limit])
+        heads = tuple(_since(_left(row), row[_LEFT:]) for row in rows[:limit])
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
@@ -338,18 +354,24 @@ class SQLiteKeeper(Writing):
             yield str(error)
 
 
-def _head(row: tuple[Any, ...]) -> Head:
+def _left(row: tuple[Any, ...]) -> Head:
+    """A head as the last journal record left it."""
     (name, version, stop, length, system, user, assistant, framed, size, parent, base, origin,
-     title, tags, created, updated, _, erased, *last) = row  # fmt: skip
+     title, tags, created, updated, erased) = row[:_LEFT]  # fmt: skip
     counts = packed(length, system, user, assistant)
-    if last[0] is not None and last[0] > version:  # plain appends since the last record
-        version, seq, role, system, user, assistant, at = last
-        size += seq + 1 - length
-        stop = length = seq + 1
-        counts = packed(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
-        updated = max(updated, at)
     return Head(name, version, stop, length, counts, framed, size, parent, base, origin, title,
                 tuple(json_of(tags)), created, updated, erased)  # fmt: skip
+
+
+def _since(left: Head, last: tuple[Any, ...]) -> Head:
+    """The head with the plain appends since, of which the last message tells."""
+    version, seq, role, system, user, assistant, at = last
+    if version is None or version <= left.version:
+        return left
+    counts = packed(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
+    return Head(left.id, version, seq + 1, seq + 1, counts, left.framed,
+                left.size + seq + 1 - left.length, left.parent, left.base, left.origin, left.title,
+                left.tags, left.created, max(left.updated, at), left.erased)  # fmt: skip
 
 
 def _data(text: str | None) -> Mapping[str, Any]:

@@ -1,18 +1,29 @@
 -- Every statement the SQLite store makes, by name. Values are bound, never written in.
 
+-- What a conversation's last journal record left, then the last message since, then what tells
+-- whether the first columns are still the same: they change only with the version or the hash.
 -- name: head
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.cid, c.erased,
-       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at,
+       c.cid, c.version, c.hash
 FROM conversations AS c
 LEFT JOIN conversations AS p ON p.cid = c.parent
-LEFT JOIN messages AS m
-    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
-WHERE c.id = ?;
+LEFT JOIN messages AS m ON m.cid = c.cid
+WHERE c.id = ? ORDER BY m.seq DESC LIMIT 1;
+
+-- name: head_since
+SELECT m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at,
+       c.cid, c.version, c.hash
+FROM conversations AS c LEFT JOIN messages AS m ON m.cid = c.cid
+WHERE c.id = ? ORDER BY m.seq DESC LIMIT 1;
+
+-- name: cid
+SELECT cid FROM conversations WHERE id = ?;
 
 -- name: list
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.cid, c.erased,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
 FROM conversations AS c
 LEFT JOIN conversations AS p ON p.cid = c.parent
@@ -47,19 +58,23 @@ SELECT max(coalesce((SELECT max(number) FROM messages), 0),
            coalesce((SELECT max(number) FROM journal), 0)) + 1;
 
 -- name: insert_message
-INSERT INTO messages (number, cid, seq, version, batch, at, role, ordinal, n_system, n_user,
+INSERT INTO messages (number, cid, version, at, seq, batch, role, ordinal, n_system, n_user,
                       n_assistant, time, replaces, hash, key, id, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- A plain append of one message, refused by the table itself where it comes too late: another append
--- has taken its place, or a journal record its version (NULL is not allowed there).
+-- A plain append, refused by the table itself where it comes too late: another append has taken its
+-- place, or a journal record its version (NULL is not allowed there). `one_more` goes behind it for
+-- every further message, which gets the next number by itself.
 -- name: append_message
-INSERT INTO messages (number, cid, seq, version, batch, at, role, ordinal, n_system, n_user,
+INSERT INTO messages (number, cid, version, at, seq, batch, role, ordinal, n_system, n_user,
                       n_assistant, time, replaces, hash, key, id, body)
 VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
             coalesce((SELECT max(number) FROM journal), 0)) + 1,
-        ?1, ?2, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?3 THEN ?3 END,
-        1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, NULL, ?11, ?12, ?13, ?14);
+        ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2 THEN ?2 END, ?3,
+        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16);
+
+-- name: one_more
+, (NULL, ?1, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_journal
 INSERT INTO journal (number, cid, version, kind, at, first, count, stop, data, key, frame, hash)

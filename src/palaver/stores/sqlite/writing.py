@@ -1,12 +1,13 @@
 """Writing to the SQLite store: every change whole or not at all.
 
-A plain append of one message is one statement; any other change is a transaction with a journal
+A plain append of a few messages is one statement; any other change is a transaction with a journal
 record. Only `erase` and `delete` destroy anything, and they leave nothing behind in the file.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import apsw
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Writing"]
 
-_APPEND: Final = QUERIES["append_message"]
+_FEW: Final = 16
+_APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for more in range(_FEW)]
+"""The statements that append one message, two, and so on."""
 
 
 class Writing(Connections):
@@ -65,7 +68,7 @@ class Writing(Connections):
             msg = f"a conversation has the id {head.id!r} already"
             raise AlreadyExists(msg) from None
         cid = self._writer.last_insert_rowid()
-        number = self._rows(cid, 0, first)
+        number = self._insert_rows(cid, 0, first)
         self._insert_journal(number, cid, 0, first)
         for record in first.records:
             self._put(cid, *record)
@@ -94,8 +97,9 @@ class Writing(Connections):
     def commit(self, change: Change) -> int:
         """Keep a change and answer its version; `Stale` where another came first."""
         version: int
-        if len(change.messages) == 1 and change.plain and not (change.token or change.records):
-            version = self._write(lambda: self._append_one(change), atomic=True)
+        few = 0 < len(change.messages) <= _FEW
+        if few and change.plain and not (change.token or change.records):
+            version = self._write(lambda: self._append(change), atomic=True)
         else:
             version = self._write(lambda: self._commit(change))
         return version
@@ -105,7 +109,7 @@ class Writing(Connections):
         row = self._writer.execute(QUERIES["version_of_key"], (cid, change.key)).fetchone()
         return None if row is None else Again(row[0])
 
-    def _append_one(self, change: Change) -> int:
+    def _append(self, change: Change) -> int:
         """The most common change of all, in one statement."""
         writer = self._writer
         cid = self._cids.get(change.conversation) or self._cid(change.conversation, writer)
@@ -113,19 +117,14 @@ class Writing(Connections):
             known = self._known(cid, change)
             if known is not None:
                 return known
-        (message,) = change.messages
-        position, version = change.first, change.after + 1
-        system, user, assistant = counts_of(change.counts)
-        role = ROLE_NUMBERS[message.role]
-        body = body_of(message)
-        ordinal = (system, user, assistant, position - system - user - assistant)[role]
-        mark = row_hash(body.encode(), cid, position, None, version, 1, change.at, change.key)
+        version = change.after + 1
+        messages = change.messages
+        if len(messages) == 1:
+            row = _row(cid, change, 0, counts_of(change.counts), 1)
+        else:
+            row = tuple(chain.from_iterable(_rows(cid, change)))
         try:
-            writer.execute(
-                _APPEND,
-                (cid, position, version, change.at, role, ordinal, system, user, assistant,
-                 message.timestamp, mark, change.key, message.id, body),
-            )  # fmt: skip
+            writer.execute(_APPENDS[len(messages) - 1], (cid, version, change.at, *row))
         except apsw.ConstraintError:
             _stale(change)
         return version
@@ -144,7 +143,7 @@ class Writing(Connections):
         if version != change.after:
             _stale(change)
         version += 1
-        number = self._rows(cid, version, change)
+        number = self._insert_rows(cid, version, change)
         if not change.plain:
             self._insert_journal(number, cid, version, change)
             length = change.first + len(change.messages)
@@ -158,32 +157,16 @@ class Writing(Connections):
             self._put(cid, *record)
         return int(version)
 
-    def _rows(self, cid: int, version: int, change: Change) -> int:
+    def _insert_rows(self, cid: int, version: int, change: Change) -> int:
         """Insert a change's messages, and answer the number that comes after theirs."""
-        number: int = self._writer.execute(QUERIES["next_number"]).get
-        system, user, assistant = counts_of(change.counts)
-        position, last = change.first, len(change.messages) - 1
-        rows: list[tuple[Any, ...]] = []
-        for index, message in enumerate(change.messages):
-            body = body_of(message)
-            role = ROLE_NUMBERS[message.role]
-            ordinal = (system, user, assistant, position - system - user - assistant)[role]
-            closes = change.plain and index == last
-            batch, key = (last + 1, change.key) if closes else (0, None)
-            replaces = change.replaces.get(index)
-            mark = row_hash(body.encode(), cid, position, replaces, version, batch, change.at, key)
-            rows.append(
-                (number, cid, position, version, batch, change.at, role, ordinal, system, user,
-                 assistant, message.timestamp, replaces, mark, key, message.id, body)
-            )  # fmt: skip
-            system += role == 0
-            user += role == 1
-            assistant += role == 2  # noqa: PLR2004 - the roles in their order
-            position += 1
-            number += 1
+        first: int = self._writer.execute(QUERIES["next_number"]).get
+        rows = [
+            (number, cid, version, change.at, *row)
+            for number, row in enumerate(_rows(cid, change), first)
+        ]
         if rows:
             self._writer.executemany(QUERIES["insert_message"], rows)
-        return int(number)
+        return first + len(rows)
 
     def _insert_journal(self, number: int, cid: int, version: int, change: Change) -> None:
         data = json.dumps(change.data, ensure_ascii=False) if change.data else None
@@ -329,6 +312,36 @@ class Writing(Connections):
         else:
             mark = row_hash(value, cid, kind, name)
             self._writer.execute(QUERIES["put_record"], (cid, kind, name, value, mark))
+
+
+def _rows(cid: int, change: Change) -> list[tuple[Any, ...]]:
+    """The rows of a change's messages; the last of a plain append is its journal record, too."""
+    rows: list[tuple[Any, ...]] = []
+    system, user, assistant = counts_of(change.counts)
+    count = len(change.messages)
+    for index, message in enumerate(change.messages):
+        batch = count if change.plain and index == count - 1 else 0
+        rows.append(_row(cid, change, index, (system, user, assistant), batch))
+        system += message.role == "system"
+        user += message.role == "user"
+        assistant += message.role == "assistant"
+    return rows
+
+
+def _row(
+    cid: int, change: Change, index: int, counts: tuple[int, int, int], batch: int
+) -> tuple[Any, ...]:
+    """What the row of a message has, beside what is the same for all of a change."""
+    message, position, version = change.messages[index], change.first + index, change.after + 1
+    system, user, assistant = counts
+    role = ROLE_NUMBERS[message.role]
+    ordinal = (system, user, assistant, position - system - user - assistant)[role]
+    key = change.key if batch else None
+    replaces = change.replaces.get(index)
+    body = body_of(message)
+    mark = row_hash(body.encode(), cid, position, replaces, version, batch, change.at, key)
+    return (position, batch, role, ordinal, system, user, assistant, message.timestamp, replaces,
+            mark, key, message.id, body)  # fmt: skip
 
 
 def _stale(change: Change) -> NoReturn:

@@ -6,12 +6,14 @@
 import "./panels.js";
 import "./pv-composer.js";
 import "./pv-draft.js";
+import "./pv-guide.js";
 import "./pv-head.js";
 import "./pv-login.js";
 import "./pv-message.js";
 import "./pv-panel.js";
 import "./pv-selection.js";
 import "./pv-sidebar.js";
+import "./pv-suggestions.js";
 import "./pv-thread.js";
 import "./pv-welcome.js";
 import { api, onUnauthorised, Problem } from "./api.js";
@@ -21,6 +23,7 @@ import { fill, h, icon } from "./dom.js";
 import { listen } from "./keys.js";
 import { live } from "./live.js";
 import { textOf } from "./message-actions.js";
+import { followMinute } from "./minute.js";
 import { takeToken } from "./pv-login.js";
 import { attempt, failed, notify } from "./pv-toast.js";
 import { watchAddress } from "./routes.js";
@@ -75,6 +78,7 @@ class App extends HTMLElement {
     if (this.following) return;
     this.following = true;
     watchAddress();
+    followMinute();
     followCalls();
     followConversation();
   }
@@ -85,8 +89,10 @@ class App extends HTMLElement {
       { class: "main" },
       h("div", { class: "offline notice", role: "status", hidden: true }, h("span", { class: "dot busy" }), h("span", { class: "words" })),
       document.createElement("pv-head"),
+      document.createElement("pv-guide"),
       document.createElement("pv-welcome"),
       document.createElement("pv-thread"),
+      document.createElement("pv-suggestions"),
       document.createElement("pv-selection"),
       document.createElement("pv-composer"),
     );

@@ -38,7 +38,9 @@ export async function refresh() {
     const { edits, head: before } = get();
     const appended = before !== null && head.version <= appendedTo;
     if (!appended) appendedTo = head.version;
-    set({ head, edits: appended || before?.version === head.version ? edits : edits + 1 });
+    const edited = !appended && before?.version !== head.version;
+    // what was chosen by its place is elsewhere now, or gone
+    set(edited ? { head, edits: edits + 1, selection: null } : { head });
   } catch (error) {
     if (turn !== asked) return;
     if (error instanceof Problem && error.status === 404) leave();

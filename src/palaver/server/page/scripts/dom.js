@@ -5,7 +5,10 @@
  * @typedef {Node | string | number | null | undefined | false | Child[]} Child
  */
 
+import { file } from "./files.js";
+
 const SVG = "http://www.w3.org/2000/svg";
+const SPRITE = file("icons/icons.svg");
 
 /** Properties that are set on the element itself, since their attribute means something else. */
 const OWN = new Set(["value", "checked", "disabled", "hidden", "selected", "open", "indeterminate"]);
@@ -54,7 +57,7 @@ export function icon(name) {
   picture.setAttribute("class", "icon");
   picture.setAttribute("aria-hidden", "true");
   const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `/page/icons/icons.svg#${name}`);
+  use.setAttribute("href", `${SPRITE}#${name}`);
   picture.append(use);
   return picture;
 }
@@ -72,29 +75,6 @@ export function svg(tag, props, ...children) {
   for (const [name, value] of Object.entries(props ?? {})) setProperty(element, name, value);
   element.append(...nodes(children));
   return element;
-}
-
-/**
- * Draw a part of the page anew without taking the keyboard away from whoever uses it: the element
- * that had the focus and the one that looks like it afterwards are the same to a reader.
- *
- * @param {HTMLElement} root
- * @param {() => void} draw
- */
-export function keepingFocus(root, draw) {
-  const held = /** @type {HTMLElement | null} */ (document.activeElement);
-  const name = held && root.contains(held) ? looksOf(held) : null;
-  draw();
-  if (name === null || !held || root.contains(document.activeElement)) return;
-  const all = /** @type {HTMLElement[]} */ ([...root.querySelectorAll(held.tagName)]);
-  all.find((one) => looksOf(one) === name)?.focus({ preventScroll: true });
-}
-
-/** @param {HTMLElement} element */
-function looksOf(element) {
-  const row = /** @type {HTMLElement | null} */ (element.closest("[data-id]"));
-  const label = element.getAttribute("aria-label") ?? element.textContent;
-  return [row?.dataset.id, element.getAttribute("href") ?? label].join("|");
 }
 
 /** Where a link may lead: nowhere but the web, whatever the text says. */

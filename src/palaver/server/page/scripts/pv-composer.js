@@ -4,10 +4,12 @@
  */
 
 import { api, url } from "./api.js";
+import { chosenModel } from "./choosing-model.js";
 import { refresh } from "./conversation.js";
-import { fill, h, icon, keepingFocus } from "./dom.js";
+import { fill, h, icon } from "./dom.js";
 import { openMenu } from "./pv-menu.js";
 import { attempt } from "./pv-toast.js";
+import { redraw } from "./redrawing.js";
 import { canWrite, get, set, watch } from "./state.js";
 import { onLanguage, short, t } from "./words.js";
 
@@ -21,7 +23,7 @@ class Composer extends HTMLElement {
     this.kept = new Map();
     this.about = get().id ?? "";
     this.#build();
-    const draw = () => keepingFocus(this, () => this.#draw());
+    const draw = () => redraw(this, () => this.#draw());
     this.quiet = [
       watch(["id"], () => this.#opened()),
       watch(["stepping", "viewing", "info", "model"], draw),
@@ -42,12 +44,6 @@ class Composer extends HTMLElement {
   /** @returns {any[]} */
   get models() {
     return get().info?.models ?? [];
-  }
-
-  /** The model that will answer. */
-  get model() {
-    const { model } = get();
-    return this.models.find(({ name }) => name === model) ?? this.models.find(({ isDefault }) => isDefault) ?? this.models[0];
   }
 
   /** Another conversation: what was typed here is kept, what was typed there comes back. */
@@ -84,7 +80,7 @@ class Composer extends HTMLElement {
   }
 
   #modelButton() {
-    const { model } = this;
+    const model = chosenModel();
     return h(
       "button",
       {
@@ -102,9 +98,10 @@ class Composer extends HTMLElement {
 
   /** @param {HTMLElement} anchor */
   #chooseModel(anchor) {
+    const chosen = chosenModel();
     const entries = this.models.map(({ name, label, ready, why }) => ({
       label: ready ? label : `${label} — ${why ?? t("composer.notready")}`,
-      checked: name === this.model?.name,
+      checked: name === chosen?.name,
       disabled: !ready,
       run: () => {
         localStorage.setItem(KEPT_MODEL, name);
@@ -127,7 +124,7 @@ class Composer extends HTMLElement {
         onclick: () => {
           this.tools = !this.tools;
           localStorage.setItem(KEPT_TOOLS, this.tools ? "on" : "off");
-          keepingFocus(this, () => this.#draw());
+          redraw(this, () => this.#draw());
         },
       },
       icon("tool"),
@@ -154,21 +151,36 @@ class Composer extends HTMLElement {
   }
 
   async #send() {
-    const { id, stepping, model } = get();
+    const { id, head } = get();
     const text = this.field.value;
-    if (!id || stepping || (!text.trim() && !get().head?.length)) return;
+    if (!text.trim() && !head?.length) return;
+    const sent = await this.say(text, { tools: this.tools });
+    if (!sent || !id) return;
+    this.kept.delete(id);
+    if (id === this.about) this.field.value = ""; // elsewhere other words are in the box
+    this.#fit();
+  }
+
+  /**
+   * Say something in the open conversation and let the model answer; empty words only let it answer.
+   *
+   * @param {string} text
+   * @param {{tools: boolean | string[], options?: Record<string, any>}} how
+   * @returns {Promise<boolean>} whether it was sent
+   */
+  async say(text, how) {
+    const { id, stepping, model } = get();
+    if (!id || stepping) return false;
     set({ stepping: true });
-    const body = { tools: this.tools, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
+    const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
     const begun = await attempt(() => api.post(url`conversations/${id}/step`, body), t("composer.failed"));
     if (begun === undefined) {
       set({ stepping: false });
-      return;
+      return false;
     }
-    this.field.value = "";
-    this.kept.delete(id);
-    this.#fit();
     /** @type {any} */ (document.querySelector("pv-thread"))?.toEnd();
-    await refresh();
+    refresh();
+    return true;
   }
 
   async #stop() {

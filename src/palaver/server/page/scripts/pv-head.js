@@ -4,8 +4,9 @@
 
 import { api, url } from "./api.js";
 import { rename, retag } from "./conversation-actions.js";
-import { fill, h, icon, keepingFocus } from "./dom.js";
+import { fill, h, icon } from "./dom.js";
 import { attempt } from "./pv-toast.js";
+import { redraw } from "./redrawing.js";
 import { go } from "./routes.js";
 import { canWrite, get, watch } from "./state.js";
 import { viewNamed, views } from "./views.js";
@@ -13,7 +14,7 @@ import { count, onLanguage, t } from "./words.js";
 
 class Head extends HTMLElement {
   connectedCallback() {
-    const draw = () => keepingFocus(this, () => this.#draw());
+    const draw = () => redraw(this, () => this.#draw());
     this.quiet = [watch(["head", "viewing", "view", "info"], draw), onLanguage(draw)];
     this.#draw();
   }

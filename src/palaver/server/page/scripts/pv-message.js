@@ -7,6 +7,7 @@ import { fill, h, icon } from "./dom.js";
 import { entriesFor, quickFor } from "./message-actions.js";
 import { partElement } from "./parts.js";
 import { openMenu } from "./pv-menu.js";
+import { redraw } from "./redrawing.js";
 import { prose } from "./text.js";
 import { clock, t } from "./words.js";
 
@@ -21,7 +22,7 @@ class MessageRow extends HTMLElement {
     this.setAttribute("role", "article");
     this.tabIndex = -1;
     this.addEventListener("click", touched);
-    this.quiet = onCalls(() => this.#hasCalls() && this.#draw());
+    this.quiet = onCalls(() => this.#hasCalls() && redraw(this, () => this.#draw()));
   }
 
   disconnectedCallback() {

@@ -4,6 +4,7 @@
 
 import { fill, h, icon } from "./dom.js";
 import { bind } from "./keys.js";
+import { attempt } from "./pv-toast.js";
 import { go } from "./routes.js";
 import { get, watch } from "./state.js";
 import { viewNamed, views } from "./views.js";
@@ -49,6 +50,7 @@ class Panel extends HTMLElement {
       return; // it reads the state itself
     }
     this.shown = view.element;
+    attempt(view.load); // until it is there its element is empty: defining it brings it to life
     this.setAttribute("aria-label", t("panel.tabs"));
     fill(
       this,

@@ -7,10 +7,12 @@
 
 import { api } from "./api.js";
 import { begin, entriesOf } from "./conversation-actions.js";
-import { fill, h, icon, keepingFocus } from "./dom.js";
+import { fill, h, icon } from "./dom.js";
+import { file } from "./files.js";
 import { live } from "./live.js";
 import { openMenu } from "./pv-menu.js";
 import { failed } from "./pv-toast.js";
+import { redraw } from "./redrawing.js";
 import { format } from "./routes.js";
 import { Search } from "./search.js";
 import { openSettings } from "./settings.js";
@@ -78,7 +80,7 @@ class Sidebar extends HTMLElement {
     const fresh = h("button", { type: "button", class: "primary new", title: t("sidebar.new"), onclick: begin }, icon("plus"), t("sidebar.new"));
     fill(
       this,
-      h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: "/page/icons/palaver.svg", alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? fresh : null),
+      h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: file("icons/palaver.svg"), alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? fresh : null),
       h("div", { class: "sidebar-search" }, icon("search"), field),
       h("nav", { "aria-label": t("sidebar.label") }, this.list),
       h("div", { class: "sidebar-foot" }, this.#settings(), h("span", { class: "muted tiny" }, get().info?.version ?? "")),
@@ -148,10 +150,12 @@ class Sidebar extends HTMLElement {
       !shown.length && !found.length ? h("p", { class: "empty small" }, t(search.text ? "sidebar.nothing" : "sidebar.none")) : null,
       end,
     ];
-    const top = list.scrollTop;
-    keepingFocus(list, () => fill(list, ...rows));
-    list.scrollTop = top;
-    if (end) this.more?.observe(end);
+    redraw(list, () => {
+      const top = list.scrollTop;
+      fill(list, ...rows);
+      list.scrollTop = top;
+      if (end) this.more?.observe(end);
+    });
   }
 
   /** @param {string} tag */

@@ -2,6 +2,7 @@
 
 import { begin } from "./conversation-actions.js";
 import { fill, h, icon } from "./dom.js";
+import { file } from "./files.js";
 import { canWrite, get, watch } from "./state.js";
 import { onLanguage, t } from "./words.js";
 
@@ -29,7 +30,7 @@ function nowhere() {
   return h(
     "div",
     { class: "empty" },
-    h("img", { src: "/page/icons/palaver.svg", alt: "", width: 44, height: 44 }),
+    h("img", { src: file("icons/palaver.svg"), alt: "", width: 44, height: 44 }),
     h("h1", null, t("welcome.title")),
     h("p", null, t("welcome.text")),
     h("div", { class: "row" }, drawer, canWrite() ? fresh : null),

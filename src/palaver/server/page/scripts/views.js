@@ -6,6 +6,7 @@
  * @property {string} name      its name in the address
  * @property {string} label     a key of the words
  * @property {string} element   the tag that is put into the panel; it reads `state`
+ * @property {() => Promise<unknown>} load   the module that defines it
  * @property {string} [icon]
  * @property {boolean} [hidden] has an address but no tab (diff)
  * @property {string} [keys]    the keys that open it ("g h")

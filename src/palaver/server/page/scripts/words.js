@@ -4,6 +4,8 @@
  * count has one form per plural category.
  */
 
+import { file } from "./files.js";
+
 /** @type {readonly ["en", "zh"]} */
 export const LANGUAGES = Object.freeze(["en", "zh"]);
 const AREAS = Object.freeze(["shell", "views"]);
@@ -41,7 +43,7 @@ export function preferredLanguage() {
  * @param {"en" | "zh"} name
  */
 export async function speak(name) {
-  const files = AREAS.map((area) => fetch(`/page/words/${name}/${area}.json`));
+  const files = AREAS.map((area) => fetch(file(`words/${name}/${area}.json`)));
   const texts = await Promise.all((await Promise.all(files)).map((file) => file.json()));
   words = Object.assign({}, ...texts);
   current = name;

@@ -9,7 +9,7 @@ import { api, url } from "../api.js";
 import { fill, h, icon } from "../dom.js";
 import { attempt } from "../pv-toast.js";
 import { go } from "../routes.js";
-import { get } from "../state.js";
+import { get, watch } from "../state.js";
 import { t } from "../words.js";
 import { editScript } from "./edit_script.js";
 import { firstWords, messageText } from "./message_text.js";
@@ -30,6 +30,11 @@ class Diff extends Pane {
     return /** @type {any} */ (["detail"]);
   }
 
+  connectedCallback() {
+    super.connectedCallback();
+    this.stops.push(watch(["head"], () => this.drawChanged()));
+  }
+
   /** The two versions of the address, `3..7`; the last change unless it says. */
   get pair() {
     const found = /^(\d+)\.\.(\d+)$/u.exec(get().detail ?? "");
@@ -40,6 +45,16 @@ class Diff extends Pane {
   async load(signal) {
     this.most = STEPS;
     return api.get(url`conversations/${get().id}/diff`, { query: this.pair, signal });
+  }
+
+  /** What was, stays as it is; only the way to the next version opens when there is one. */
+  looks() {
+    return `${super.looks()} ${this.hasNext(this.data?.after ?? 0)}`;
+  }
+
+  /** @param {number} after */
+  hasNext(after) {
+    return after < (get().head?.version ?? after);
   }
 
   /** @param {Answer} data */
@@ -65,7 +80,6 @@ class Diff extends Pane {
 
   /** @param {Answer} data */
   tools({ before, after }) {
-    const newest = get().head?.version ?? after;
     const version = (/** @type {string} */ name, /** @type {number} */ value) =>
       h(
         "label",
@@ -74,7 +88,6 @@ class Diff extends Pane {
         h("input", {
           type: "number",
           min: 0,
-          max: newest,
           value: String(value),
           data: { focus: `diff-${name}` },
           onchange: (/** @type {any} */ event) => this.choose({ [name]: event.target.valueAsNumber }, { before, after }),
@@ -103,7 +116,7 @@ class Diff extends Pane {
       version("after", after),
       h("span", { class: "grow" }),
       step("previous", -1, after > 1),
-      step("next", 1, after < newest),
+      step("next", 1, this.hasNext(after)),
     );
   }
 

@@ -1,49 +1,11 @@
-/**
- * The actions on messages, and the one way into the editor.
- *
- * @typedef {{action: string, start?: number, stop?: number, item?: import("../api.js").Item}} Wish
- */
+/** The actions on messages. What an edit needs is loaded with the first one. */
 
 import { api, url } from "../api.js";
-import { h } from "../dom.js";
-import { dialog } from "../pv-dialog.js";
 import { attempt, notify } from "../pv-toast.js";
 import { go } from "../routes.js";
 import { get } from "../state.js";
-import { t } from "../words.js";
 import { registerAction } from "../views.js";
-import { openErase } from "./erasing.js";
-import { openMarks } from "./marking.js";
-import { editableText } from "./operations.js";
-import "./editor.js";
-
-/**
- * Open the editor for a wish; an older version is for looking, not for editing.
- *
- * @param {Wish} wish
- */
-export function openEditor({ action, start, stop, item }) {
-  if (get().viewing !== null) {
-    notify({ text: t("views.edit.past"), action: { label: t("views.edit.toNow"), run: () => go({ at: null }) } });
-    return undefined;
-  }
-  if (item && action === "mark") return openMarks(item);
-  if (item && action === "erase") return openErase(item);
-  const box = dialog();
-  const editor = /** @type {any} */ (h("pv-editor", null));
-  const draft = {
-    action,
-    start,
-    stop,
-    index: item?.index,
-    message: action === "replace" ? item?.message : undefined,
-    role: action === "replace" ? item?.message.role : action.startsWith("insert") ? "user" : undefined,
-    text: action === "replace" ? editableText(item?.message) : "",
-  };
-  editor.begin(draft, () => box.close());
-  const title = item && !["delete", "truncate", "filter", "clear"].includes(action) ? t(`views.edit.${action}.title`, { index: String(item.index) }) : t("views.edit.title");
-  return box.ask({ title, wide: true }, editor);
-}
+import { t } from "../words.js";
 
 /**
  * Go another way from a message on: a fork of what is on the screen, cut after the message.
@@ -71,7 +33,11 @@ function forkAt(keep) {
 function register(name, action, more) {
   registerAction(name, {
     label: `views.action.${name}`,
-    run: ({ start, stop, item }) => openEditor({ action, start, stop, item }),
+    run: ({ start, stop, item }) =>
+      attempt(async () => {
+        const { openEditor } = await import("./opening.js");
+        await openEditor({ action, start, stop, item });
+      }),
     ...more,
   });
 }

@@ -14,11 +14,11 @@ import { go } from "../routes.js";
 import { canWrite, get, watch } from "../state.js";
 import { t } from "../words.js";
 import { Changes } from "./changes.js";
-import { openEditor } from "./editing.js";
 import { historyBar } from "./history_bar.js";
 import { HistoryCard } from "./history_card.js";
 import { GUTTER, linesOf, picture } from "./history_picture.js";
 import { lineRow, parentLine, sayFirstWords } from "./history_rows.js";
+import { openEditor } from "./opening.js";
 import { empty, Pane } from "./pane.js";
 import { rowsOf } from "./timeline.js";
 

@@ -2,7 +2,7 @@
 
 import { go } from "../routes.js";
 
-/** Below this the panel lies over the thread (styles/shell.css). */
+/** Below this the panel lies over the thread (styles/narrow.css). */
 const OVER = "(max-width: 1100px)";
 
 /** Whether the panel hides the thread. */

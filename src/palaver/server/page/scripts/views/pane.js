@@ -4,8 +4,9 @@
  * reader's place (focus) when they draw themselves again.
  */
 
-import { h, fill } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { live } from "../live.js";
+import { redraw } from "../redrawing.js";
 import { get, watch } from "../state.js";
 import { onLanguage, t } from "../words.js";
 
@@ -23,6 +24,8 @@ export class Pane extends HTMLElement {
     super();
     /** @type {D | null} */
     this.data = null;
+    /** What the drawing that is seen was made from. */
+    this.drawn = "";
     /** @type {(() => void)[]} */
     this.stops = [];
     this.timer = 0;
@@ -59,6 +62,7 @@ export class Pane extends HTMLElement {
   /** Start afresh: another conversation, another language. */
   begin() {
     this.data = null;
+    this.drawn = "";
     if (get().id === null) {
       this.asking?.abort();
       fill(this, empty(t("views.none.title"), t("views.none.hint")));
@@ -85,18 +89,31 @@ export class Pane extends HTMLElement {
       const data = await this.load(asking.signal);
       if (asking.signal.aborted || !this.isConnected) return;
       this.data = data;
-      this.draw();
+      this.drawChanged();
     } catch (error) {
       if (asking.signal.aborted || !this.isConnected) return;
       this.failed(error);
     }
   }
 
-  /** Draw what is known, and leave the focus where it was. */
+  /** Draw what is known, and leave the reader's hands where they are. */
   draw() {
-    if (this.data === null) return;
-    const data = this.data;
-    keepingFocus(this, () => this.render(data));
+    redraw(this, () => {
+      if (this.data === null) return;
+      this.drawn = this.looks();
+      this.render(this.data);
+    });
+  }
+
+  /** Draw if it would look otherwise; what is the same is left alone, with what is unfolded in it. */
+  drawChanged() {
+    if (this.looks() !== this.drawn) this.draw();
+  }
+
+  /** All that a drawing is made from. */
+  looks() {
+    const state = get();
+    return JSON.stringify([this.data, ...this.depends.map((key) => state[key])]);
   }
 
   /**
@@ -112,23 +129,9 @@ export class Pane extends HTMLElement {
 
   /** @param {unknown} error */
   failed(error) {
+    this.drawn = "";
     fill(this, trouble(error, () => this.begin()));
   }
-}
-
-/**
- * Draw, and give the focus back to what has the same `data-focus` as before.
- *
- * @param {HTMLElement} root
- * @param {() => void} draw
- */
-export function keepingFocus(root, draw) {
-  const active = document.activeElement;
-  const held = active instanceof HTMLElement && root.contains(active) ? active.dataset.focus : "";
-  draw();
-  if (!held || document.activeElement?.matches(`[data-focus="${CSS.escape(held)}"]`)) return;
-  const again = root.querySelector(`[data-focus="${CSS.escape(held)}"]`);
-  if (again instanceof HTMLElement) again.focus({ preventScroll: true });
 }
 
 /**

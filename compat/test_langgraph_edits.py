@@ -1,0 +1,220 @@
+"""palaver and the graph see the same: edits, branches, messages removed or changed in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from compat.saver_agent import thread
+from compat.saver_graphs import (
+    address,
+    at,
+    echo,
+    here,
+    postgres,
+    postgres_server,
+    say,
+    store,
+)
+from palaver.adapters.langgraph import MessagesState as QuickState
+from palaver.adapters.langgraph import Saver
+from palaver.messages import Message, complete, pending, start, tool_part, user
+from palaver.messages.ids import NIL_ID
+
+if TYPE_CHECKING:
+    from palaver.stores import Store
+
+__all__ = ["address", "here", "postgres", "postgres_server", "store"]
+
+
+states = pytest.mark.parametrize("kind", [MessagesState, QuickState])
+"""With LangGraph's reducer, and with palaver's."""
+
+
+def test_an_edit_is_what_the_graph_sees_next(store: Store) -> None:
+    graph = echo(Saver(store))
+    say(graph, "one")
+    say(graph, "two")
+    history = store.get("trip")
+    history.truncate(remove_first=2)
+    history.replace(0, user("two, edited"))
+    history.append(user("said elsewhere"))
+    assert ["two, edited", "a3", "said elsewhere", "three", "a4"] == say(graph, "three")
+    history.refresh().undo()
+    history.undo()
+    assert ["two, edited", "a3", "said elsewhere"] == [m.text for m in history]
+    assert ["two, edited", "a3", "said elsewhere", "four", "a4"] == say(graph, "four")
+    earlier = [len(one.values["messages"]) for one in graph.get_state_history(thread())]
+    assert [5, 4, 3] == earlier[:3]
+
+
+def test_what_is_said_is_written_once(store: Store) -> None:
+    """No record repeats what is in the log, but for the input before it was a message."""
+    graph = echo(Saver(store))
+    for word in ("one", "two"):
+        graph.invoke({"messages": [HumanMessage(f"this is {word}")]}, thread(), durability="sync")
+    answers = [message.id.encode() for message in store.get("trip") if message.role == "assistant"]
+    for kind in store.keeper.kinds("trip"):
+        for value in store.keeper.records("trip", kind).values():
+            assert not any(answer in value for answer in answers)
+    inputs = [b"this is" in value for value in store.keeper.records("trip", "langgraph").values()]
+    assert 2 == sum(inputs)
+    said = [one.pending_writes for one in Saver(store).list(thread()) if one.pending_writes]
+    assert ["a3", "this is two", "a1", "this is one"] == [
+        value[0].content for writes in said for _, channel, value in writes
+        if channel == "messages"
+    ]  # fmt: skip
+
+
+class Custom(HumanMessage):
+    """A message of one's own class."""
+
+
+def test_messages_of_other_classes_are_plain_values(store: Store) -> None:
+    """They come back as LangGraph brings them back; the conversation has no part in it."""
+    graph = echo(Saver(store))
+    graph.invoke({"messages": [Custom(content="mine", id="1")]}, thread())
+    found = echo(Saver(store)).get_state(thread()).values["messages"]
+    assert ["mine", "a1"] == [message.content for message in found]
+    assert [] == list(store.get("trip"))
+
+
+def test_much_is_remembered_but_not_everything(
+    here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was let go of is read again."""
+    monkeypatch.setattr("palaver.adapters.langgraph.shelf._HELD", 3)
+    monkeypatch.setattr("palaver.adapters.langgraph.saver._THREADS", 1)
+    monkeypatch.setattr("palaver.adapters.langgraph.tasks._WAITING", 1)
+    graph = echo(Saver(here))
+    for number in range(4):
+        for name in ("one", "other"):
+            said = say(graph, f"u{number}", thread(name))
+            assert 2 * number + 2 == len(said)
+            assert said == [m.text for m in here.get(name)]
+
+
+def test_a_result_of_several_calls_is_several_messages(store: Store) -> None:
+    """What palaver keeps as one message, the graph sees as two, and takes for known."""
+    graph = echo(Saver(store))
+    say(graph, "one")
+    done = [
+        tool_part(NIL_ID, NIL_ID, name, "look",
+                  complete(start(pending({}, ""), at=1), f"saw {name}", tool="look", at=2))
+        for name in ("c1", "c2")
+    ]  # fmt: skip
+    store.get("trip").append(Message("tool", tuple(done)))
+    assert ["one", "a1", "saw c1", "saw c2", "two", "a5"] == say(graph, "two")
+    last = graph.get_state(thread()).values["messages"][-1]
+    graph.update_state(thread(), {"messages": [RemoveMessage(id=last.id)]})
+    assert 4 == len(store.get("trip"))
+    assert 5 == len(store.get("trip").log)
+    second = graph.get_state(thread()).values["messages"][3]
+    graph.update_state(thread(), {"messages": [RemoveMessage(id=second.id)]})
+    assert ["one", "a1", "saw c1", "two"] == at(graph, thread())
+
+
+def test_a_fork_in_the_past_leaves_the_other_branch(store: Store) -> None:
+    graph = echo(Saver(store))
+    say(graph, "one")
+    say(graph, "two")
+    past = [one for one in graph.get_state_history(thread()) if len(one.values["messages"]) == 2]
+    assert ["one", "a1", "other", "a3"] == say(graph, "other", past[0].config)
+    assert ["one", "a1", "other", "a3"] == [m.text for m in store.get("trip")]
+    assert ["one", "a1", "other", "a3", "more", "a5"] == say(graph, "more")
+    counts = [len(one.values["messages"]) for one in graph.get_state_history(thread())]
+    assert [6, 5, 4, 4, 3, 2, 4, 3, 2, 2, 1, 0] == counts
+    changed = graph.update_state(past[0].config, {"messages": [HumanMessage("updated")]})
+    assert ["one", "a1", "updated"] == [
+        m.content for m in graph.get_state(changed).values["messages"]
+    ]
+    assert 9 == len(store.get("trip").log)  # nothing was written twice
+
+
+def test_messages_that_the_graph_removes(store: Store) -> None:
+    graph = echo(Saver(store))
+    say(graph, "one")
+    say(graph, "two")
+    last = graph.get_state(thread()).values["messages"][-1]
+    graph.update_state(thread(), {"messages": [RemoveMessage(id=last.id)]})
+    assert ["one", "a1", "two"] == [m.text for m in store.get("trip")]
+    graph.update_state(thread(), {"messages": [AIMessage("a1, again", id=_id(graph, 1))]})
+    assert ["one", "a1, again", "two"] == [m.text for m in store.get("trip")]
+    graph.update_state(thread(), {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+    assert [] == list(store.get("trip"))
+    assert [] == graph.get_state(thread()).values["messages"]
+    assert ["anew", "a1"] == say(graph, "anew")
+
+
+def _id(graph: Any, index: int) -> str:
+    return str(graph.get_state(thread()).values["messages"][index].id)
+
+
+def test_a_message_changed_in_place_is_noticed(store: Store) -> None:
+    builder = StateGraph(MessagesState)
+
+    def redact(state: MessagesState) -> Any:
+        state["messages"][0].content = "redacted"
+        return {"messages": [state["messages"][0]]}
+
+    builder.add_node("redact", redact)
+    builder.add_edge(START, "redact")
+    graph = builder.compile(checkpointer=Saver(store))
+    graph.invoke({"messages": [HumanMessage("secret")]}, thread(), durability="sync")
+    assert ["redacted"] == [m.text for m in store.get("trip")]
+    history = list(graph.get_state_history(thread()))
+    assert ["redacted", "secret"] == [one.values["messages"][0].content for one in history[:2]]
+
+
+@states
+def test_a_message_changed_in_place_and_not_returned_is_noticed_too(here: Store, kind: Any) -> None:
+    """An old message, the same object, with another text: the log has both, the view the new."""
+    builder = StateGraph(kind)
+
+    def redact(state: Any) -> Any:
+        state["messages"][0].content += "!"
+        return {"messages": [AIMessage(f"a{len(state['messages'])}")]}
+
+    builder.add_node("redact", redact)
+    builder.add_edge(START, "redact")
+    graph: Any = builder.compile(checkpointer=Saver(here))
+    for text in ("one", "two"):
+        graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability="sync")
+    assert ["one!!", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
+    assert ["one", "one!", "one!!"] == [m.text for m in here.get("trip").log if "one" in m.text]
+
+
+def test_a_message_changed_while_it_is_being_kept_is_noticed(
+    here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node runs while the checkpoint before it is on its way to the disk."""
+    graph = echo(Saver(here))
+    question = HumanMessage("one")
+    commit = here.keeper.commit
+
+    def slow(change: Any) -> Any:
+        question.content = "one!"
+        return commit(change)
+
+    monkeypatch.setattr(here.keeper, "commit", slow)
+    graph.invoke({"messages": [question]}, thread(), durability="sync")
+    assert ["one!", "a1"] == at(graph, thread()) == [m.text for m in here.get("trip")]
+
+
+@states
+def test_what_is_done_to_messages_after_a_run_is_the_callers_own(here: Store, kind: Any) -> None:
+    """The objects that a run gave away may change; the next run reads what the log says."""
+    graph = echo(Saver(here), kind)
+    for number, text in enumerate(("one", "two")):
+        given = graph.invoke({"messages": [HumanMessage(text)]}, thread())["messages"]
+        given[0].content = "shortened for the screen"
+        given[-1].id = "another"
+        given.clear()
+        there = graph.get_state(thread()).values["messages"]
+        assert ["one", "a1", "two", "a3"][: 2 * number + 2] == [m.content for m in there]
+        assert "another" not in {m.id for m in there}
+    assert ["one", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
