@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from typing_extensions import TypedDict
 
 from compat.saver_agent import thread
 from compat.saver_graphs import (
@@ -186,6 +187,27 @@ def test_a_message_changed_in_place_and_not_returned_is_noticed_too(here: Store,
         graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability="sync")
     assert ["one!!", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
     assert ["one", "one!", "one!!"] == [m.text for m in here.get("trip").log if "one" in m.text]
+
+
+def _shouting(left: list[Any], right: list[Any]) -> Any:
+    """A reducer that does what it should not."""
+    for message in left[:1]:
+        message.content += "!"
+    return add_messages(left, right)
+
+
+class Shouting(TypedDict):
+    """A state with that reducer."""
+
+    messages: Annotated[list[AnyMessage], _shouting]
+
+
+def test_what_a_reducer_changes_in_place_is_noticed_a_step_later(here: Store) -> None:
+    """The step after an input runs no node, and is not looked through; the next one is."""
+    graph = echo(Saver(here), Shouting)
+    for text in ("one", "two"):
+        graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability="sync")
+    assert ["one!!!", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
 
 
 def test_a_message_changed_while_it_is_being_kept_is_noticed(

@@ -41,11 +41,9 @@ def add_messages(left: Messages, right: Messages) -> Messages:
     for message in new:
         if message.id is None:
             message.id = str(uuid.uuid4())
-    ids = {message.id for message in new}
-    if len(ids) < len(new):
-        return add_any(left, right)
-    ids.add(None)  # an old message without one is LangGraph's to name
-    if not ids.isdisjoint([message.id for message in cast("list[BaseMessage]", left)]):
+    ids = {None, *(message.id for message in new)}  # one without is LangGraph's to name
+    known = [message.id for message in cast("list[BaseMessage]", left)]
+    if len(ids) <= len(new) or not ids.isdisjoint(known):
         return add_any(left, right)
     return left + new
 
