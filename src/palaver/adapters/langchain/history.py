@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 from langchain_core.chat_history import BaseChatMessageHistory
 
+from palaver.adapters.langchain.pairing import mended
 from palaver.adapters.langchain.reading import from_langchain
 from palaver.adapters.langchain.writing import to_langchain
 from palaver.errors import AlreadyExists
@@ -27,7 +28,10 @@ class ChatHistory(BaseChatMessageHistory):
     """The messages of one conversation, for `RunnableWithMessageHistory` and your own chains.
 
     Every call looks at the conversation as it is now, whoever changed it: another process, or an
-    edit that was made with palaver. What `clear` takes out, `history.undo()` brings back.
+    edit that was made with palaver. What `clear` takes out, `history.undo()` brings back. A result
+    whose call was edited away is left out, and a call that has no result is given one that says so:
+    the model would refuse anything else. `resuming` leaves the calls of the last answer open, for a
+    loop of your own that carries them out after a crash.
 
     >>> import palaver
     >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -40,8 +44,9 @@ class ChatHistory(BaseChatMessageHistory):
     ['Darjeeling.']
     """
 
-    def __init__(self, store: Store, conversation: str) -> None:
+    def __init__(self, store: Store, conversation: str, *, resuming: bool = False) -> None:
         """Go on with a conversation of a store, or begin it."""
+        self._resuming = resuming
         with suppress(AlreadyExists):
             store.create(id=conversation)
         self._history = store.get(conversation)
@@ -53,8 +58,9 @@ class ChatHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - theirs says a property will do
-        """All messages, as they are now."""
-        return [made for message in self.history.view for made in to_langchain(message)]
+        """All messages, as they are now and as a model takes them."""
+        found = [made for message in self.history.view for made in to_langchain(message)]
+        return mended(found, resuming=self._resuming)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages at the end, all of them or none."""
