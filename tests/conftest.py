@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,12 +39,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_UNMEASURED: Final = {"page", "faults", "test_bench.py", "test_scale.py", "test_docs.py"}
+
+
 @pytest.hookimpl(trylast=True)  # after hypothesis has marked its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Measure coverage where it costs little: a property runs the same lines a thousand times.
 
-    What only a property would reach deserves a test with a name. The page's server has its own.
+    What only such a test would reach deserves a test with a name.
     """
     for item in items:
-        if item.get_closest_marker("hypothesis") or item.path.parent.name == "page":
+        places = {item.path.name, item.path.parent.name}
+        if item.get_closest_marker("hypothesis") or places & _UNMEASURED:
             item.add_marker(pytest.mark.no_cover)

@@ -25,15 +25,13 @@ def scaled(count: int) -> int:
 
 
 def at_least(examples: int, *, in_faults: int = 0) -> settings:
-    """Ask for so many examples, or for the profile's number where that is more.
-
-    `in_faults` asks for still more in the profile `faults`.
+    """Ask for so many examples; the profile `faults` takes its own number where that is more.
 
     >>> at_least(2_000, in_faults=100_000).max_examples >= 2_000
     True
     """
-    most = max(examples, settings().max_examples)
-    return settings(max_examples=steps(most, in_faults=in_faults))
+    usual = settings().max_examples if settings.get_current_profile_name() == "faults" else 0
+    return settings(max_examples=steps(max(examples, usual), in_faults=in_faults))
 
 
 def steps(usual: int, *, in_faults: int) -> int:
