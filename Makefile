@@ -7,6 +7,9 @@ PIP     = bin/python -m pip --disable-pip-version-check install -qq
 NEEDS   = pyproject.toml $(wildcard requirements/*.txt)
 WITH    = made-with-$(subst /,-,$(PYTHON))
 
+# Bytecode is kept: without it every process that a test starts would compile all of palaver anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test check bench faults compat reference pictures clean

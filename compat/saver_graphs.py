@@ -1,62 +1,17 @@
-"""Stores to test the saver on, and a small graph, for all of its tests."""
+"""A small graph, for all tests of the saver."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-import palaver
 from compat.saver_agent import thread
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
-
-    from palaver.stores import Store
-
-__all__ = [
-    "address",
-    "at",
-    "echo",
-    "here",
-    "lasting",
-    "postgres",
-    "postgres_server",
-    "say",
-    "shown",
-    "store",
-]
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres")
-        return found
-    return ":memory:" if request.param == "memory" else str(tmp_path / "chat.db")
-
-
-lasting = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
-"""Where two processes can be on one store."""
-
-
-@pytest.fixture
-def store(address: str) -> Iterator[Store]:
-    with palaver.open(address) as opened:
-        yield opened
-
-
-@pytest.fixture
-def here() -> Iterator[Store]:
-    with palaver.open(":memory:") as opened:
-        yield opened
 
 
 def echo(saver: BaseCheckpointSaver[Any], kind: Any = MessagesState) -> Any:

@@ -37,13 +37,10 @@ from palaver.messages import AssistantInfo, ToolCallPart, ToolPart
 from palaver.messages.toolstate import ToolCompleted
 from palaver.stores import Store
 from palaver.stores.memory import MemoryKeeper
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-__all__ = ["postgres", "postgres_server"]  # fixtures
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

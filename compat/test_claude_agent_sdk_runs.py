@@ -22,12 +22,9 @@ import palaver
 from compat.claude_agent import options, talk
 from palaver.adapters.claude_agent_sdk import PalaverSessionStore
 from palaver.testing.servers import Answer, Call, ProviderServer, Silence
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["postgres", "postgres_server"]  # fixtures
 
 ROOT = Path(__file__).resolve().parent.parent
 WEATHER = "mcp__sky__weather"
@@ -39,15 +36,6 @@ def server() -> Iterator[ProviderServer]:
     with ProviderServer("anthropic") as started:
         yield started
         assert [] == started.failures
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that outlives the program."""
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres")
-        return found
-    return str(tmp_path / "chat.db")
 
 
 def sent(server: ProviderServer) -> list[str]:

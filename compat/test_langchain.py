@@ -27,7 +27,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-import palaver
 from palaver.adapters.langchain import ChatHistory, from_langchain, to_langchain
 from palaver.errors import ValidationError
 from palaver.messages import (
@@ -53,15 +52,9 @@ from palaver.messages import (
 )
 from palaver.messages.ids import NIL_ID
 from palaver.testing.servers import ProviderServer
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from palaver.stores import Store
-
-__all__ = ["postgres", "postgres_server"]
 
 IDS = (NIL_ID, NIL_ID)
 
@@ -302,13 +295,6 @@ def test_metadata_of_another_kind_is_left_alone() -> None:
 
 
 # ── the chat history ────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    address = {"memory": ":memory:", "sqlite": str(tmp_path / "chat.db")}.get(request.param)
-    with palaver.open(address or request.getfixturevalue("postgres")) as opened:
-        yield opened
 
 
 def test_a_chain_with_a_history(store: Store) -> None:

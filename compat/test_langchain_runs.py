@@ -15,30 +15,16 @@ from palaver.adapters.langchain import ChatHistory, mended
 from palaver.messages import assistant
 from palaver.testing.servers import Answer, Call, ProviderServer
 from palaver.wire.mending import INTERRUPTED
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from langchain_core.messages import BaseMessage
 
     from palaver.testing.servers import Scripted
-
-__all__ = ["postgres", "postgres_server"]
 
 NURSERY = multiprocessing.get_context("forkserver")
 NURSERY.set_forkserver_preload(["compat.langchain_agent"])
 CONFIG: Any = {"configurable": {"session_id": "talk"}}
 TURN = ["user", "assistant", "tool", "assistant"]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that outlives a process."""
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres")
-        return found
-    return str(tmp_path / "chat.db")
 
 
 def looks(city: str) -> Answer:

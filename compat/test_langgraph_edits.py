@@ -12,14 +12,9 @@ from typing_extensions import TypedDict
 
 from compat.saver_agent import thread
 from compat.saver_graphs import (
-    address,
     at,
     echo,
-    here,
-    postgres,
-    postgres_server,
     say,
-    store,
 )
 from palaver.adapters.langgraph import MessagesState as QuickState
 from palaver.adapters.langgraph import Saver
@@ -28,8 +23,6 @@ from palaver.messages.ids import NIL_ID
 
 if TYPE_CHECKING:
     from palaver.stores import Store
-
-__all__ = ["address", "here", "postgres", "postgres_server", "store"]
 
 
 states = pytest.mark.parametrize("kind", [MessagesState, QuickState])

@@ -11,15 +11,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 import palaver
 from compat.saver_agent import thread
 from compat.saver_graphs import (
-    address,
     at,
     echo,
-    lasting,
-    postgres,
-    postgres_server,
     say,
     shown,
-    store,
 )
 from palaver.adapters.langgraph import Saver
 from palaver.adapters.langgraph.shelf import Shelf
@@ -27,8 +22,6 @@ from palaver.messages import user
 
 if TYPE_CHECKING:
     from palaver.stores import Store
-
-__all__ = ["address", "postgres", "postgres_server", "store"]
 
 
 def test_an_edit_while_the_graph_runs_is_not_lost(store: Store) -> None:
@@ -77,7 +70,6 @@ def test_someone_who_comes_at_the_very_moment(
     assert ["one", "a1", "in between", "two", "a3", "three", "a6"] == say(graph, "three")
 
 
-@lasting
 def test_a_run_inside_another_keeps_its_own_branch(address: str) -> None:
     """What another saver did meanwhile is no edit: each branch has only what its own graph said."""
     with palaver.open(address) as first, palaver.open(address) as second:
@@ -97,7 +89,6 @@ def test_a_run_inside_another_keeps_its_own_branch(address: str) -> None:
         assert ["one", "other", "a2"] in shown(other, "trip")
 
 
-@lasting
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])
 def test_a_thread_that_another_begins_anew_meanwhile(address: str, turns: int) -> None:
     """Deleted and made again, shorter or longer: what the graph has in hand is kept whole."""
@@ -139,7 +130,6 @@ def test_what_is_erased_while_a_graph_runs_does_not_come_back(store: Store) -> N
     assert "4711" not in str(graph.get_state(thread()).values)
 
 
-@lasting
 def test_a_checkpoint_without_new_messages_for_a_deleted_thread(address: str) -> None:
     """Records alone begin the thread again too, where another process can find them."""
     with palaver.open(address) as first, palaver.open(address) as second:
@@ -156,7 +146,6 @@ def test_a_checkpoint_without_new_messages_for_a_deleted_thread(address: str) ->
         assert [] == list(first.verify())
 
 
-@lasting
 def test_a_thread_deleted_while_the_graph_runs_begins_again(address: str) -> None:
     """Another process takes it away: what the graph has in hand is kept anew, and whole."""
     with palaver.open(address) as first, palaver.open(address) as second:
@@ -177,7 +166,6 @@ def test_a_thread_deleted_while_the_graph_runs_begins_again(address: str) -> Non
         assert [] == list(first.verify())
 
 
-@lasting
 def test_two_processes_on_one_thread(address: str) -> None:
     """Every checkpoint shows what its own graph had; the newest is what the log says."""
     with palaver.open(address) as first, palaver.open(address) as second:
@@ -191,7 +179,6 @@ def test_two_processes_on_one_thread(address: str) -> None:
         assert ["anew", "a1"] == say(graphs[0], "anew")
 
 
-@lasting
 def test_a_put_that_comes_second_keeps_its_own_branch(address: str) -> None:
     """Two that go on from the same checkpoint: neither is lost, neither is mixed with the other."""
     with palaver.open(address) as first, palaver.open(address) as second:

@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 import palaver
 from compat.saver_agent import agent, main, provider, thread
-from compat.saver_graphs import address, echo, here, postgres, postgres_server, say, store
+from compat.saver_graphs import echo, say
 from palaver.adapters.langgraph import Saver
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolPart
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from palaver.stores import Store
-
-__all__ = ["address", "here", "postgres", "postgres_server", "store"]
 
 
 # ── LangGraph's own suite ───────────────────────────────────────────────────────────────────────
@@ -68,13 +66,12 @@ class Synchronous(BaseCheckpointSaver[int]):
 
 
 @pytest.mark.parametrize("kind", [Saver, lambda store: Synchronous(Saver(store))])
-def test_conforms_in_full(address: str, kind: Callable[[Store], Any]) -> None:
+def test_conforms_in_full(store: Store, kind: Callable[[Store], Any]) -> None:
     """Every capability that LangGraph's suite knows is found, and passes."""
 
     @checkpointer_test(name="palaver")
     async def factory() -> AsyncIterator[Any]:
-        with palaver.open(address) as store:
-            yield kind(store)
+        yield kind(store)
 
     report = asyncio.run(validate(factory))
     found = {name: result.failures for name, result in report.results.items()}

@@ -17,15 +17,10 @@ from typing_extensions import TypedDict
 
 from compat.saver_agent import thread
 from compat.saver_graphs import (
-    address,
     at,
     echo,
-    here,
-    postgres,
-    postgres_server,
     say,
     shown,
-    store,
 )
 from palaver.adapters.langgraph import Saver
 from palaver.errors import AlreadyExists, ValidationError
@@ -33,8 +28,6 @@ from palaver.messages import user
 
 if TYPE_CHECKING:
     from palaver.stores import Store
-
-__all__ = ["address", "here", "postgres", "postgres_server", "store"]
 
 
 class Wide(TypedDict):

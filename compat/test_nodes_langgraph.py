@@ -13,15 +13,12 @@ import palaver
 from compat.graph_agent import ASKED, MOMENTS, live, provider, slowly
 from palaver.messages import ToolPart, user
 from palaver.testing.servers import ProviderServer
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from palaver import Store
     from palaver.stores.history import StoredHistory
-
-__all__ = ["postgres", "postgres_server"]
 
 _LIVES = multiprocessing.get_context("forkserver")
 _LIVES.set_forkserver_preload(["compat.graph_agent"])  # a life begins with everything imported

@@ -19,7 +19,6 @@ from palaver.errors import UnknownConversation
 from palaver.messages import ToolCallPart, assistant
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
 from palaver.wire.mending import INTERRUPTED
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -29,25 +28,9 @@ if TYPE_CHECKING:
     from palaver.stores.store import Store
     from palaver.testing.providers import Format
 
-__all__ = ["postgres", "postgres_server"]
-
 
 def looks(city: str, reasoning: str = "") -> Answer:
     return Answer("Let me see.", reasoning=reasoning, calls=(Call("weather", {"city": city}),))
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres")
-        return found
-    return str(tmp_path / "chat.db")
-
-
-@pytest.fixture
-def store(address: str) -> Iterator[Store]:
-    with palaver.open(address) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -57,34 +57,14 @@ from palaver.messages.ids import NIL_ID
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
 from palaver.wire.memory import fingerprint
 from tests.profiles import at_least
-from tests.stores.postgres import postgres, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from palaver.stores.store import Store
     from palaver.testing.providers import Format
-
-__all__ = ["postgres", "postgres_server"]
 
 OPENAI = ("openai-responses", "openai-chat")
 NURSERY = multiprocessing.get_context("forkserver")
 NURSERY.set_forkserver_preload(["compat.pydantic_agent", "compat.openai_agents"])
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres")
-        return found
-    return str(tmp_path / "chat.db")
-
-
-@pytest.fixture
-def store(address: str) -> Iterator[Store]:
-    with palaver.open(address) as opened:
-        yield opened
 
 
 def looks(city: str, form: str = "openai-responses") -> Answer:

@@ -6,6 +6,7 @@ and what is to be interrupted would never end: so they take it back first.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from typing import Final
@@ -52,3 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         places = {item.path.name, item.path.parent.name}
         if item.get_closest_marker("hypothesis") or places & _UNMEASURED:
             item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays to the end: thousands of tests, and all that they import."""
+    gc.collect()
+    gc.freeze()

@@ -35,7 +35,7 @@ def test_a_replaced_message_is_compared_word_by_word(look: Look, name: str) -> N
     step = page.locator(".d-step.replaced")
     expect(step).to_contain_text("message 3")
     assert [" and wind", "heavy "] == sorted(step.locator("ins").all_inner_texts())
-    assert step.locator("del").count() == 0
+    expect(step.locator("del")).to_have_count(0)
 
 
 def test_what_came_and_went_is_counted_and_shown(look: Look, name: str) -> None:

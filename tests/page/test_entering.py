@@ -67,11 +67,12 @@ def test_a_server_that_only_shows_offers_nothing_that_writes(look: Look, tmp_pat
             page = look("#/c/rich", at=shown)
             expect(page.locator("pv-head")).to_contain_text("Read-only")
             expect(page.locator("pv-composer")).to_be_hidden()
-            for name in ("New", "Undo", "Redo"):
+            for name in ("New", "Import a file…", "Undo", "Redo"):
                 expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
             row = page.locator("pv-message[data-index='8']")
             row.hover()
             row.get_by_role("button", name="More for this message").click()
+            expect(page.get_by_role("menuitem", name="Copy").first).to_be_visible()
             entries = page.get_by_role("menuitem").all_inner_texts()
             assert not {"Edit", "Delete", "Erase"} & {entry.split("\n")[0] for entry in entries}
             page.keyboard.press("Escape")

@@ -68,9 +68,9 @@ def test_what_was_left_behind_is_faded_and_drawn_beside_the_line(page: Page) -> 
     rows(page)
     left = page.locator(".h-version.left .h-number").all_inner_texts()
     assert left == ["14", "13", "12", "11", "10"]
-    assert page.locator("svg .h-dot.left").count() == 5
-    assert page.locator("svg .h-line.left").count() == 2
-    assert page.locator("svg .h-line.back").count() == 1
+    expect(page.locator("svg .h-dot.left")).to_have_count(5)
+    expect(page.locator("svg .h-line.left")).to_have_count(2)
+    expect(page.locator("svg .h-line.back")).to_have_count(1)
 
 
 def test_every_dot_stands_at_the_height_of_its_row(page: Page) -> None:
@@ -181,7 +181,7 @@ def test_undo_and_redo(page: Page, stand: Stand, name: str) -> None:
 def test_a_fork_is_a_branch_that_leads_to_it_and_back(page: Page, name: str) -> None:
     branch = page.locator(".h-fork a")
     expect(branch).to_contain_text(f"{name}-fork")
-    assert page.locator("svg .h-line.fork").count() == 1
+    expect(page.locator("svg .h-line.fork")).to_have_count(1)
     branch.click()
     expect(page.get_by_text("In the fork: hot chocolate.").first).to_be_visible()
     page.keyboard.press("g")

@@ -83,7 +83,7 @@ def test_an_address_of_the_web_is_a_link_that_tells_nobody_where_it_came_from(ri
 def test_an_image_or_file_on_disk_is_named_and_not_fetched(rich: Page) -> None:
     file = rich.locator("pv-message[data-index='5'] .file", has_text="worker.py")
     expect(file).to_be_attached()
-    assert file.locator("a, img").count() == 0
+    expect(file.locator("a, img")).to_have_count(0)
 
 
 def test_a_team_talk_says_who_speaks_to_whom(look: Look, stand: Stand) -> None:
@@ -93,7 +93,7 @@ def test_a_team_talk_says_who_speaks_to_whom(look: Look, stand: Stand) -> None:
     expect(rows.nth(0)).to_contain_text("Lee")
     expect(rows.nth(1).locator(".who")).to_have_text("Planner")
     expect(rows.nth(1).locator(".to")).to_have_text("coder, critic")
-    assert rows.nth(2).locator(".to").count() == 0
+    expect(rows.nth(2).locator(".to")).to_have_count(0)
 
 
 def test_mischief_is_shown_letter_by_letter(look: Look, stand: Stand) -> None:
@@ -116,8 +116,8 @@ def test_mischief_is_shown_letter_by_letter(look: Look, stand: Stand) -> None:
     expect(page.locator(".hit").first).to_contain_text("<img src=x onerror")
     page.wait_for_timeout(200)
     assert page.evaluate("window.__pwned") is None
-    assert page.locator("pv-app :is(script, iframe, object, [onerror], [onload])").count() == 0
-    assert page.locator("a[href^='javascript'], a[href^='data']").count() == 0
+    expect(page.locator("pv-app :is(script, iframe, object, [onerror], [onload])")).to_have_count(0)
+    expect(page.locator("a[href^='javascript'], a[href^='data']")).to_have_count(0)
     assert [] == [url for url in asked if not url.startswith(stand.address)]
 
 

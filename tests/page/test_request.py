@@ -70,7 +70,7 @@ def test_repairs_say_what_and_why_and_lead_to_their_place(look: Look, name: str)
     expect(place).to_be_in_viewport()
     expect(place).to_be_focused()
     expect(page.locator("pv-message[data-index='6']")).to_be_in_viewport()
-    assert page.locator(".j-marked").count() == 2
+    expect(page.locator(".j-marked")).to_have_count(2)
 
 
 def test_what_was_left_out_is_shown_in_the_thread(look: Look, name: str) -> None:

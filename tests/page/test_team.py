@@ -44,6 +44,7 @@ def name(stand: Stand) -> str:
 def test_who_spoke_to_whom_and_how_often(look: Look, name: str) -> None:
     page = look(f"#/c/{name}/team")
     table = page.get_by_role("table", name="Who spoke to whom")
+    expect(table).to_be_visible()
     names = table.locator("thead th").all_inner_texts()[1:]
     assert names == ["Lee", "Planner", "Critic", "everyone"]
     found = [

@@ -46,9 +46,9 @@ def test_the_window_is_shown_by_role_and_by_message(page: Page, stand: Stand, na
     left = 8_000 - counted["total"]
     expect(view).to_contain_text(f"{counted['total']} tokens and leave {left:,} for the answer")
     by_role, by_message = view.locator("svg.t-window").all()
-    assert by_role.locator("rect.t-bar").count() == 4
-    assert by_role.locator("line.t-limit").count() == 1
-    assert by_message.locator("rect.t-bar").count() == 7
+    expect(by_role.locator("rect.t-bar")).to_have_count(4)
+    expect(by_role.locator("line.t-limit")).to_have_count(1)
+    expect(by_message.locator("rect.t-bar")).to_have_count(7)
 
 
 def test_pointing_says_which_message_and_a_click_leads_there(page: Page) -> None:

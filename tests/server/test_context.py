@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palaver.context import ContextManager
+from palaver.context import WINDOW, ContextManager
 from palaver.server import seed
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def test_the_prompt_is_the_librarys(stage: Stage) -> None:
     """CX-04."""
     found = asked(stage, "context", agent="Writer", type="codex", window=2)
     face = ContextManager(stage.store.get(seed.TEAM), window=2)
-    prompt = face.prompt_for("writer", "codex", name="Writer")
+    system = "You write short release notes. Answer in two sentences."
+    prompt = face.prompt_for("writer", "codex", name="Writer", system_instruction=system)
     assert prompt.prompt == found["prompt"]
     assert (10, prompt.system_flag) == (found["version"], found["systemFlag"])
     assert ["Ada", "Writer"] == [line["from"] for line in found["contextMessages"]]
@@ -37,10 +38,20 @@ def test_it_is_explained_and_compared_with_the_prompt_before(stage: Stage) -> No
     ]
     sizes = why["parts"] + [entry for entry in why["entries"] if entry["kept"]]
     assert why["bytes"] == sum(part["bytes"] for part in sizes)
-    assert why["bytes"] == len(found["prompt"].encode())
+    assert why["bytes"] == len((found["systemFlag"] + found["prompt"]).encode())
     assert "Good. Is anything risky?" in why["entries"][0]["text"]
     assert 1 == len(why["since"]["added"])
     assert found["previousPrompt"].endswith("Yes: the page about migration names the copy now.")
+
+
+def test_a_member_sees_as_its_team_has_it_but_for_what_is_asked(stage: Stage) -> None:
+    own = asked(stage, "explain", agent="Critic")
+    assert own == asked(stage, "team/members/critic/sees")
+    assert (3, "addressed") == (own["explain"]["window"], own["explain"]["visibility"])
+    wider = asked(stage, "explain", agent="critic", window=5)["explain"]
+    assert (5, "addressed") == (wider["window"], wider["visibility"])
+    stranger = asked(stage, "explain", agent="newcomer")["explain"]
+    assert (WINDOW, "all") == (stranger["window"], stranger["visibility"])
 
 
 def test_who_never_spoke_has_no_prompt_before(stage: Stage) -> None:

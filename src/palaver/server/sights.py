@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
 from palaver.context.prompts import Prompt
@@ -26,13 +26,22 @@ class Look(Struct, frozen=True):
 
     agent: str
     agent_type: str | None = None
-    window: int = WINDOW
-    max_bytes: int = MAX_BYTES
+    window: int | None = None
+    max_bytes: int | None = None
     max_tokens: int | None = None
-    visibility: Visibility = "all"
+    visibility: Visibility | None = None
     system: str | None = None
     instructions: str | None = None
     name: str | None = None
+
+    def over(self, own: Look) -> Look:
+        """An agent's own look, but for what this one says.
+
+        >>> Look("Max", window=2).over(Look("a1", window=5, visibility="addressed"))
+        Look(agent='a1', agent_type=None, window=2, ..., visibility='addressed', ...)
+        """
+        said = {name: value for name, value in structs.asdict(self).items() if value is not None}
+        return structs.replace(own, **said | {"agent": own.agent})
 
 
 class Sight(Struct, frozen=True):
@@ -64,10 +73,10 @@ def seen(history: History, look: Look) -> Sight:
         "instruction_file_text": look.instructions,
     }
     limits: dict[str, Any] = {
-        "window": look.window,
-        "max_bytes": look.max_bytes,
+        "window": WINDOW if look.window is None else look.window,
+        "max_bytes": MAX_BYTES if look.max_bytes is None else look.max_bytes,
         "max_tokens": look.max_tokens,
-        "visibility": look.visibility,
+        "visibility": look.visibility or "all",
     }
     prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
     return Sight(prompt, prompt_before(who, history, limits, options), version)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from palaver.conversation import Conversation, Prices
 
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
     from typing import Any
 
     from palaver.events import Event
+    from palaver.history import View
     from palaver.stores import Store
+    from palaver.stores.records import Head
 
 __all__ = ["Talks"]
 
 _MOST: Final = 64
 
 
-class _Open(NamedTuple):
-    conversation: Conversation
-    created: int
-    erased: int
+class _Open:
+    """A conversation, and the last that was seen of it."""
+
+    __slots__ = ("conversation", "created", "erased", "view")
+
+    def __init__(self, conversation: Conversation, head: Head) -> None:
+        self.conversation = conversation
+        self.created = head.created
+        self.erased = head.erased
+        self.view: View | None = None
 
 
 class Talks:
@@ -46,17 +54,29 @@ class Talks:
         with self._gate:
             known = self._open.pop(name, None)
             if known is None or known.created != head.created:
-                known = _Open(self._opened(name), head.created, head.erased)
+                known = _Open(self._opened(name), head)
             erased = known.erased != head.erased
             if erased:
                 known.conversation.tally.forget()
-                known = known._replace(erased=head.erased)
+                known.view, known.erased = None, head.erased
             self._open[name] = known
             if len(self._open) > _MOST:
                 self._open.popitem(last=False)
         if erased or known.conversation.history.version != head.version:
             known.conversation.history.refresh()
+        known.view = known.conversation.history.view
         return known.conversation
+
+    def at_hand(self, name: str) -> View | None:
+        """A conversation that was looked at and has not changed since; None otherwise.
+
+        It waits for nobody: not for who writes to it, and not for who opens another one.
+        """
+        head, known = self._store.keeper.head(name), self._open.get(name)
+        if known is None or (known.created, known.erased) != (head.created, head.erased):
+            return None
+        view = known.view
+        return view if view is not None and view.version == head.version else None
 
     def _opened(self, name: str) -> Conversation:
         opened = Conversation(self._store, name, prices=Prices())

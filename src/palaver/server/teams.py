@@ -216,18 +216,28 @@ class Teams:
 
     def sees(self, history: StoredHistory, name: str) -> Sight:
         """What a member would be shown now."""
-        team = self.roster(history.id)
-        member = None if team is None else team.find(name)
-        if member is None:
+        own = self._look(history.id, name)
+        if own is None:
             spoke = {speaker.role_id for speaker in speakers(history)}
             spoke |= {speaker.role_name for speaker in speakers(history)}
             if name not in spoke:
                 raise Refusal(404, f"nobody here is called {name!r}")
-            return seen(history, Look(name))
+        return seen(history, own or Look(name))
+
+    def shown(self, history: StoredHistory, asked: Look) -> Sight:
+        """What anybody would be shown now: a member as its team has it, but for what is asked."""
+        own = self._look(history.id, asked.agent)
+        return seen(history, asked if own is None else asked.over(own))
+
+    def _look(self, conversation_id: str, name: str) -> Look | None:
+        team = self.roster(conversation_id)
+        member = None if team is None else team.find(name)
+        if member is None:
+            return None
         if not isinstance(member, Agent):
-            return seen(history, Look(member.id, name=member.shown))
+            return Look(member.id, name=member.shown)
         form = member.known.format if isinstance(member, Command) else member.format
-        look = Look(
+        return Look(
             agent=member.id,
             agent_type=form or "plain",
             window=member.window,
@@ -235,10 +245,9 @@ class Teams:
             max_tokens=member.max_tokens,
             visibility=member.visibility,
             system=member.system or None,
-            instructions=self._instructions(history.id, member),
+            instructions=self._instructions(conversation_id, member),
             name=member.shown,
         )
-        return seen(history, look)
 
     def _instructions(self, conversation: str, member: Agent) -> str | None:
         if member.instructions is None:

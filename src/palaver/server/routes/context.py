@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from litestar import get
 from litestar.di import NamedDependency, Provide
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromPath, QueryParameter
 
-from palaver.context import MAX_BYTES, WINDOW, Visibility
+from palaver.context import Visibility
 from palaver.server.service import Served
 from palaver.server.shapes.context import Explained, Explanation, Line, Prompted, Verdict
-from palaver.server.sights import Look, Sight, seen
+from palaver.server.sights import Look, Sight
+from palaver.server.teams import Teams
 
 if TYPE_CHECKING:
     from palaver.history import History
@@ -23,20 +24,21 @@ _MOST: Final = 2**31
 
 Agent = Annotated[str, QueryParameter(min_length=1, max_length=200)]
 Kind = Annotated[str | None, QueryParameter(name="type", min_length=1, max_length=100)]
-Window = Annotated[int, QueryParameter(ge=0, le=100_000)]
-MaxBytes = Annotated[int, QueryParameter(name="maxBytes", ge=0, le=_MOST)]
+Window = Annotated[int | None, QueryParameter(ge=0, le=100_000)]
+MaxBytes = Annotated[int | None, QueryParameter(name="maxBytes", ge=0, le=_MOST)]
+Reach = Annotated[Visibility | None, QueryParameter(name="visibility")]
 MaxTokens = Annotated[int | None, QueryParameter(name="maxTokens", ge=0, le=_MOST)]
 
 
 async def _looked(
     agent: Agent,
     kind: Kind = None,
-    window: Window = WINDOW,
-    max_bytes: MaxBytes = MAX_BYTES,
+    window: Window = None,
+    max_bytes: MaxBytes = None,
     max_tokens: MaxTokens = None,
-    visibility: FromQuery[Visibility] = "all",
+    visibility: Reach = None,
 ) -> Look:
-    """Who looks, and how far: the same question to both routes."""
+    """Who looks, and how far; what is not said is the agent's own, or the default."""
     return Look(agent, kind, window, max_bytes, max_tokens, visibility)
 
 
@@ -46,14 +48,14 @@ _LOOK: Final = {"look": Provide(_looked)}
 @get("/conversations/{conversation:str}/context", sync_to_thread=True, dependencies=_LOOK)
 def context(conversation: FromPath[str], service: Served, look: NamedDependency[Look]) -> Prompted:
     """Say what an agent would be shown now; it is known by its id or its name."""
-    return Prompted(**_prompted(seen(service.store.get(conversation), look)))
+    return Prompted(**_prompted(service.part(Teams).shown(service.store.get(conversation), look)))
 
 
 @get("/conversations/{conversation:str}/explain", sync_to_thread=True, dependencies=_LOOK)
 def explain(conversation: FromPath[str], service: Served, look: NamedDependency[Look]) -> Explained:
     """Say why: each message in reach, kept or dropped, and what changed since it last spoke."""
     history = service.store.get(conversation)
-    return explained(history, seen(history, look))
+    return explained(history, service.part(Teams).shown(history, look))
 
 
 def _prompted(sight: Sight) -> dict[str, Any]:

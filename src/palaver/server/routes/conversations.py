@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from anyio import to_thread
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from msgspec import UNSET
@@ -53,10 +54,14 @@ def begin(
     return stamped(_head(service, history.id), history.version, status=201)
 
 
-@get("/conversations/{conversation:str}", sync_to_thread=True)
-def head(service: Served, conversation: FromPath[str]) -> Response[Head]:
+@get("/conversations/{conversation:str}")
+async def head(service: Served, conversation: FromPath[str]) -> Response[Head]:
     """Say where a conversation stands."""
-    found = _head(service, conversation)
+    stored = service.store.keeper.head(conversation) if service.near else None
+    if stored is not None and _said_last(stored):
+        found = _told(service, stored)
+    else:
+        found = await to_thread.run_sync(_head, service, conversation)
     return stamped(found, found.version)
 
 
@@ -107,10 +112,14 @@ def _last(store: Store, head: Stored) -> Message | None:
     """What was said last and is still in view."""
     if not head.size:
         return None
-    began_so = head.framed == 0 and head.parent is None
-    if began_so or head.version > head.framed:  # an append came last: the tail ends with it
+    if _said_last(head):
         return store.keeper.messages(head.id, head.stop - 1, head.stop)[0]
     return store.get(head.id)[-1]
+
+
+def _said_last(head: Stored) -> bool:
+    """Whether nothing but an append came last: then the log ends with what is seen last."""
+    return (head.framed == 0 and head.parent is None) or head.version > head.framed
 
 
 ROUTES: Final = [listing, begin, head, describe, forget]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from litestar import Request, Response, delete, get, post
 from litestar.datastructures import Cookie
@@ -26,11 +26,6 @@ __all__ = ["ROUTES"]
 
 _MONTH: Final = 30 * 24 * 3600
 _LOOKED_AT: Final = 50
-_KEEPERS: Final[dict[str, Literal["sqlite", "postgres", "memory"]]] = {
-    "SQLiteKeeper": "sqlite",
-    "PostgresKeeper": "postgres",
-    "MemoryKeeper": "memory",
-}
 
 
 @get("/openapi.json", include_in_schema=False, sync_to_thread=True)
@@ -86,7 +81,7 @@ def info(service: Served) -> Info:
     settings, workshop = service.settings, service.part(Workshop)
     return Info(
         version=__version__,
-        store=_KEEPERS.get(type(service.store.keeper).__name__, "other"),
+        store=service.kind,
         read_only=settings.read_only,
         models=workshop.shelf.offers(),
         tools=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from anyio import to_thread
 from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 from msgspec.structs import asdict
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from palaver.history import View
     from palaver.messages import Message
     from palaver.stores.history import StoredHistory
+    from palaver.tokens import Tally
 
 __all__ = ["ROUTES", "Key", "Stamp"]
 
@@ -35,8 +37,8 @@ Key = Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=2
 Stamp = Annotated[str | None, HeaderParameter(name="If-Match", max_length=40)]
 
 
-@get("/conversations/{conversation:str}/messages", sync_to_thread=True)
-def stretch(
+@get("/conversations/{conversation:str}/messages")
+async def stretch(
     service: Served,
     conversation: FromPath[str],
     version: Annotated[int | None, QueryParameter(ge=0)] = None,
@@ -48,12 +50,25 @@ def stretch(
 
     `version` reads it as it was then. A negative `start` or `stop` counts from the end.
     """
-    talk = service.part(Workshop).talks.get(conversation)
-    view = talk.history.view if version is None else talk.history.at(version)
-    length = len(view)
-    first, last = _bounds(start, stop, length)
-    items = items_of(view, first, last, talk.tally if tokens else None)
-    answer = Items(version=view.version, length=length, start=first, items=items)
+    talks = service.part(Workshop).talks
+    if service.near and version is None and not tokens:
+        view = talks.at_hand(conversation)
+        if view is not None:
+            first, last = _bounds(start, stop, len(view))
+            if last - first <= _USUAL:
+                return _stretch(view, first, last)
+
+    def read() -> Response[Items]:
+        talk = talks.get(conversation)
+        view = talk.history.view if version is None else talk.history.at(version)
+        return _stretch(view, *_bounds(start, stop, len(view)), talk.tally if tokens else None)
+
+    return await to_thread.run_sync(read)
+
+
+def _stretch(view: View, first: int, last: int, tally: Tally | None = None) -> Response[Items]:
+    items = items_of(view, first, last, tally)
+    answer = Items(version=view.version, length=len(view), start=first, items=items)
     return stamped(answer, view.version)
 
 

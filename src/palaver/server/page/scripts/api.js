@@ -107,8 +107,9 @@ async function call(method, path, body, { query, version, key, signal } = {}) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json" };
   // a body of our own making also on calls without one: the server wants to see JSON on every write
-  const text = method === "GET" ? undefined : JSON.stringify(body ?? {});
-  if (text !== undefined) headers["Content-Type"] = "application/json";
+  const text = method === "GET" || body instanceof Blob ? body : JSON.stringify(body ?? {});
+  if (body instanceof Blob) headers["Content-Type"] = "application/octet-stream";
+  else if (text !== undefined) headers["Content-Type"] = "application/json";
   if (version !== undefined) headers["If-Match"] = `"${version}"`;
   if (key !== undefined) headers["Idempotency-Key"] = key;
   const answer = await sent(address(path, query), { method, headers, body: text, signal });
@@ -144,6 +145,8 @@ export const api = Object.freeze({
   get: (path, options) => call("GET", path, undefined, options ?? {}),
   /** @param {string} path @param {any} [body] @param {Options} [options] */
   post: (path, body, options) => call("POST", path, body, options ?? {}),
+  /** @param {string} path @param {Blob} file @param {Options} [options] */
+  upload: (path, file, options) => call("POST", path, file, options ?? {}),
   /** @param {string} path @param {any} body @param {Options} [options] */
   put: (path, body, options) => call("PUT", path, body, options ?? {}),
   /** @param {string} path @param {any} body @param {Options} [options] */

@@ -20,6 +20,7 @@ import { api, onUnauthorised, Problem } from "./api.js";
 import { followCalls } from "./calls.js";
 import { followConversation } from "./conversation.js";
 import { fill, h, icon } from "./dom.js";
+import { takeDrops } from "./importing.js";
 import { listen } from "./keys.js";
 import { live } from "./live.js";
 import { textOf } from "./message-actions.js";
@@ -53,6 +54,7 @@ class App extends HTMLElement {
     await speak(preferredLanguage());
     listen();
     bindShortcuts();
+    takeDrops();
     onUnauthorised(() => this.#ask());
     live.on("status", () => this.#connection());
     this.addEventListener("pv-entered", () => this.#enter());

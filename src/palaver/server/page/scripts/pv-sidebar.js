@@ -9,6 +9,7 @@ import { api } from "./api.js";
 import { begin, entriesOf } from "./conversation-actions.js";
 import { fill, h, icon } from "./dom.js";
 import { file } from "./files.js";
+import { chooseFiles } from "./importing.js";
 import { live } from "./live.js";
 import { openMenu } from "./pv-menu.js";
 import { failed } from "./pv-toast.js";
@@ -78,9 +79,10 @@ class Sidebar extends HTMLElement {
     });
     this.list = h("div", { class: "conversations" });
     const fresh = h("button", { type: "button", class: "primary new", title: t("sidebar.new"), onclick: begin }, icon("plus"), t("sidebar.new"));
+    const bring = h("button", { type: "button", class: "quiet", title: t("import"), "aria-label": t("import"), onclick: chooseFiles }, icon("upload"));
     fill(
       this,
-      h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: file("icons/palaver.svg"), alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? fresh : null),
+      h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: file("icons/palaver.svg"), alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? h("div", { class: "row" }, bring, fresh) : null),
       h("div", { class: "sidebar-search" }, icon("search"), field),
       h("nav", { "aria-label": t("sidebar.label") }, this.list),
       h("div", { class: "sidebar-foot" }, this.#settings(), h("span", { class: "muted tiny" }, get().info?.version ?? "")),

@@ -102,9 +102,9 @@ export async function attempt(work, text) {
  * Say that an edit was made, with a way back.
  *
  * @param {string} text  "Deleted 3 messages"
+ * @param {string | null} [id]  of the conversation; the one on the screen unless said
  */
-export function announceEdit(text) {
-  const { id } = get();
+export function announceEdit(text, id = get().id) {
   const undo = () => attempt(() => api.post(url`conversations/${id}/undo`));
   notify({ text, action: { label: t("undo"), run: undo } });
 }

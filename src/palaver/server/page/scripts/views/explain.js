@@ -19,7 +19,7 @@ class Explain extends Pane {
   constructor() {
     super();
     /** @type {Record<string, any>} */
-    this.asked = { agent: "", type: "", window: NaN, maxBytes: NaN, visibility: "all" };
+    this.asked = { agent: "", type: "", window: NaN, maxBytes: NaN, visibility: "" };
     this.typing = 0;
   }
 
@@ -42,7 +42,7 @@ class Explain extends Pane {
   async ask(signal) {
     const { agent, type, window, maxBytes, visibility } = this.asked;
     const whole = (/** @type {number} */ value) => (Number.isInteger(value) && value >= 0 ? value : null);
-    const query = { agent, type: type || null, window: whole(window), maxBytes: whole(maxBytes), visibility };
+    const query = { agent, type: type || null, window: whole(window), maxBytes: whole(maxBytes), visibility: visibility || null };
     try {
       return { seen: await api.get(url`conversations/${get().id}/explain`, { query, signal }) };
     } catch (error) {
@@ -83,7 +83,7 @@ class Explain extends Pane {
       field(t("views.explain.maxBytes"), number(asked.maxBytes, { min: 0, placeholder: t("views.explain.default") }, put("maxBytes"))),
       field(
         t("views.explain.visibility"),
-        choice([["all", t("views.explain.all")], ["addressed", t("views.explain.addressed")]], asked.visibility, put("visibility")),
+        choice([["", t("views.explain.default")], ["all", t("views.explain.all")], ["addressed", t("views.explain.addressed")]], asked.visibility, put("visibility")),
       ),
     );
   }

@@ -18,6 +18,7 @@ import { historyBar } from "./history_bar.js";
 import { HistoryCard } from "./history_card.js";
 import { GUTTER, linesOf, picture } from "./history_picture.js";
 import { lineRow, parentLine, sayFirstWords } from "./history_rows.js";
+import { openMerge } from "./merging.js";
 import { openEditor } from "./opening.js";
 import { empty, Pane } from "./pane.js";
 import { rowsOf } from "./timeline.js";
@@ -91,6 +92,8 @@ class History extends Pane {
       pick: (/** @type {number | null} */ version) => this.pick(version),
       compare: (/** @type {number} */ one, /** @type {number} */ other) => this.compare(one, other),
       fork: (/** @type {number} */ version) => this.fork(version),
+      merge: (/** @type {{id: string, at: number}} */ { id, at }) =>
+        openMerge({ parent: id, at, fork: String(get().id), into: id }),
     };
     this.card.hide();
     fill(this, this.tools(data), scroll, historyBar(Number(this.chosen), whole, this.picked, this.changes, ways));
@@ -104,6 +107,7 @@ class History extends Pane {
    * @param {import("./history_picture.js").Line[]} lines
    */
   scroll(data, lines) {
+    const here = String(get().id);
     const reading = {
       now: data.version,
       reached: this.reached ?? this.chosen,
@@ -111,6 +115,7 @@ class History extends Pane {
       focus: (/** @type {Row} */ row) => this.arrived(row),
       point: (/** @type {Row} */ row) => this.card.soon(this.button(row.last), row),
       leave: () => this.card.hide(),
+      merge: (/** @type {import("./timeline.js").Fork} */ { id, at }) => openMerge({ parent: here, at, fork: id, into: here }),
     };
     const marks = { selected: get().viewing, now: data.version, picked: this.picked };
     return h(

@@ -15,6 +15,7 @@ import { saidOfChange } from "./saying_change.js";
  * @property {(version: number | null) => void} pick
  * @property {(one: number, other: number) => void} compare
  * @property {(version: number) => void} fork
+ * @property {(parent: {id: string, at: number}) => void} merge
  */
 
 /**
@@ -40,19 +41,20 @@ export function historyBar(version, data, picked, changes, ways) {
       change ? h("span", { class: "muted" }, t("views.messages", { n: change.length })) : null,
     ),
     picked === null ? about : h("p", { class: "h-pick", role: "status" }, t("views.history.pick", { version: String(picked) })),
-    h("div", { class: "row wrap" }, picked === null ? buttons(version, data.version, ways) : button("cancelPick", () => ways.pick(null))),
+    h("div", { class: "row wrap" }, picked === null ? buttons(version, data, ways) : button("cancelPick", () => ways.pick(null))),
   );
 }
 
 /**
  * @param {number} version
- * @param {number} newest
+ * @param {import("./timeline.js").Versions} data
  * @param {Ways} ways
  */
-function buttons(version, newest, ways) {
+function buttons(version, { version: newest, parent }, ways) {
   const fork = button("fork", () => ways.fork(version), { disabled: !canWrite() });
   const compare = button("compare", () => ways.pick(version));
-  if (version === newest) return [compare, fork];
+  const merge = parent ? button("merge", () => ways.merge(parent), { disabled: !canWrite() }) : null;
+  if (version === newest) return [compare, fork, merge];
   return [
     button("back", () => ways.back(version), { class: "primary", disabled: !canWrite() }),
     button("read", () => go({ view: null }), { class: "h-read" }),

@@ -7,7 +7,7 @@
 
 import { h, icon } from "../dom.js";
 import { format } from "../routes.js";
-import { get } from "../state.js";
+import { canWrite, get } from "../state.js";
 import { clock, t } from "../words.js";
 import { covers } from "./history_picture.js";
 import { firstWords, messageText } from "./message_text.js";
@@ -21,6 +21,7 @@ import { saidOf } from "./saying_change.js";
  * @property {(row: Row) => void} focus
  * @property {(row: Row) => void} point
  * @property {() => void} leave
+ * @property {(fork: import("./timeline.js").Fork) => void} merge
  */
 
 /**
@@ -31,7 +32,7 @@ export function lineRow(line, reading) {
   const vars = { "--height": `${line.height}px` };
   if (line.type === "batch")
     return h("li", { class: "h-batch", vars }, h("span", null, t("views.history.batch", { n: line.batch })));
-  if (line.type === "fork") return h("li", { class: "h-fork", vars }, forkLink(line.fork));
+  if (line.type === "fork") return h("li", { class: "h-fork", vars }, forkLink(line.fork), forkMerge(line.fork, reading));
   return versionRow(line.row, vars, reading);
 }
 
@@ -44,6 +45,17 @@ function forkLink({ id, title, length }) {
     h("span", { class: "h-what clip" }, name),
     h("span", { class: "h-when" }, t("views.history.forkOf", { n: length })),
   );
+}
+
+/**
+ * @param {import("./timeline.js").Fork} fork
+ * @param {Reading} reading
+ */
+function forkMerge(fork, { merge }) {
+  if (!canWrite()) return null;
+  const label = t("views.merge.take", { name: fork.id });
+  const data = { focus: `merge-${fork.id}` };
+  return h("button", { type: "button", class: "quiet", title: label, "aria-label": label, data, onclick: () => merge(fork) }, icon("merge"));
 }
 
 /**

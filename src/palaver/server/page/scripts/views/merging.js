@@ -1,0 +1,79 @@
+/**
+ * What parted comes together: a fork and what it was forked from. Both sides are shown first; where
+ * they changed the same message nothing is merged, and the dialog says so.
+ */
+
+import { api, Problem, url } from "../api.js";
+import { h } from "../dom.js";
+import { dialog } from "../pv-dialog.js";
+import { announceEdit, attempt } from "../pv-toast.js";
+import { go } from "../routes.js";
+import { t } from "../words.js";
+import { saying } from "./pane.js";
+import { changeSummary } from "./saying_change.js";
+
+const SHOWN = 4;
+
+/**
+ * @param {object} way
+ * @param {string} way.parent  the conversation that was forked
+ * @param {number} way.at      its version then
+ * @param {string} way.fork
+ * @param {string} way.into    one of the two: where it comes together
+ */
+export async function openMerge({ parent, at, fork, into }) {
+  const other = into === parent ? fork : parent;
+  const since = (/** @type {string | null} */ there) =>
+    api.get(url`conversations/${parent}/diff`, { query: { before: at, other: there, limit: SHOWN } });
+  const sides = await attempt(() => Promise.all([since(null), since(fork)]));
+  if (!sides) return;
+  const [there, forked] = sides;
+  const asked = dialog();
+  const problem = h("p", { class: "e-problem", role: "alert", hidden: true });
+  const merge = /** @type {HTMLButtonElement} */ (
+    h("button", { type: "button", class: "primary", autofocus: true, onclick: () => act() }, t("views.merge.action"))
+  );
+  const act = async () => {
+    merge.disabled = true;
+    try {
+      await api.post(url`conversations/${into}/merge`, { other });
+      asked.close("yes");
+    } catch (error) {
+      problem.hidden = false;
+      problem.textContent = said(error);
+    }
+  };
+  const answer = asked.ask(
+    { title: t("views.merge.title"), wide: true },
+    h(
+      "div",
+      { class: "e-conflict" },
+      h("p", null, t("views.merge.says", { name: into, version: String(at) })),
+      h(
+        "div",
+        { class: "e-sides" },
+        side(t("views.merge.parent", { name: parent }), there),
+        side(t("views.merge.fork", { name: fork }), forked),
+      ),
+      problem,
+      h("footer", { class: "dialog-foot e-foot" }, h("button", { type: "button", onclick: () => asked.close() }, t("cancel")), merge),
+    ),
+  );
+  if ((await answer) !== "yes") return;
+  go({ id: into, at: null });
+  announceEdit(t("views.merge.done", { name: other }), into);
+}
+
+/**
+ * @param {string} title
+ * @param {import("./edit_script.js").Difference} difference
+ */
+function side(title, difference) {
+  return h("section", null, h("h3", null, title), changeSummary(difference, SHOWN));
+}
+
+/** @param {unknown} error */
+function said(error) {
+  const clashes = error instanceof Problem ? error.body.clashes : null;
+  return clashes ? t("views.merge.clashes", { n: clashes.length }) : saying(error);
+}

@@ -1,0 +1,101 @@
+"""Files that come in: chosen, dropped on the page, sent twice, damaged, and of no known form."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+    from tests.page.conftest import Look
+    from tests.page.stand import Stand
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    """What Claude Code leaves behind, of a session that no other test knows."""
+    session = f"session-{next(_numbers)}"
+    said = [("user", "Which tea goes with fog?"), ("assistant", f"Assam, says {session}.")]
+    lines = [
+        {
+            "type": role,
+            "uuid": f"{session}-{number}",
+            "parentUuid": f"{session}-{number - 1}" if number else None,
+            "sessionId": session,
+            "timestamp": f"2026-11-15T10:00:0{number}.000Z",
+            "message": {"role": role, "content": [{"type": "text", "text": text}]},
+        }
+        for number, (role, text) in enumerate(said)
+    ]
+    path = tmp_path / f"{session}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def choose(page: Page, path: Path) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import a file…").click()
+    chooser.value.set_files(path)
+
+
+def test_a_transcript_is_chosen_and_shown(look: Look, stand: Stand, transcript: Path) -> None:
+    page = look()
+    choose(page, transcript)
+    expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
+    expect(page.locator(".toast")).to_contain_text("Imported “")
+    name = page.evaluate("location.hash.split('/')[2]")
+    assert 2 == len(stand.store.get(name))
+    page.goto(stand.address)
+    choose(page, transcript)
+    expect(page.locator(".toast")).to_contain_text("All of it is here already")
+    page.locator(".toast").get_by_role("button", name="Open").click()
+    expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
+
+
+def test_a_damaged_line_is_told_and_the_rest_is_there(look: Look, transcript: Path) -> None:
+    with transcript.open("a", encoding="utf-8") as file:
+        file.write('{"type": "user", "mess\n')
+    page = look()
+    choose(page, transcript)
+    expect(page.locator(".toast")).to_contain_text("Not all of it could be kept:")
+    expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
+
+
+def test_a_file_is_dropped_on_the_page(look: Look, transcript: Path) -> None:
+    page = look()
+    page.evaluate(
+        """(text) => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([text], "talk.jsonl"));
+          const tell = (kind) => document.body.dispatchEvent(
+            new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
+          tell("dragover");
+          window.asked = getComputedStyle(document.body, "::after").content;
+          tell("drop");
+        }""",
+        transcript.read_text("utf-8"),
+    )
+    assert "Drop an export or another" in page.evaluate("window.asked")
+    expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
+    expect(page.locator("body[data-dropping]")).to_have_count(0)
+
+
+def test_what_is_in_no_known_form_is_refused_with_its_name(
+    look: Look, tmp_path: Path, forgiven: list[str]
+) -> None:
+    forgiven.append("422")
+    path = tmp_path / "shopping.txt"
+    path.write_text("milk\ntea\n", "utf-8")
+    page = look()
+    choose(page, path)
+    expect(page.locator(".toast.error")).to_contain_text("“shopping.txt” could not be imported")
+    expect(page.locator(".toast.error")).to_contain_text("in no format that palaver knows")
