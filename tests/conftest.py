@@ -23,6 +23,7 @@ __all__ = ["pytest_report_teststatus", "pytest_terminal_summary", "told"]
 settings.register_profile(
     "repeatable",  # the same examples every time, so that a red run is red again
     derandomize=True,
+    max_examples=50,
     print_blob=True,
     deadline=None,
 )
@@ -56,6 +57,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what stays to the end: thousands of tests, and all that they import."""
+    """Spare the collector what stays to the end, thousands of tests and all that they import.
+
+    What the tests themselves leave behind it looks for less often.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

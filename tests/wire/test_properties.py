@@ -103,7 +103,7 @@ def gist(messages: Iterable[Message]) -> list[tuple[str, ...]]:
     for message in messages:
         for part in message.parts or [message.text]:
             words = part if isinstance(part, str) else getattr(part, "text", "")
-            if isinstance(part, str | TextPart) and words.strip():
+            if isinstance(part, str | TextPart):
                 if said and said[-1][:2] == ("text", message.role):
                     words = said.pop()[2] + words
                 said.append(("text", message.role, words))
@@ -115,4 +115,4 @@ def gist(messages: Iterable[Message]) -> list[tuple[str, ...]]:
                 said.append(("result", numbers[part.call_id], output))
             elif isinstance(part, FilePart):
                 said.append(("file", part.mime, part.url))
-    return said
+    return [one for one in said if one[0] != "text" or one[2].strip()]
