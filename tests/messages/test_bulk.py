@@ -180,7 +180,7 @@ def broken(draw: DrawFn) -> bytes:
     return json.dumps(around.get("all"), ensure_ascii=draw(st.booleans())).encode()
 
 
-@at_least(300)
+@at_least(100)
 @given(st.lists(messages(), max_size=4))
 @example([])
 def test_what_is_right_is_read_in_bulk(log: list[Message]) -> None:
@@ -192,13 +192,13 @@ def test_what_is_right_is_read_in_bulk(log: list[Message]) -> None:
     agree(raw)
 
 
-@at_least(400, in_faults=5_000)
+@at_least(150, in_faults=5_000)
 @given(broken())
 def test_what_is_changed_is_read_or_refused_as_ever(raw: bytes) -> None:
     agree(raw)
 
 
-@at_least(300)
+@at_least(100)
 @given(st.lists(messages(), max_size=2), st.data())
 def test_broken_text_is_read_or_refused_as_ever(log: list[Message], data: st.DataObject) -> None:
     raw = data.draw(st.sampled_from([dump(log), json.dumps(TALK).encode()]))
