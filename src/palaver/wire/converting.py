@@ -199,24 +199,34 @@ class Converter:
     def _write_joining(self) -> None:
         """Write turns in a format where neighbours of one role become one element."""
         form, pen, turns = self.form, self._pen, self._mender.turns
-        elements, write, role, plain = self._elements, form.write, form.role, form.plain
+        elements, owners, starts, ends = self._elements, self._owners, self._starts, self._ends
+        write, role, plain = form.write, form.role, form.plain
         for index in range(self._written, len(turns)):
             turn = turns[index]
             message = turn.message
-            pen.turn = index
             if message.metadata or not elements:
+                pen.turn = index
                 if self._leads(turn):
                     continue
-            elif plain and type(message.content) is str and message.role in _OTHER:
-                side, text = message.role, message.content
-                if _OTHER[side] == self._side and text and not text.isspace():
-                    self._append({"role": side, "content": text}, side, message, index)
+            elif plain and type(text := message.content) is str:
+                side = message.role
+                if _OTHER.get(side) == self._side and text and not text.isspace():
+                    element: Element = {"role": side, "content": text}
+                    if owners[-1].metadata:
+                        self._seal(element)
+                    elements.append(element)
+                    owners.append(message)
+                    starts.append(index)
+                    ends.append(index)
+                    self._side = side
                     continue
+            pen.turn = index
             for element, owner in write(turn, pen):
                 speaker = role(element)
                 near = speaker == self._side or not elements
                 if not (near and self._joined(element, speaker, owner, index)):
                     self._append(element, speaker, owner, index)
+        self._sealed = max(self._sealed, len(elements) - 1)  # neighbours may still join the last
 
     def _leads(self, turn: Turn) -> bool:
         """Take a message into the head, where it belongs there; say what it can't say here."""
@@ -273,8 +283,6 @@ class Converter:
         owners = self._owners
         if owners and owners[-1].metadata:
             self._seal(element)
-        else:
-            self._sealed = len(owners)
         self._side = side
         self._elements.append(element)
         owners.append(owner)
