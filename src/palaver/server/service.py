@@ -41,7 +41,7 @@ class Service:
     def __init__(self, store: Store, settings: Settings) -> None:
         """Begin with nobody listening."""
         self.store = store
-        self.kind = _KEEPERS.get(type(store.keeper).__name__, "other")
+        self.kind: Kind = _KEEPERS.get(type(store.keeper).__name__, "other")
         self.settings = settings
         self.live = Live(store, heartbeat=settings.heartbeat, streams=settings.streams)
         self.metrics = Metrics()
