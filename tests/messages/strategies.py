@@ -377,12 +377,12 @@ def talks(draw: DrawFn) -> Talk:
     for turn in range(draw(st.integers(0, 2))):
         if draw(st.booleans()):
             log.append(draw(messages()))
-        calls = draw(part_lists(bare_parts | tool_call_parts, max_size=3))
+        parts = draw(part_lists(bare_parts | tool_call_parts, max_size=3))
         named = tuple(
             _with(part, call_id=f"{turn}-{index}-{part.call_id}"[:40])
             if isinstance(part, ToolCallPart)
             else part
-            for index, part in enumerate(calls)
+            for index, part in enumerate(parts)
         )
         log.append(draw(messages(content=st.just(named)).map(_answering)))
         open_calls = [part for part in named if isinstance(part, ToolCallPart)]
@@ -392,7 +392,9 @@ def talks(draw: DrawFn) -> Talk:
                 log.append(draw(_results(call)))
             elif what == "ledger":
                 ledger[call.call_id] = draw(_about(call, states))
-    return Talk(_unique(log), ledger)
+    log = _unique(log)
+    asked = {part.call_id for m in log for part in m.parts if isinstance(part, ToolCallPart)}
+    return Talk(log, {name: part for name, part in ledger.items() if name in asked})
 
 
 def _answering(message: Message) -> Message:
