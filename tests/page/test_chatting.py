@@ -80,6 +80,12 @@ def test_the_stored_answer_takes_the_drafts_place_without_a_jump(
     page.get_by_role("textbox", name="Say something").fill("Forty lines")
     page.keyboard.press("Enter")
     expect(page.locator("pv-draft")).to_contain_text("Line 39")
+    page.wait_for_function(  # it has followed to the end
+        """() => {
+          const { scroller } = document.querySelector("pv-thread");
+          return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 2;
+        }"""
+    )
     page.evaluate(
         """() => {
           const thread = document.querySelector("pv-thread");
