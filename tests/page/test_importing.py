@@ -71,20 +71,23 @@ def test_a_damaged_line_is_told_and_the_rest_is_there(look: Look, transcript: Pa
 
 
 def test_a_file_is_dropped_on_the_page(look: Look, transcript: Path) -> None:
+    """However long the browser was silent about it: else it would open the file instead."""
     page = look()
     page.evaluate(
-        """(text) => {
+        """async (text) => {
           const dataTransfer = new DataTransfer();
           dataTransfer.items.add(new File([text], "talk.jsonl"));
           const tell = (kind) => document.body.dispatchEvent(
             new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
           tell("dragover");
           window.asked = getComputedStyle(document.body, "::after").content;
-          tell("drop");
+          await new Promise((resolve) => setTimeout(resolve, 1200));
+          window.opened = tell("drop");
         }""",
         transcript.read_text("utf-8"),
     )
     assert "Drop an export or another" in page.evaluate("window.asked")
+    assert page.evaluate("window.opened") is False
     expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
     expect(page.locator("body[data-dropping]")).to_have_count(0)
 

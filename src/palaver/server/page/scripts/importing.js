@@ -13,8 +13,8 @@ import { go } from "./routes.js";
 import { canWrite, get } from "./state.js";
 import { t } from "./words.js";
 
-/** How long after the last sign of it a file is no longer over the page, in milliseconds. */
-const GONE = 200;
+/** A file over the page shows itself several times a second; without a sign for so long it is gone. */
+const GONE = 1000;
 
 /** Let the reader choose files. */
 export function chooseFiles() {
@@ -26,18 +26,22 @@ export function chooseFiles() {
 /** Take files that are dropped on the page, and say so while they are over it. */
 export function takeDrops() {
   let timer = 0;
+  const wanted = (/** @type {DragEvent} */ event) =>
+    get().info && canWrite() && event.dataTransfer?.types.includes("Files");
+  const gone = () => delete document.body.dataset.dropping;
   const over = (/** @type {DragEvent} */ event) => {
-    if (!get().info || !canWrite() || !event.dataTransfer?.types.includes("Files")) return;
+    if (!wanted(event)) return;
     event.preventDefault();
     document.body.dataset.dropping = t("import.drop");
     clearTimeout(timer);
-    timer = setTimeout(() => delete document.body.dataset.dropping, GONE);
+    timer = setTimeout(gone, GONE);
   };
   document.addEventListener("dragenter", over);
   document.addEventListener("dragover", over);
   document.addEventListener("drop", (event) => {
-    if (document.body.dataset.dropping === undefined) return;
+    if (!wanted(event)) return;
     event.preventDefault();
+    gone();
     take(event.dataTransfer?.files ?? []);
   });
 }

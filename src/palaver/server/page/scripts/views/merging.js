@@ -39,8 +39,10 @@ export async function openMerge({ parent, at, fork, into }) {
       await api.post(url`conversations/${into}/merge`, { other });
       asked.close("yes");
     } catch (error) {
+      const clashes = error instanceof Problem ? error.body.clashes : null;
       problem.hidden = false;
-      problem.textContent = said(error);
+      problem.textContent = clashes ? t("views.merge.clashes", { n: clashes.length }) : saying(error);
+      merge.disabled = Boolean(clashes); // a clash stays one; a server that was away may be back
     }
   };
   const answer = asked.ask(
@@ -70,10 +72,4 @@ export async function openMerge({ parent, at, fork, into }) {
  */
 function side(title, difference) {
   return h("section", null, h("h3", null, title), changeSummary(difference, SHOWN));
-}
-
-/** @param {unknown} error */
-function said(error) {
-  const clashes = error instanceof Problem ? error.body.clashes : null;
-  return clashes ? t("views.merge.clashes", { n: clashes.length }) : saying(error);
 }
