@@ -23,13 +23,14 @@ run: .venv/run.done .venv/model.done  ## the page: talk with a model, look insid
 test: .venv/test.done .venv/model.done .venv/browser.done  ## all tests, with the coverage gate
 	.venv/bin/python -m pytest -n 2 --cov
 
-check: .venv/check.done  ## linter, formatter, type checkers, docs, built packages
+check: .venv/check.done  ## linter, formatter, type checkers, docs, licences and advisories, built packages
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/basedpyright
 	.venv/bin/python -m tools.reference --check
 	.venv/bin/python -m tools.check_docs
+	.venv/bin/python -m tools.audit
 	.venv/bin/python -m tools.check_dist
 
 bench: .venv-bench/bench.done  ## speed, beside peers and the bare floor
