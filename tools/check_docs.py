@@ -1,7 +1,8 @@
 """Check what the docs say about each other and about the code.
 
-Links between files resolve; `docs/design-map.md` names only tests and code that exist, or a room
-of the house that is still to be built; the two READMEs have the same headings and the same code.
+Links between files resolve; the tables of `docs/design-map.md` and `SECURITY.md` name only tests
+and code that exist, or a room of the house that is still to be built; the two READMEs have the same
+headings and the same code.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 MAP = "docs/design-map.md"
+SECURITY = "SECURITY.md"
 READMES = ("README.md", "README.zh-CN.md")
 
 FENCE = re.compile(r"^(```+)(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
@@ -45,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("root", type=Path, nargs="?", default=ROOT, help="the project's folder")
     root: Path = parser.parse_args(arguments).root
     problems = [*broken_links(root), *wrong_map(root), *unequal_readmes(root)]
+    if (root / SECURITY).exists():
+        problems += wrong_map(root, SECURITY)
     for problem in problems:
         print(problem)
     print(f"docs: {len(problems)} problems" if problems else "docs: links, map and READMEs agree")
@@ -87,22 +91,22 @@ def anchors(path: Path) -> frozenset[str]:
     return frozenset(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)
 
 
-def wrong_map(root: Path) -> Iterator[str]:
-    """Find cells of the map that name what does not exist, or say nothing where they must."""
-    path = root / MAP
+def wrong_map(root: Path, document: str = MAP) -> Iterator[str]:
+    """Find cells of a page's tables that name what does not exist, or nothing where they must."""
+    path = root / document
     if not path.exists():
-        yield f"{MAP}: missing"
+        yield f"{document}: missing"
         return
     for number, row in tables(path.read_text("utf-8")):
         for head, cell in row.items():
             if (wants := MUST_SAY.get(head)) and not wants.search(cell):
-                yield f'{MAP}:{number}: "{head}" is left open'
+                yield f'{document}:{number}: "{head}" is left open'
             for file, names in TEST.findall(cell):
                 if not has_test(root / file, names):
-                    yield f"{MAP}:{number}: no such test: {file}{names}"
+                    yield f"{document}:{number}: no such test: {file}{names}"
             for name in CODE.findall(cell):
                 if not is_coming(name) and not resolves(name):
-                    yield f"{MAP}:{number}: no such name: {name}"
+                    yield f"{document}:{number}: no such name: {name}"
 
 
 def tables(text: str) -> Iterator[tuple[int, dict[str, str]]]:

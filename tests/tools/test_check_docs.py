@@ -72,6 +72,15 @@ def test_a_row_that_names_nothing_real_is_a_problem(project: Path, row: str) -> 
     assert problem.startswith("docs/design-map.md:5: ")
 
 
+def test_a_promise_of_safety_names_a_test_that_is_there(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "| a | `tests/test_it.py::test_one` |\n| b | `tests/test_it.py::test_gone` |\n"
+    (project / "SECURITY.md").write_text(f"| promise | shown by |\n|---|---|\n{rows}")
+    assert check_docs.main([str(project)]) == 1
+    assert "SECURITY.md:4: no such test: tests/test_it.py::test_gone" in capsys.readouterr().out
+
+
 def test_a_requirement_is_shown_by_a_test_or_not_yet(project: Path) -> None:
     rows = "| PT-01 | not yet |\n| PT-02 | `tests/test_it.py` |\n| PT-03 | `palaver` |\n"
     (project / "docs" / "design-map.md").write_text(f"| id | shown by |\n|---|---|\n{rows}")
