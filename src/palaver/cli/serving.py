@@ -40,6 +40,13 @@ __all__ = ["serve"]
     metavar="NAME",
     help="Another name this server is asked under; can be repeated.",
 )
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Another limit than usual, such as idle_seconds=60; can be repeated.",
+)
 @click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
 @click.option("--model", metavar="NAME", help="Who answers unless the page says otherwise.")
 @click.option("--cold", is_flag=True, help="Load a model of this machine only when it is asked.")
@@ -63,6 +70,7 @@ def serve(  # noqa: PLR0917 - one for each option
     port: int,
     token_file: Path | None,
     hosts: tuple[str, ...],
+    limits: tuple[str, ...],
     model: str | None,
     tools: tuple[str, ...],
     team: str | None,
@@ -91,6 +99,7 @@ def serve(  # noqa: PLR0917 - one for each option
         warm=not cold,
         toolset=tuple(_imported(place) for place in tools),
         team=team,
+        **dict(server.read_limit(limit) for limit in limits),
     )
     with opened(address, make=not read_only) as store, server.bound(host, port) as listening:
         if seed and not read_only:
