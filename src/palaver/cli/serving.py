@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import webbrowser
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -15,6 +17,7 @@ from palaver.cli.stored import opened, place_of, put_json, store_option
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Generator
 
 __all__ = ["serve"]
 
@@ -109,9 +112,22 @@ def serve(  # noqa: PLR0917 - one for each option
         _announce(url, token, place_of(address), as_json=as_json, read_only=read_only)
         if on_terminal() and not (no_open or as_json):
             _open(f"{url}/#token={quote(token)}")
-        server.serve(app, listening)
+        with _logged():
+            server.serve(app, listening)
     if not as_json:
         click.echo("stopped", err=True)
+
+
+@contextmanager
+def _logged() -> Generator[None]:
+    """Write what the server logs to standard error; refusals refer to it."""
+    logger, handler = logging.getLogger("palaver.server"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _server() -> Any:  # noqa: ANN401 - a module
