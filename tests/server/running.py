@@ -7,18 +7,24 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
+import pytest
 
+from palaver.server import Settings, make_app, serving
+from palaver.server.serving import bound
 from tests.server.asking import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
     from pathlib import Path
 
-__all__ = ["Heard", "Running", "heard", "served"]
+    from palaver.stores import Store
+
+__all__ = ["Heard", "Running", "heard", "in_thread", "served"]
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
@@ -73,6 +79,31 @@ def served(folder: Path, store: str, *options: str, port: int = 0) -> Generator[
         if running.process.poll() is None:
             running.process.kill()
         running.process.communicate()
+
+
+@contextmanager
+def in_thread(store: Store, **limits: Any) -> Generator[int]:  # noqa: ANN401 - Settings' own
+    """The port of a server in a thread of this process, for as long as the block lasts."""
+    app = make_app(store, Settings(token=TOKEN, rate=0, **limits))
+    servers: list[Any] = []
+
+    class Noted(serving._Server):
+        def __init__(self, *args: Any) -> None:  # noqa: ANN401 - the server's own
+            super().__init__(*args)
+            servers.append(self)
+
+    with bound("127.0.0.1", 0) as listening, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving, "_Server", Noted)
+        port = int(listening.getsockname()[1])
+        thread = threading.Thread(target=serving.serve, args=(app, listening), daemon=True)
+        thread.start()
+        try:
+            assert httpx.get(f"http://127.0.0.1:{port}/api/health", timeout=30).is_success
+            yield port
+        finally:
+            servers[0].should_exit = True
+            thread.join(30)
+        assert not thread.is_alive()
 
 
 class Heard(NamedTuple):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import palaver
+from palaver.errors import ValidationError
 from palaver.server import Settings, make_app
-from palaver.server.limits import Rate
+from palaver.server.limits import LogLimit, Rate
+from palaver.server.settings import read_limit
 from tests.server.asking import ADDRESS, TOKEN, Asker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pytest
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
@@ -39,10 +43,22 @@ def test_a_body_that_is_too_large_is_refused() -> None:
 
 def test_who_hurries_too_much_is_slowed_down() -> None:
     with asker(Settings(token=TOKEN, rate=2)) as ask:
-        found = [ask.get("/api/health") for _ in range(12)]
+        found = [ask.get("/api/info", headers=BEARER) for _ in range(12)]
         assert [200] * 8 == [answer.status_code for answer in found[:8]]
         assert 429 == found[-1].status_code
         assert "1" == found[-1].headers["retry-after"]
+        assert [200] * 12 == [ask.get("/api/health").status_code for _ in range(12)]
+
+
+def test_who_has_no_token_slows_nobody_else_down() -> None:
+    with asker(Settings(token=TOKEN, rate=2, guesses=1)) as ask:
+        for _ in range(50):
+            assert ask.get("/api/info").status_code in {401, 429}
+            assert 200 == ask.get("/").status_code
+        assert 429 == ask.post("/api/session", json={"token": "x"}).status_code
+        assert 204 == ask.post("/api/session", json={"token": TOKEN}).status_code
+        ask.cookies.clear()
+        assert 200 == ask.get("/api/info", headers=BEARER).status_code
 
 
 def test_guesses_at_the_token_are_slowed_down_and_the_token_is_not() -> None:
@@ -55,7 +71,56 @@ def test_guesses_at_the_token_are_slowed_down_and_the_token_is_not() -> None:
 
 def test_only_so_many_requests_are_at_work() -> None:
     with asker(Settings(token=TOKEN, requests=0)) as ask:
-        assert 429 == ask.get("/api/health").status_code
+        assert 429 == ask.get("/api/info", headers=BEARER).status_code
+        assert 200 == ask.get("/api/health").status_code
+
+
+def test_without_the_token_a_body_is_small() -> None:
+    with asker(Settings(token=TOKEN)) as ask:
+        assert 413 == ask.refused("POST", "session", {"token": "x" * 20_000})["status"]
+        said = {"messages": [{"role": "user", "content": "x" * 20_000}]}
+        assert 201 == ask.post("/api/conversations", json=said, headers=BEARER).status_code
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("requests", -1), ("requests", 1.5), ("requests", True), ("body", 0), ("rate", -0.1),
+     ("connections", 0), ("peer_connections", 0), ("peer_unfinished", 0), ("body_rate", 0),
+     ("idle_seconds", 0), ("head_seconds", math.inf), ("body_seconds", math.nan),
+     ("write_seconds", "30"), ("heartbeat", -1)],
+)  # fmt: skip
+def test_a_limit_that_makes_no_sense_is_refused(name: str, value: Any) -> None:  # noqa: ANN401 - wrong on purpose
+    with pytest.raises(ValidationError, match=rf"\$\.{name}: must be (an integer|a number)"):
+        Settings(token=TOKEN, **{name: value})
+
+
+@pytest.mark.parametrize("text", ["idle_seconds", "idle_seconds=", "requests=1.5", "none=1", ""])
+def test_a_limit_is_read_from_its_name_and_a_number(text: str) -> None:
+    assert ("head_seconds", 1.5) == read_limit("head_seconds=1.5")
+    with pytest.raises(ValidationError, match=r"such as|the limits are body, rate"):
+        read_limit(text)
+
+
+def test_a_line_of_code_logs_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    limit, logger = LogLimit(clock=lambda: now[0]), logging.getLogger("tests.limits")
+    logger.addFilter(limit)
+    try:
+        for number in range(1_000):
+            now[0] = number / 400
+            logger.error("it failed: %d", number)
+            logger.error("something else")
+            logger.error("it raised", exc_info=ValueError() if number % 2 else KeyError())
+    finally:
+        logger.removeFilter(limit)
+    said = [record.getMessage() for record in caplog.records]
+    assert [
+        "it failed: 0",
+        "it failed: 400 (and 399 more like this)",
+        "it failed: 800 (and 399 more like this)",
+    ] == [line for line in said if line.startswith("it failed")]
+    assert 3 == sum(line.startswith("something else") for line in said)
+    assert 6 == sum(line.startswith("it raised") for line in said)
 
 
 def test_a_bucket_fills_again() -> None:

@@ -185,7 +185,8 @@ def test_every_answer_says_the_same_to_browsers(stranger: Asker, where: str) -> 
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-opener-policy"] == "same-origin"
-    assert (headers.get("cache-control") == "no-store") is where.startswith("/api")
+    is_file = where in {"/", "/page/scripts/api.js"}
+    assert ("no-cache" if is_file else "no-store") == headers["cache-control"]
 
 
 def test_a_read_only_server_changes_nothing() -> None:

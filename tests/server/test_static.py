@@ -96,14 +96,25 @@ def test_everything_the_page_names_is_there_and_stays(ask: Asker) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/page/none.js", "/page/", "/page/scripts", "/page/%2e%2e/app.py", "/page/..%2fsettings.py",
-     "/page/scripts/../../app.py", "/page/.hidden.js", "/page/scripts%5capi.js", "/none",
-     "/page//etc/passwd.json", "/page/%00.js", "/page/0123456789abcdef/none.js", "/page"],
+    ["/page/none.js", "/page/scripts", "/page/scripts/../../app.py", "/page/.hidden.js", "/none",
+     "/page/0123456789abcdef/none.js", "/page", "/page/index.html"],
 )  # fmt: skip
 def test_nothing_else_is_served(ask: Asker, path: str) -> None:
     answer = ask.get(path)
     kind = answer.headers["content-type"]
     assert (404, "application/problem+json") == (answer.status_code, kind)
+    assert 401 == ask.get(path, headers={"authorization": ""}).status_code
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/page/", "/page/%2e%2e/app.py", "/page/..%2fsettings.py", "/page/scripts%5capi.js",
+     "/page//etc/passwd.json", "/page/%00.js"],
+)  # fmt: skip
+def test_odd_addresses_are_refused(ask: Asker, path: str) -> None:
+    answer = ask.get(path)
+    kind = answer.headers["content-type"]
+    assert (400, "application/problem+json") == (answer.status_code, kind)
 
 
 @pytest.mark.parametrize("path", ["/", "/page/scripts/app.js"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import webbrowser
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -15,6 +17,7 @@ from palaver.cli.stored import opened, place_of, put_json, store_option
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Generator
 
 __all__ = ["serve"]
 
@@ -40,6 +43,13 @@ __all__ = ["serve"]
     metavar="NAME",
     help="Another name this server is asked under; can be repeated.",
 )
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Another limit than usual, such as idle_seconds=60; can be repeated.",
+)
 @click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
 @click.option("--model", metavar="NAME", help="Who answers unless the page says otherwise.")
 @click.option("--cold", is_flag=True, help="Load a model of this machine only when it is asked.")
@@ -63,6 +73,7 @@ def serve(  # noqa: PLR0917 - one for each option
     port: int,
     token_file: Path | None,
     hosts: tuple[str, ...],
+    limits: tuple[str, ...],
     model: str | None,
     tools: tuple[str, ...],
     team: str | None,
@@ -91,6 +102,7 @@ def serve(  # noqa: PLR0917 - one for each option
         warm=not cold,
         toolset=tuple(_imported(place) for place in tools),
         team=team,
+        **dict(server.read_limit(limit) for limit in limits),
     )
     with opened(address, make=not read_only) as store, server.bound(host, port) as listening:
         if seed and not read_only:
@@ -100,9 +112,22 @@ def serve(  # noqa: PLR0917 - one for each option
         _announce(url, token, place_of(address), as_json=as_json, read_only=read_only)
         if on_terminal() and not (no_open or as_json):
             _open(f"{url}/#token={quote(token)}")
-        server.serve(app, listening)
+        with _logged():
+            server.serve(app, listening)
     if not as_json:
         click.echo("stopped", err=True)
+
+
+@contextmanager
+def _logged() -> Generator[None]:
+    """Write what the server logs to standard error; refusals refer to it."""
+    logger, handler = logging.getLogger("palaver.server"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _server() -> Any:  # noqa: ANN401 - a module

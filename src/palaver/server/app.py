@@ -1,8 +1,9 @@
 """The application: the gate before everything, the routes, the page.
 
-`make_app` is all of it. A request passes the gate (name, origin, token), then the limits, then its
-route; every answer leaves with the same headers, and everything that goes wrong leaves as a
-problem. Files of the page pass the same gate and then leave at once, without litestar.
+`make_app` is all of it. A request passes the gate (spelling, name, origin, token), then the limits,
+then its route; every answer leaves with the same headers, and everything that goes wrong leaves as
+a problem. Files of the page pass the same gate and then leave at once, without litestar. A request
+counts as being processed only once its body has arrived: unfinished ones take no place from others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 import msgspec
 from litestar import Litestar
@@ -21,9 +23,9 @@ from palaver.server.bodies import Bodies
 from palaver.server.limits import Rate
 from palaver.server.problems import MEDIA, Refusal, answer
 from palaver.server.routes import ROUTES
-from palaver.server.security import HEADERS
+from palaver.server.security import HEADERS, OPEN, read_headers, read_path
 from palaver.server.service import Service
-from palaver.server.static import is_page, the_page
+from palaver.server.static import the_page
 from palaver.server.teams import Teams
 from palaver.server.working import Workshop
 
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "make_app"]
 
-_API = "/api"
+_HEALTH = "/api/health"  # answered whatever the load is
 _EVENTS = "/api/events"  # streams last, and have a limit of their own: see `live`
+_OPEN_BODY = 16 * 1024  # for whoever has not shown the token
+_FILES = frozenset(("GET", "HEAD"))
 _READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -105,8 +109,9 @@ class App(Litestar):
         super().__init__(**configured)
         self.service = service
         self._gate = service.gate
+        self._settings = service.settings
         self._page = the_page()
-        self._rate = Rate(service.settings.rate)
+        self._rate = Rate(self._settings.rate)
         self._working = 0
 
     async def __call__(self, scope: Scope | Any, receive: Receive | Any, send: Send | Any) -> None:  # noqa: ANN401 - as litestar has it
@@ -120,40 +125,99 @@ class App(Litestar):
         asked = cast("HTTPScope", scope)
         leaving = _Leaving(asked, send, self.service)
         try:
-            headers = self._check(asked)
-            if is_page(asked["path"]):
-                file = self._page.answer(asked["method"], asked["path"], headers)
-                await leaving.whole(file.status, file.headers, file.body)
+            headers = self._admit(asked)
+            path = asked["path"]
+            if self._page.has(path):
+                file = self._page.answer(asked["method"], path, headers)
+                await leaving.whole(file.status, file.headers, file.body, is_file=True)
                 return
+            if path != _HEALTH:
+                is_open = (asked["method"], path) in OPEN
+                most = min(_OPEN_BODY, self._settings.body) if is_open else self._settings.body
+                body = await _received(headers, receive, most)
+                if body is None:
+                    return
+                receive = _Replayed(body, receive)
         except Refusal as refusal:
             await leaving.refuse(refusal)
             return
-        counted = asked["path"] != _EVENTS
+        await self._process(asked, receive, leaving)
+
+    async def _process(self, scope: HTTPScope, receive: Receive, leaving: _Leaving) -> None:
+        """Let litestar answer a request that has arrived as a whole, if there is room for it."""
+        counted = scope["path"] not in {_EVENTS, _HEALTH}
+        if counted and self._working >= self._settings.requests:
+            busy = Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
+            await leaving.refuse(busy)
+            return
         self._working += counted
         try:
             await super().__call__(scope, receive, leaving.send)
         finally:
             self._working -= counted
 
-    def _check(self, scope: HTTPScope) -> dict[str, str]:
-        """Refuse what may not come in; the headers of what may."""
-        method, path = scope["method"], scope["path"]
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+    def _admit(self, scope: HTTPScope) -> dict[str, str]:
+        """Refuse what may not come in, and tell the connection; the headers of what may."""
+        client, connections = scope.get("client"), self.service.connections
+        shown = False
+        try:
+            headers, shown = self._check(scope)
+        finally:
+            if connections is not None and client is not None:
+                connections.judge(client, trusted=shown)
+        return headers
+
+    def _check(self, scope: HTTPScope) -> tuple[dict[str, str], bool]:
+        """Refuse what may not come in; the headers of what may, and whether it has the token."""
+        raw = scope.get("raw_path") or quote(scope["path"]).encode()
+        method, path = scope["method"], read_path(raw.partition(b"?")[0])
+        scope["path"] = path
+        headers = read_headers(scope["headers"])
         server, client = scope.get("server"), scope.get("client")
         port = server[1] if server else None
-        who = client[0] if client else ""
         self._gate.check_host(headers.get("host"), port)
         self._gate.check_origin(headers.get("origin"), headers.get("host"))
-        self._rate.check(who)
-        if path == _API or path.startswith(f"{_API}/"):
-            try:
-                self._gate.check_holder(method, path, headers, port)
-            except Refusal:
-                self.service.guessed(client)
-                raise
-        if path != _EVENTS and self._working >= self.service.settings.requests:
-            raise Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
-        return headers
+        if (method, path) in OPEN or (method in _FILES and self._page.has(path)):
+            return headers, False
+        try:
+            self._gate.check_holder(method, headers, port)
+        except Refusal:
+            self.service.guessed(client)
+            raise
+        self._rate.check(client[0] if client else "")
+        return headers, True
+
+
+async def _received(headers: dict[str, str], receive: Receive, most: int) -> list[bytes] | None:
+    """Receive a whole body, in the pieces in which it comes; None if the client went away."""
+    declared = headers.get("content-length", "")
+    pieces: list[bytes] = []
+    size = int(declared[:20]) if declared.isascii() and declared.isdecimal() else 0
+    more, arrived = True, 0
+    while more:
+        if max(size, arrived) > most:
+            raise Refusal(413, f"the body is too large: at most {most} bytes are taken")
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        piece, more = message.get("body", b""), message.get("more_body", False)
+        pieces.append(piece)
+        arrived += len(piece)
+    return pieces
+
+
+class _Replayed:
+    """A body that has been received, for whoever receives it next."""
+
+    def __init__(self, pieces: list[bytes], receive: Receive) -> None:
+        self._pieces = pieces[::-1]
+        self._receive = receive
+
+    async def __call__(self) -> Any:  # noqa: ANN401 - an event of ASGI
+        if not self._pieces:
+            return await self._receive()
+        piece = self._pieces.pop()
+        return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
 
 
 class _Leaving:
@@ -161,16 +225,15 @@ class _Leaving:
 
     def __init__(self, scope: HTTPScope, send: Send, service: Service) -> None:
         self._method = scope["method"]
-        self._private = scope["path"].startswith(_API)
         self._send = send
         self._service = service
         self._begun = time.monotonic()
 
-    async def send(self, message: Message) -> None:
-        """Send a part of the answer."""
+    async def send(self, message: Message, *, is_file: bool = False) -> None:
+        """Send a part of the answer; only the page's files may be stored by browsers."""
         if message["type"] == "http.response.start":
             headers = [*message["headers"], *HEADERS]
-            if self._private:
+            if not is_file:
                 headers = [pair for pair in headers if pair[0].lower() != b"cache-control"]
                 headers.append((b"cache-control", b"no-store"))
             message["headers"] = headers
@@ -185,7 +248,15 @@ class _Leaving:
         pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
         await self.whole(refusal.problem.status, pairs, body)
 
-    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    async def whole(
+        self,
+        status: int,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        *,
+        is_file: bool = False,
+    ) -> None:
         """Send an answer that is known as a whole."""
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        start: Message = {"type": "http.response.start", "status": status, "headers": headers}
+        await self.send(start, is_file=is_file)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,23 +1,26 @@
-"""How much at once, and how fast: a rate for each client, and a count of what is at work.
+"""How much at once, and how fast: a rate for each client, and a limit on what is logged.
 
 The rate is a bucket that fills steadily: whoever was quiet may hurry for a while.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from palaver.server.problems import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-__all__ = ["Rate"]
+__all__ = ["LogLimit", "Rate", "limited_logs"]
 
 _CLIENTS: Final = 10_000
 _BURST: Final = 4
+_LOGGERS: Final = ("asyncio", "uvicorn.error", "palaver.server")
 
 
 class Rate:
@@ -51,3 +54,44 @@ class Rate:
         """Refuse what comes too fast."""
         if not self.allows(client):
             raise Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
+
+
+class LogLimit(logging.Filter):
+    """Lets each line of code log once a second for each kind of exception, and counts the rest.
+
+    The next record that passes says how many were left out before it.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin with nothing logged."""
+        super().__init__()
+        self._clock = clock
+        self._last: dict[tuple[str, int, type[BaseException] | None], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is logged."""
+        kind = record.exc_info[0] if record.exc_info else None
+        key, now = (record.pathname, record.lineno, kind), self._clock()
+        then, left_out = self._last.get(key, (-1.0, 0))
+        if key in self._last and now - then < 1:
+            self._last[key] = (then, left_out + 1)
+            return False
+        self._last[key] = (now, 0)
+        if left_out:
+            record.msg = f"{record.getMessage()} (and {left_out} more like this)"
+            record.args = None
+        return True
+
+
+@contextmanager
+def limited_logs() -> Generator[None]:
+    """Limit what the server's loggers log for as long as the block lasts."""
+    limit = LogLimit()
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(limit)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(limit)

@@ -8,6 +8,7 @@ from typing import Final
 
 __all__ = ["Metrics"]
 
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _BOUNDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
@@ -28,8 +29,8 @@ class Metrics:
         self._seconds = 0.0
 
     def count(self, method: str, status: int, seconds: float) -> None:
-        """Note one answer."""
-        key = (method, status)
+        """Note one answer; methods that HTTP does not know are counted as one."""
+        key = (method if method in _METHODS else "other", status)
         with self._lock:
             self._requests[key] = self._requests.get(key, 0) + 1
             self._buckets[bisect_left(_BOUNDS, seconds)] += 1

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["document"]
 
-_ALWAYS: Final = (400, 401, 403, 404, 413, 421, 422, 429, 503)
+_ALWAYS: Final = (400, 401, 403, 404, 408, 413, 414, 421, 422, 429, 503)
 _WRITING: Final = (409, 415, 424)
 _SCHEMAS: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
@@ -45,12 +45,14 @@ _LIMITS: Final = {
     "max_length": "maxLength",
 }
 _REASONS: Final = {
-    400: "The request can't be read.",
+    400: "The request can't be read, or its path is spelled in an unusual way.",
     401: "Neither the token nor the cookie was shown.",
     403: "Not from this page, or not on a read-only server.",
     404: "There is no such conversation, message or route.",
+    408: "The request did not arrive in time.",
     409: "Somebody else was there first; both sides are named.",
     413: "The body is too large.",
+    414: "The path is too long.",
     415: "A form, which no page of this server sends.",
     421: "The server is not called that.",
     422: "Something asked for breaks a rule; `path` says where, `rule` which.",

@@ -4,6 +4,10 @@ A page on the web can make a browser send requests to this machine; three things
 Host must be a name of this server (a name that was rebound to loopback is not). An Origin must be
 this server's own. And whoever asks must show the token, or the cookie that only the token buys and
 no script can read.
+
+Access is denied by default: without the token only the operations in `OPEN` and the page's own
+files are answered. A path has one spelling. `read_path` refuses every other one, and its result is
+both what the gate decides on and what the router gets.
 """
 
 from __future__ import annotations
@@ -11,19 +15,30 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import secrets
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from palaver.errors import ValidationError
 from palaver.server.problems import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["HEADERS", "LOOPBACK", "Gate", "cookie_value", "read_token"]
+__all__ = [
+    "HEADERS",
+    "LOOPBACK",
+    "OPEN",
+    "Gate",
+    "cookie_value",
+    "read_headers",
+    "read_path",
+    "read_token",
+]
 
 LOOPBACK: Final = frozenset(("127.0.0.1", "localhost", "::1"))
 """The names under which a machine speaks to itself."""
@@ -43,7 +58,18 @@ HEADERS: Final = (
 )
 """What every answer says to browsers."""
 
-_OPEN: Final = frozenset((("GET", "/api/health"), ("POST", "/api/session")))
+OPEN: Final = frozenset((("GET", "/api/health"), ("POST", "/api/session")))
+"""The operations that need no token."""
+
+_LONGEST: Final = 8_192
+_PLAIN: Final = re.compile(rb"(?:/(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})*)+")
+"""A path of RFC 3986 without `;`."""
+_ENCODED: Final = re.compile(rb"%(..)")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NO_SEGMENT: Final = frozenset(("", ".", ".."))
+_SINGLE: Final = frozenset(
+    (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"sec-fetch-site")
+)
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _FORMS: Final = frozenset(
     ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
@@ -85,6 +111,61 @@ def cookie_value(token: str) -> str:
     return hmac.new(token.encode(), b"palaver session", hashlib.sha256).hexdigest()
 
 
+def read_path(raw: bytes) -> str:
+    """Decode the path of a request target; refuse every spelling but the usual one.
+
+    Refused are empty segments (`//`, a slash at the end), dot segments, encoded slashes, letters
+    and digits, backslashes, `;`, control characters, what is not UTF-8, and targets that are no
+    path at all (`*`, `http://host/path`).
+
+    >>> read_path(b"/api/conversations/caf%C3%A9")
+    '/api/conversations/café'
+    >>> read_path(b"//api/info")
+    Traceback (most recent call last):
+    palaver.server.problems.Refusal: the path is not spelled in the usual way: ...
+    """
+    if len(raw) > _LONGEST:
+        raise Refusal(414, f"the path has {len(raw)} bytes; at most {_LONGEST} are allowed")
+    if raw == b"/":
+        return "/"
+    if _PLAIN.fullmatch(raw):
+        with suppress(ValueError):
+            return "/".join(["", *map(_read_segment, raw.split(b"/")[1:])])
+    detail = (
+        "the path is not spelled in the usual way: no empty or dot segments, no ; or backslash, "
+        "no encoded slash, letter, digit or control character, UTF-8 only"
+    )
+    raise Refusal(400, detail)
+
+
+def _read_segment(raw: bytes) -> str:
+    """Decode one segment of a path; ValueError (as UnicodeError is one) if it is spelled oddly."""
+    text = unquote_to_bytes(raw).decode("utf-8")
+    if (
+        text in _NO_SEGMENT
+        or "/" in text
+        or "\\" in text
+        or _CONTROL.search(text)
+        or any(bytes.fromhex(code.decode()).isalnum() for code in _ENCODED.findall(raw))
+    ):
+        raise ValueError(text)
+    return text
+
+
+def read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Read the headers of a request; refuse those that could be read in two ways."""
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        key = name.decode("latin-1")
+        if key in headers and name in _SINGLE:
+            raise Refusal(400, f"more than one {key} header", headers={"Connection": "close"})
+        headers[key] = value.decode("latin-1")
+    if "transfer-encoding" in headers and "content-length" in headers:
+        detail = "Transfer-Encoding and Content-Length contradict each other: send one of them"
+        raise Refusal(400, detail, headers={"Connection": "close"})
+    return headers
+
+
 class Gate:
     """Everything that is asked of a request before anything else looks at it."""
 
@@ -116,12 +197,8 @@ class Gate:
         ):
             raise Refusal(403, f"a page of {origin[:100]!r} may not ask this server")
 
-    def check_holder(
-        self, method: str, path: str, headers: Mapping[str, str], port: int | None
-    ) -> None:
+    def check_holder(self, method: str, headers: Mapping[str, str], port: int | None) -> None:
         """Refuse whoever shows neither the token nor the cookie."""
-        if (method, path) in _OPEN:
-            return
         if self.is_token(headers.get("authorization", "")):
             return
         cookie = _cookie(headers.get("cookie", ""), f"palaver_{port}")

@@ -20,6 +20,7 @@ from palaver.server.security import Gate
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from palaver.server.connections import Connections
     from palaver.server.settings import Settings
     from palaver.stores import Store
 
@@ -46,6 +47,7 @@ class Service:
         self.live = Live(store, heartbeat=settings.heartbeat, streams=settings.streams)
         self.metrics = Metrics()
         self.gate = Gate(settings.token, settings.allow_hosts)
+        self.connections: Connections | None = None  # under `serve`
         self._guesses = Rate(settings.guesses)
         self._parts: dict[type[Any], Any] = {}
         self._stopping: list[Callable[[], Awaitable[None]]] = []

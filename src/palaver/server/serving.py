@@ -1,13 +1,16 @@
 """Running a server: a socket, uvicorn on it, and an end that loses nothing.
 
 Told to stop (SIGTERM, Ctrl-C), it takes no new requests, ends the streams and the steps at work,
-answers what it has begun to answer, and then goes.
+answers what it has begun to answer, and then goes. What clients may do with their connections is
+said in `connections`.
 """
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from palaver.errors import PalaverError
+from palaver.server.connections import Config, Connections
+from palaver.server.limits import limited_logs
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,6 +30,11 @@ __all__ = ["AddressTaken", "bound", "serve"]
 
 _PATIENCE: Final = 20
 _WAITING: Final = 2_048
+_ACCEPTED: Final = 16
+"""How many connections are accepted before other work has its turn."""
+_OTHER_FILES: Final = 400
+"""Kept free for the store's files and for connections that were accepted and not yet counted."""
+_log = logging.getLogger("palaver.server")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -81,6 +91,11 @@ class _Server(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_WAITING)  # the loop has set it to the number it accepts at a time
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.service.stop()
         await super().shutdown(sockets)
@@ -88,8 +103,12 @@ class _Server(uvicorn.Server):
 
 def serve(app: App, listening: socket.socket, **settings: Any) -> None:  # noqa: ANN401 - uvicorn's
     """Serve until told to stop."""
-    config = uvicorn.Config(
+    limits = app.service.settings
+    connections = Connections(limits, _possible(limits.connections))
+    app.service.connections = connections
+    config = Config(
         app,
+        connections,
         log_level="warning",
         access_log=False,
         lifespan="on",
@@ -97,7 +116,30 @@ def serve(app: App, listening: socket.socket, **settings: Any) -> None:  # noqa:
         server_header=False,
         date_header=True,
         timeout_graceful_shutdown=_PATIENCE,
-        backlog=_WAITING,
+        backlog=_ACCEPTED,
         **settings,
     )
-    _Server(app, config).run([listening])
+    with limited_logs():
+        _Server(app, config).run([listening])
+
+
+def _possible(wanted: int) -> int:
+    """How many connections may be open: as many as are wanted, if there can be so many files."""
+    if sys.platform == "win32":
+        return wanted
+    import resource  # noqa: PLC0415 - not on every system
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < files:
+        raised = files if hard == resource.RLIM_INFINITY else min(files, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+        except (OSError, ValueError) as error:  # pragma: no cover - systems with a lower limit
+            _log.warning("the limit of open files stays at %d: %s", soft, error)
+    if soft == resource.RLIM_INFINITY or soft >= files:
+        return wanted
+    possible = max(soft // 4, soft - _OTHER_FILES)
+    _log.warning("at most %d connections: this process may open %d files", possible, soft)
+    return possible

@@ -8,7 +8,8 @@ what a browser needs first it asks for at once and with few requests, since its 
 as one and each module that its scripts import is preloaded.
 
 Whoever works on the page just loads it again: when `/` is asked for, files that changed on disk
-are read anew, under a new digest. The files hold no data, so nobody has to show a token.
+are read anew, under a new digest. The files hold no data, so nobody has to show a token for one of
+them; for an address at which there is none, the token is needed as everywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from palaver.server.problems import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Answer", "Page", "is_page", "the_page"]
+__all__ = ["Answer", "Page", "the_page"]
 
 _FOLDER: Final = Path(__file__).with_name("page")
 _INDEX: Final = "index.html"
@@ -120,6 +121,11 @@ class Page:
             found = self._file(path, headers)
         return found._replace(body=b"") if method == "HEAD" else found
 
+    def has(self, path: str) -> bool:
+        """Tell whether an address is that of a file; under any digest, as `answer` has it."""
+        parts = _ADDRESS.fullmatch(path)
+        return path == "/" or (parts is not None and parts[2] in self._edition.files)
+
     def _file(self, path: str, headers: Mapping[str, str]) -> Answer:
         edition = self._edition
         parts = _ADDRESS.fullmatch(path)
@@ -135,15 +141,6 @@ class Page:
             # an editor may be about to put a file back: then what is known serves once more
             with suppress(FileNotFoundError):
                 self._edition = _read(self._folder, times)
-
-
-def is_page(path: str) -> bool:
-    """Tell whether an address is the page's, and not the API's.
-
-    >>> is_page("/"), is_page("/page/scripts/app.js"), is_page("/api/health")
-    (True, True, False)
-    """
-    return path == "/" or path.startswith("/page/")
 
 
 @cache

@@ -1,0 +1,312 @@
+"""The open connections of a server: how long each may wait, and how many may wait at once.
+
+A connection always has a deadline, except while a request that has arrived as a whole is being
+answered to a client that reads. Where there are too many, the one that has waited longest is
+closed, and one that has shown the token only if there is no other. So a client that sends complete
+requests is answered however many others wait, whether they come from its own address or not.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+import h11
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from palaver.server.problems import MEDIA, Refusal
+from palaver.server.security import HEADERS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
+
+    from palaver.server.settings import Settings
+
+__all__ = ["Config", "Connection", "Connections"]
+
+State: TypeAlias = Literal["idle", "head", "body", "rest", "working", "closing"]
+"""What a connection waits for: a request, the rest of its head, or of its body; the rest of a body
+whose request is answered already; an answer; its own end."""
+
+_Queue: TypeAlias = "dict[Connection, None]"  # in the order of insertion: the oldest is the first
+
+_CLOSING_SECONDS: Final = 5
+_WAITING: Final = frozenset(("idle", "head", "body", "rest"))
+_UNFINISHED: Final = frozenset(("head", "body", "rest"))
+
+
+class Connections:
+    """All connections of a server, with the limits on their numbers."""
+
+    def __init__(self, settings: Settings, most: int) -> None:
+        """Take the limits; `most` is how many connections may be open."""
+        self.settings = settings
+        self._most = most
+        self._open: dict[tuple[str, int], Connection] = {}
+        self._waiting: dict[bool, _Queue] = {False: {}, True: {}}
+        self._peers: dict[str, _Peer] = {}
+
+    def add(self, connection: Connection) -> bool:
+        """Take a new connection, in the place of another where there are too many.
+
+        Return False if there is no place: every connection is being answered.
+        """
+        if len(self._open) >= self._most:
+            oldest = _oldest(self._waiting, connection)
+            if oldest is None:
+                return False
+            oldest.give_up()
+        self._open[connection.address] = connection
+        self._peers.setdefault(connection.peer, _Peer()).number += 1
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        if self._open.get(connection.address) is not connection:
+            return
+        del self._open[connection.address]
+        self._unqueue(connection)
+        peer = self._peers[connection.peer]
+        peer.number -= 1
+        if not peer.number:
+            del self._peers[connection.peer]
+
+    def judge(self, client: tuple[str, int], *, trusted: bool) -> None:
+        """Note whether the request that a connection has begun shows the token."""
+        connection = self._open.get((client[0], client[1]))
+        if connection is not None:
+            connection.judge(trusted=trusted)
+
+    def queue(self, connection: Connection) -> None:
+        """Note what a connection waits for; close others of its peer where too many wait."""
+        if connection.address not in self._open:
+            return
+        self._unqueue(connection)
+        if not connection.is_waiting:
+            return
+        peer, limits = self._peers[connection.peer], self.settings
+        self._waiting[connection.trusted][connection] = None
+        peer.waiting[connection.trusted][connection] = None
+        if connection.is_unfinished and not connection.trusted:
+            peer.unfinished[connection] = None
+            if len(peer.unfinished) > limits.peer_unfinished:
+                next(iter(peer.unfinished)).give_up()
+        if sum(map(len, peer.waiting.values())) > limits.peer_connections:
+            oldest = _oldest(peer.waiting, connection)
+            if oldest is not None:
+                oldest.give_up()
+
+    def _unqueue(self, connection: Connection) -> None:
+        peer = self._peers[connection.peer]
+        peer.unfinished.pop(connection, None)
+        for queues in (self._waiting, peer.waiting):
+            for queue in queues.values():
+                queue.pop(connection, None)
+
+
+class _Peer:
+    """The connections of one network address."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.waiting: dict[bool, _Queue] = {False: {}, True: {}}
+        self.unfinished: _Queue = {}
+
+
+def _oldest(queues: dict[bool, _Queue], new: Connection) -> Connection | None:
+    """The connection to close for a new one: the oldest that has not shown the token, if any."""
+    return next(
+        (one for trusted in (False, True) for one in queues[trusted] if one is not new), None
+    )
+
+
+class Config(uvicorn.Config):
+    """uvicorn's configuration, with the connections that its protocols share."""
+
+    def __init__(self, app: Any, connections: Connections, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
+        """Take the application, its connections, and everything that uvicorn takes."""
+        super().__init__(app, http=Connection, ws="none", **more)
+        self.connections = connections
+
+
+class Connection(H11Protocol):
+    """uvicorn's protocol for HTTP/1.1, with time limits."""
+
+    def __init__(self, config: Config, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
+        """Begin without a transport."""
+        super().__init__(config, **more)
+        self.trusted = False
+        self.address = ("", 0)
+        self._connections = config.connections
+        self._limits = config.connections.settings
+        self._state: State = "idle"
+        self._since = self._paused = 0.0
+        self._arrived = 0
+        self._judged = False
+        self._seen: object = None  # the request that the state is about
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def peer(self) -> str:
+        """The network address of the client."""
+        return self.address[0]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client has to send something next."""
+        return self._state in _WAITING and (self._state != "body" or self._judged)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the client has sent a part of a request."""
+        return self._state in _UNFINISHED and self.is_waiting
+
+    # ── what uvicorn and asyncio call ───────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a request, if there is a place to wait."""
+        super().connection_made(transport)
+        self.address = self.client or ("", id(self))
+        self._since = self.loop.time()
+        if not self._connections.add(self):
+            transport.abort()
+            return
+        self._connections.queue(self)
+        self._schedule()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave nothing behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._connections.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has arrived."""
+        self._arrived += len(data)
+        super().data_received(data)
+        self._update()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the rest of this one."""
+        super().on_response_complete()
+        self._update()
+
+    def pause_writing(self) -> None:
+        """Limit the time in which the client takes what has been sent."""
+        super().pause_writing()
+        self._paused = self.loop.time()
+        self._schedule()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        super().resume_writing()
+        self._schedule()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP."""
+        self._refuse(Refusal(400, msg))
+
+    # ── states and deadlines ────────────────────────────────────────────────────────────────────
+
+    def judge(self, *, trusted: bool) -> None:
+        """Note whether the request that has begun shows the token."""
+        self.trusted, self._judged = trusted, True
+        if self.cycle is self._seen:
+            self._connections.queue(self)
+
+    def give_up(self) -> None:
+        """Close the connection before the client has sent what it should have."""
+        if self._state in {"head", "body"} and not self.transport.get_write_buffer_size():
+            self._refuse(Refusal(408, "the request did not arrive in time"))
+        elif self._state == "idle" and not self.transport.get_write_buffer_size():
+            self.transport.close()
+        else:
+            self.transport.abort()
+        self._update()
+
+    def _update(self) -> None:
+        """Find out what is waited for, and since when."""
+        state = self._found()
+        if state == self._state and self.cycle is self._seen:
+            return
+        if self.cycle is not self._seen:
+            self._judged = False
+        self._state, self._seen = state, self.cycle
+        self._since, self._arrived = self.loop.time(), 0
+        self._connections.queue(self)
+        self._schedule()
+
+    def _found(self) -> State:
+        if self.transport.is_closing():
+            return "closing"
+        theirs = self.conn.their_state
+        if theirs is h11.IDLE:
+            return "head" if self.conn.trailing_data[0] else "idle"
+        if theirs is h11.SEND_BODY:
+            return "rest" if self.cycle.response_complete else "body"
+        return "working"
+
+    def _deadline(self) -> float | None:
+        """When the patience with the client ends, on the loop's clock."""
+        limits = self._limits
+        if self._state == "closing":
+            return self._since + _CLOSING_SECONDS
+        if self.flow.write_paused:
+            return self._paused + limits.write_seconds
+        if self._state == "body":
+            return self._since + limits.body_seconds + self._arrived / limits.body_rate
+        seconds: dict[State, float] = {
+            "idle": limits.idle_seconds,
+            "head": limits.head_seconds,
+            "rest": limits.body_seconds,
+        }
+        return self._since + seconds[self._state] if self._state in seconds else None
+
+    def _schedule(self) -> None:
+        """Have the deadline looked at in time; a timer that runs out early is set again."""
+        deadline = self._deadline()
+        if deadline is None or (self._timer is not None and self._timer.when() <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(deadline, self._run_out)
+
+    def _run_out(self) -> None:
+        self._timer = None
+        deadline = self._deadline()
+        if deadline is None:
+            return
+        if self.loop.time() < deadline:
+            self._schedule()
+        elif self._state == "closing" or self.flow.write_paused:
+            self.transport.abort()
+        else:
+            self.give_up()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer without asking the application, if nothing was answered yet, and close."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            cycle = cast("RequestResponseCycle | None", self.cycle)
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True  # what the application says now is not sent
+            body = msgspec.json.encode(refusal.problem)
+            headers = [
+                *HEADERS,
+                (b"cache-control", b"no-store"),
+                (b"content-type", MEDIA.encode()),
+                (b"content-length", str(len(body)).encode()),
+                (b"connection", b"close"),
+            ]
+            status = refusal.problem.status
+            reason = refusal.problem.title.encode()
+            start = h11.Response(status_code=status, headers=headers, reason=reason)
+            with suppress(h11.LocalProtocolError):
+                for event in (start, h11.Data(data=body), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

@@ -1,0 +1,133 @@
+"""Requests as no usual client sends them, over a socket: refused or answered once, never let in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import palaver
+from tests.patience import within
+from tests.server.asking import TOKEN
+from tests.server.running import in_thread
+from tests.server.test_connections import answer, dial, head, rest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+AUTHORIZATION: Final = f"Authorization: Bearer {TOKEN}"
+LENGTH: Final = "Content-Length: 2"
+
+
+@pytest.fixture(scope="module")
+def port() -> Generator[int]:
+    with palaver.open(":memory:") as store, within(120):
+        store.create([palaver.user("secret")], id="x")
+        with in_thread(store, guesses=0) as found:
+            yield found
+
+
+def status(port: int, sent: bytes) -> int:
+    """The status of an answer, which must be a problem unless it is a success."""
+    with dial(port, sent) as line:
+        found, headers, body = answer(line)
+    if found >= 400:
+        assert "application/problem+json" == headers["content-type"]
+        assert found == json.loads(body)["status"]
+        assert b"secret" not in body
+    assert "no-store" == headers["cache-control"]
+    assert "default-src 'none'" in headers["content-security-policy"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["GET http://127.0.0.1:{port}/api/info", "GET //127.0.0.1:{port}/api/info", "OPTIONS *",
+     "CONNECT 127.0.0.1:{port}", "CONNECT /api/info", "GET api/info", "GET ?x", "GET #", "GET *",
+     "GET /api/conversations/%00", "GET /api/conversations/x%00/messages", "GET //api/info",
+     "GET /api\\info", "GET /api/info#x", "GET /{{"],
+)  # fmt: skip
+def test_an_odd_target_is_refused_before_anything_else(port: int, line: str) -> None:
+    odd = line.format(port=port)
+    expected = 401 if line == "CONNECT /api/info" else 400
+    assert expected == status(port, head(port, odd))
+    assert status(port, head(port, odd, AUTHORIZATION)) in {400, 405}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET /api/conversations/x\0/messages HTTP/1.1\r\nHost: h\r\n\r\n", b"\0\0\0\0\r\n\r\n",
+     b"GET /api/info\r\n\r\n", b"GET /api/info HTTP/2.0\r\n\r\n", b"\x16\x03\x01\x02\x00\r\n\r\n",
+     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: h\r\n\r\n",
+     b"GET / HTTP/1.1\r\nHost: h\r\nHost: g\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+     b"GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n", b"GET / HTTP/1.1\r\nHost : h\r\n\r\n",
+     b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+     b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+     b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
+     b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_http_is_refused(port: int, sent: bytes) -> None:
+    assert status(port, sent) in {400, 414, 421}
+
+
+def test_a_long_path_is_refused(port: int) -> None:
+    assert 414 == status(port, head(port, f"GET /api/{'x' * 10_000}", AUTHORIZATION))
+
+
+def test_an_old_client_is_asked_for_the_same(port: int) -> None:
+    old = b"GET /api/conversations/x HTTP/1.0\r\n"
+    assert 421 == status(port, old + b"\r\n")
+    named = old + b"Host: 127.0.0.1:%d\r\n" % port
+    assert 401 == status(port, named + b"\r\n")
+    assert 200 == status(port, named + AUTHORIZATION.encode() + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c", "TLS/1.0"])
+@pytest.mark.parametrize("path", ["/api/events", "/api/info", "//api/info"])
+def test_no_upgrade_goes_around_the_gate(port: int, upgrade: str, path: str) -> None:
+    headers = (
+        "Connection: Upgrade, HTTP2-Settings",
+        f"Upgrade: {upgrade}",
+        "HTTP2-Settings: AAMA",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    assert (400 if "//" in path else 401) == status(port, head(port, f"GET {path}", *headers))
+
+
+def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(port: int) -> None:
+    hidden = head(port, "DELETE /api/conversations/x", AUTHORIZATION)
+    both = (LENGTH, "Transfer-Encoding: chunked", AUTHORIZATION)
+    with dial(port, head(port, "POST /api/conversations", *both) + b"0\r\n\r\n" + hidden) as line:
+        found = rest_of(line)
+    assert 1 == found.count(b"HTTP/1.1 ")
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert 200 == status(port, head(port, "GET /api/conversations/x", AUTHORIZATION))
+
+
+def test_requests_in_a_row_are_answered_in_order_and_each_is_asked_for_the_token(port: int) -> None:
+    """The token of one request does not count for the next, nor does its body become one."""
+    row = [
+        head(port, "GET /api/info", AUTHORIZATION),
+        head(port, "GET /api/info"),
+        head(port, "POST /api/info", f"Content-Length: {len(head(port, 'GET /'))}"),
+        head(port, "GET /"),
+        head(port, "GET //api/info", AUTHORIZATION),
+        head(port, "GET /api/health", "Connection: close"),
+    ]
+    with dial(port, b"".join(row)) as line:
+        found = rest_of(line)
+    said = [int(part[:3]) for part in found.split(b"HTTP/1.1 ")[1:]]
+    assert [200, 401, 401, 400, 200] == said
+
+
+def test_a_chunk_that_is_none_ends_a_refused_request_quietly(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = head(port, "POST /api/info", "Transfer-Encoding: chunked")
+    with dial(port, sent) as line:
+        assert 401 == answer(line)[0]
+        line.sendall(b"zz\r\n")
+        assert b"" == rest_of(line)
+    assert not [one for one in caplog.records if one.exc_info]
