@@ -14,6 +14,7 @@
     ├── TooManySteps                    a loop that does not come to an end
     ├── ToolFailed                      a tool says that it could not do what it was asked
     │   └── ToolUnreachable             the server that has the tool is gone, or was never there
+    ├── CallChanged                     a tool call is not the one that was approved; has its digest
     ├── MemberFailed                    a member of a team gave no answer; says why
     │   └── ArgumentTooLong             what no argument can hold, and the program takes no file
     ├── StoreError                      something about the place where histories are kept
@@ -54,6 +55,7 @@ __all__ = [
     "BadAnswer",
     "BadRequest",
     "BudgetExceeded",
+    "CallChanged",
     "Clash",
     "CompactionRefused",
     "Conflict",
@@ -349,6 +351,29 @@ class ToolFailed(PalaverError):  # noqa: N818 - as above
 
 class ToolUnreachable(ToolFailed):
     """The server that has the tool could not be reached, is gone, or does not answer."""
+
+
+class CallChanged(PalaverError):  # noqa: N818 - as above
+    """A tool call is not the one that was approved or given to run; nothing has run.
+
+    `call` is the id of its part, `digest` that of the call as it is now: None where it is gone.
+    """
+
+    def __init__(self, call: str, tool: str, digest: str | None) -> None:
+        """Keep what the call is now, so that it can be asked about again."""
+        super().__init__(call, tool, digest)
+        self.call = call
+        self.tool = tool
+        self.digest = digest
+
+    def __str__(self) -> str:
+        """Say what happened, and what to do."""
+        what = "was changed after it was shown: read it again and approve what it is now"
+        return f"the call of {self.tool} {what if self.digest else 'has left the conversation'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data."""
+        return {**super().to_dict(), "call": self.call, "digest": self.digest}
 
 
 class MemberFailed(PalaverError):  # noqa: N818 - as above
