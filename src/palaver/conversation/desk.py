@@ -20,6 +20,7 @@ from palaver.conversation.ledger import (
     CALL,
     Entry,
     call_digest,
+    changed_since,
     content_digest,
     entries_of,
     read_entries,
@@ -294,12 +295,13 @@ class Desk:
         located = _locate(view, call.id, known)
         if located is None:
             if known is not None or approved is not None:
-                raise CallChanged(call.id, call.tool, None)
+                msg = f"the call of {call.tool} ({call.call_id}) has left the conversation"
+                raise CallChanged(msg)
             return None
         position, now = located
         digest = call_digest(self.history.id, position, now)
         if not _same(call, now) or approved not in (None, digest):
-            raise CallChanged(call.id, now.tool, digest)
+            raise changed_since(now, digest)
         entry = next(entry for entry in entries_of(view.log[position]) if entry.id == call.id)
         return msgspec.structs.replace(entry, asked=content_digest(now))
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.errors import StoreDamaged
+from palaver.errors import CallChanged, StoreDamaged
 from palaver.messages import (
     Message,
     ToolCallPart,
@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
     from palaver.stores.records import Record
 
-__all__ = ["CALL", "Entry", "call_digest", "content_digest", "entries_of", "read_entries"]
+__all__ = [
+    "CALL",
+    "Entry",
+    "call_digest",
+    "changed_since",
+    "content_digest",
+    "entries_of",
+    "read_entries",
+]
 
 CALL: Final = "call"
 """The kind of record an entry is."""
@@ -147,6 +155,12 @@ def call_digest(conversation: str, position: int, call: ToolCallPart) -> str:
     position of its own, so the digest also changes when only the words around the call do.
     """
     return _sha256([conversation, position, call.id, call.call_id, content_digest(call)])
+
+
+def changed_since(call: ToolCallPart, digest: str | None) -> CallChanged:
+    """The error for a call that is not the one which was shown; `digest` is its own now."""
+    what = "was changed after it was shown: read it again and approve what it is now"
+    return CallChanged(f"the call of {call.tool} ({call.call_id}) {what}", digest)
 
 
 def _sha256(value: object) -> str:

@@ -9,7 +9,7 @@ from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET
 
-from palaver.errors import CallChanged
+from palaver.conversation.ledger import changed_since
 from palaver.messages import pending
 from palaver.server.problems import Refusal
 from palaver.server.service import Served
@@ -79,7 +79,7 @@ def _waiting(workshop: Workshop, conversation: str, call: str, digest: str) -> T
         if call in {part.id, part.call_id}:
             now = talk.digests([part]).get(part.id)
             if now != digest:
-                raise CallChanged(part.id, part.tool, now)
+                raise changed_since(part, now)
             return part
     if any(call in {entry.id, entry.call_id} for entry in talk.ledger().values()):
         detail = f"call {call!r} does not wait: it runs, its result is on its way, or it is gone"
