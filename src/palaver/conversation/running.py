@@ -40,6 +40,7 @@ from palaver.messages import (
 )
 from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
+from palaver.messages.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -312,10 +313,10 @@ class Runner:
 
 
 def _words(error: BaseException) -> str:
-    """What the model is told of an error: palaver's own words, or Python's."""
+    """What the model is told of an error: palaver's own words, or Python's, without secrets."""
     if isinstance(error, PalaverError) and str(error).strip():
-        return fit_text(str(error))
-    return fit_text("".join(traceback.format_exception_only(error)).strip())
+        return fit_text(redact(str(error)))
+    return fit_text(redact("".join(traceback.format_exception_only(error)).strip()))
 
 
 def _refuse_running(entries: Iterable[Entry]) -> None:
