@@ -14,6 +14,7 @@
     ├── TooManySteps                    a loop that does not come to an end
     ├── ToolFailed                      a tool says that it could not do what it was asked
     │   └── ToolUnreachable             the server that has the tool is gone, or was never there
+    ├── CallChanged                     a tool call is not the one that was approved; has its digest
     ├── MemberFailed                    a member of a team gave no answer; says why
     │   └── ArgumentTooLong             what no argument can hold, and the program takes no file
     ├── StoreError                      something about the place where histories are kept
@@ -54,6 +55,7 @@ __all__ = [
     "BadAnswer",
     "BadRequest",
     "BudgetExceeded",
+    "CallChanged",
     "Clash",
     "CompactionRefused",
     "Conflict",
@@ -124,7 +126,7 @@ class ValidationError(PalaverError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        return _rebuild, (type(self), self.args[0], {"path": self.path, "rule": self.rule})
+        return partial(type(self), path=self.path, rule=self.rule), (self.args[0],)
 
     def under(self, prefix: str) -> ValidationError:
         """The same error, seen from further out.
@@ -176,8 +178,7 @@ class PartValidationError(ValidationError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        keywords = {"path": self.path, "rule": self.rule, "part": self.part}
-        return _rebuild, (type(self), self.args[0], keywords)
+        return partial(type(self), path=self.path, rule=self.rule, part=self.part), self.args[:1]
 
     def under(self, prefix: str) -> PartValidationError:
         """The same error, seen from further out."""
@@ -351,6 +352,22 @@ class ToolUnreachable(ToolFailed):
     """The server that has the tool could not be reached, is gone, or does not answer."""
 
 
+class CallChanged(PalaverError):  # noqa: N818 - as above
+    """A tool call is not the one that was approved or given to run; nothing has run.
+
+    `digest` is that of the call as it is now; None where it has left the conversation.
+    """
+
+    def __init__(self, detail: str, digest: str | None = None) -> None:
+        """Keep what the call is now, so that it can be asked about again."""
+        super().__init__(detail)
+        self.digest = digest
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data."""
+        return {**super().to_dict(), "digest": self.digest}
+
+
 class MemberFailed(PalaverError):  # noqa: N818 - as above
     """A member of a team gave no answer; the text says why."""
 
@@ -424,8 +441,9 @@ class ModelError(PalaverError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        facts = (self.provider, self.status, self.retry_after)
-        return _rebuild_model_error, (type(self), self.detail, *facts)
+        known = ("provider", "status", "retry_after")
+        facts: dict[str, Any] = {name: getattr(self, name) for name in known}
+        return partial(type(self), **facts), (self.detail,)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
@@ -479,17 +497,3 @@ class Aborted(ModelError):  # noqa: N818 - as above
 
 def _short(path: str) -> str:
     return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
-
-
-def _rebuild_model_error(
-    kind: type[ModelError],
-    detail: str,
-    provider: str,
-    status: int | None,
-    retry_after: float | None,
-) -> ModelError:
-    return kind(detail, provider=provider, status=status, retry_after=retry_after)
-
-
-def _rebuild(kind: type[ValidationError], detail: str, keywords: dict[str, str]) -> ValidationError:
-    return kind(detail, **keywords)

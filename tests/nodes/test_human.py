@@ -123,7 +123,11 @@ async def test_approval_is_for_each_call_or_for_all(store: Store) -> None:
     person = Person(answer)
     done = await ask_human(conversation, ask=person)
     assert ("decided", "tool") == (done.outcome, done.next)
-    expected = {pay.id: Decision("deny", "too dear"), look.id: Decision("approve")}
+    digests = conversation.digests([pay, look])
+    expected = {
+        pay.id: Decision("deny", "too dear", digest=digests[pay.id]),
+        look.id: Decision("approve", digest=digests[look.id]),
+    }
     assert expected == decisions(conversation)
     nothing = await ask_human(conversation, ask=suspend)
     assert ("nothing", "tool") == (nothing.outcome, nothing.next)

@@ -8,14 +8,13 @@ import pytest
 
 from palaver.conversation import Conversation, ToolOutput
 from palaver.errors import StoreDamaged, ValidationError
-from palaver.messages import ToolCompleted, ToolPart, complete, start, user
+from palaver.messages import ToolCallPart, ToolCompleted, ToolPart, complete, start, user
 from palaver.nodes import Approve, Decision, ask_human, look, run_calls
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
     from palaver import Store
     from palaver.conversation import ToolContext
-    from palaver.messages import ToolCallPart
 
 pytestmark = pytest.mark.anyio
 
@@ -112,9 +111,13 @@ async def test_other_arguments_are_run_and_said(store: Store) -> None:
     (part,) = conversation.messages[-1].parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolCompleted)
-    expected = {"verdict": "edit", "arguments": {"amount": 5}, "by": "Ann"}
-    assert expected == part.state.metadata["approval"]
-    assert {"amount": 500} == part.state.input, "what the model asked for stands"
+    approval = dict(part.state.metadata["approval"])
+    assert 64 == len(approval.pop("digest"))
+    assert {"verdict": "edit", "arguments": {"amount": 5}, "by": "Ann"} == approval
+    assert {"amount": 5} == part.state.input, "what ran is what is recorded"
+    (asked,) = conversation.messages[1].parts
+    assert isinstance(asked, ToolCallPart)
+    assert {"amount": 500} == asked.input, "what the model asked for stands"
 
 
 async def test_decisions_hold_for_an_engines_own_tools_too(store: Store) -> None:

@@ -7,16 +7,20 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from palaver.conversation.tools import ToolContext, tool
 from palaver.errors import ToolFailed, ValidationError
+from palaver.messages import ToolCallPart
 from palaver.server import toolroom
 from palaver.server.arithmetic import evaluate
 from palaver.server.toolroom import AskFirst, Toolroom, current_time, roll_dice
+from palaver.server.working import Workshop
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.stage import Stage, patiently
 
 SEARCH = ("search_conversations", {"words": "marmalade"})
+NO_DIGEST = "0" * 64
 SUM = ("calculate", {"expression": "6 * 7"})
 
 
@@ -28,8 +32,28 @@ def waiting(stage: Stage, *calls: tuple[str, Any]) -> str:
     return talk
 
 
+def digest_of(stage: Stage, talk: str, call: str) -> str:
+    """The digest that a call is shown with."""
+    shown = [one for one in stage.calls(talk) if call in (one["id"], one["callID"])]
+    digest: str = shown[0]["digest"]
+    return digest
+
+
+def replace_call(stage: Stage, talk: str, **other: Any) -> None:  # noqa: ANN401 - fields of a call
+    """REPLACE the message of the only call by one whose call is another."""
+    index, message = next(
+        (index, message)
+        for index, message in enumerate(stage.messages(talk))
+        if message["role"] == "assistant"
+    )
+    message["content"][-1].update(other)
+    operation = {"operation": "REPLACE", "index": index, "message": message}
+    stage.ask.good("POST", f"conversations/{talk}/operations", {"operation": operation})
+
+
 def settle(stage: Stage, talk: str, call: str, **body: Any) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
-    """Say what is to become of a call, and see it through."""
+    """Say what is to become of a call as it is shown now, and see it through."""
+    body.setdefault("digest", digest_of(stage, talk, call))
     begun = stage.ask.good("POST", f"conversations/{talk}/calls/{call}", body)
     stage.over(talk)
     return begun
@@ -121,7 +145,11 @@ def test_a_model_that_calls_without_being_offered_tools_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("call", "body", "status"),
     [
-        ("nothing", {"action": "run"}, 404),
+        ("nothing", {"action": "run", "digest": NO_DIGEST}, 404),
+        ("call_0", {"action": "run"}, 422),
+        ("call_0", {"action": "run", "digest": "yes"}, 422),
+        ("call_0", {"action": "run", "digest": NO_DIGEST}, 409),
+        ("call_0", {"action": "deny", "digest": NO_DIGEST}, 409),
         ("call_0", {"action": "maybe"}, 422),
         ("call_0", {}, 422),
         ("call_0", {"action": "run", "model": "nobody"}, 422),
@@ -140,7 +168,7 @@ def test_a_wrong_settlement_is_refused(call: str, body: object, status: int) -> 
 def test_calls_of_a_conversation_that_is_not_there() -> None:
     with Stage(Scripted()) as stage:
         assert 404 == stage.ask.refused("GET", "conversations/none/calls")["status"]
-        body = {"action": "run"}
+        body = {"action": "run", "digest": NO_DIGEST}
         assert 404 == stage.ask.refused("POST", "conversations/none/calls/c", body)["status"]
 
 
@@ -159,10 +187,123 @@ def test_a_call_that_runs_can_not_be_settled_and_is_cancelled_by_stopping() -> N
         told = dict(stage.told)["tool.progress"]
         assert (talk, "half way") == (told["conversation"], told["title"])
         path = f"conversations/{talk}/calls/call_0"
-        refused = stage.ask.refused("POST", path, {"action": "run"})
+        refused = stage.ask.refused("POST", path, {"action": "run", "digest": NO_DIGEST})
         assert (409, True) == (refused["status"], "does not wait" in refused["detail"])
         stage.ask.good("DELETE", f"conversations/{talk}/step")
         assert [("error", "cancelled")] == stage.results(talk)
+
+
+# ── an approval is of one call and no other ─────────────────────────────────────────────────────
+
+
+class Till:
+    """A tool that remembers what it paid."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def toolset(self) -> tuple[AskFirst]:
+        @tool
+        def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            return f"paid {amount}"
+
+        return (AskFirst(pay),)
+
+
+def test_a_call_that_is_replaced_after_it_was_shown_does_not_run_by_the_old_approval() -> None:
+    till = Till()
+    with Stage(Scripted(calling(("pay", {"amount": 5}))), toolset=till.toolset()) as stage:
+        talk = waiting(stage, ("pay", {}))
+        (shown,) = stage.calls(talk)
+        replace_call(stage, talk, input={"amount": 5_000}, raw='{"amount": 5000}')
+        path = f"conversations/{talk}/calls/call_0"
+        body = {"action": "run", "digest": shown["digest"], "loop": False}
+        refused = stage.ask.refused("POST", path, body)
+        assert (409, "CallChanged") == (refused["status"], refused["name"])
+        (now,) = stage.calls(talk)
+        assert ({"amount": 5}, {"amount": 5_000}) == (
+            shown["state"]["input"],
+            now["state"]["input"],
+        )
+        assert now["digest"] == refused["facts"]["digest"] != shown["digest"]
+        assert ([], "pending") == (till.paid, now["state"]["status"])
+        settle(stage, talk, "call_0", action="run", digest=now["digest"], loop=False)
+        assert [5_000] == till.paid
+        (result,) = stage.messages(talk)[-1]["content"]
+        assert {"amount": 5_000} == result["state"]["input"], "what ran is what is recorded"
+
+
+def test_a_replacement_that_comes_after_the_approval_is_taken_is_refused_by_the_runner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The route looks once and the runner again: between the two anybody may write."""
+    till = Till()
+    with Stage(Scripted(calling(("pay", {"amount": 5}))), toolset=till.toolset()) as stage:
+        talk = waiting(stage, ("pay", {}))
+        order = Workshop.order
+
+        def ordered(*args: Any) -> Any:  # noqa: ANN401 - the route asks for it after it looked
+            history = stage.store.get(talk)
+            (call,) = history.view[-1].parts
+            assert isinstance(call, ToolCallPart)
+            other = replace(call, input={"amount": 9}, raw='{"amount":9}')
+            history.replace(len(history.view) - 1, replace(history.view[-1], content=(other,)))
+            return order(*args)
+
+        monkeypatch.setattr(Workshop, "order", ordered)
+        settle(stage, talk, "call_0", action="run", loop=False)
+        (_, ended) = stage.told[-1]
+        assert ("failed", "CallChanged") == (ended["outcome"], ended["error"]["name"])
+        (now,) = stage.calls(talk)
+        assert ([], "pending", {"amount": 9}) == (
+            till.paid,
+            now["state"]["status"],
+            now["state"]["input"],
+        )
+
+
+def test_a_replaced_tool_is_shown_and_a_call_whose_message_is_gone_can_not_be_approved() -> None:
+    till = Till()
+    with Stage(Scripted(calling(("pay", {"amount": 5}))), toolset=till.toolset()) as stage:
+        talk = waiting(stage, ("pay", {}))
+        digest = digest_of(stage, talk, "call_0")
+        replace_call(stage, talk, tool="roll_dice", input={}, raw="{}")
+        (now,) = stage.calls(talk)
+        assert ("roll_dice", False) == (now["tool"], now["asksFirst"])
+        stage.ask.good("POST", f"conversations/{talk}/undo")
+        assert digest == digest_of(stage, talk, "call_0"), "it is the call that was shown again"
+        operation = {"operation": "TRUNCATE", "removeLast": 1}
+        stage.ask.good("POST", f"conversations/{talk}/operations", {"operation": operation})
+        (gone,) = stage.calls(talk)
+        assert "digest" not in gone
+        path = f"conversations/{talk}/calls/call_0"
+        refused = stage.ask.refused("POST", path, {"action": "run", "digest": digest})
+        assert (409, []) == (refused["status"], till.paid)
+
+
+def test_an_approval_that_is_given_twice_runs_once() -> None:
+    till = Till()
+    with Stage(Scripted(calling(("pay", {"amount": 5}))), toolset=till.toolset()) as stage:
+        talk = waiting(stage, ("pay", {}))
+        digest = digest_of(stage, talk, "call_0")
+        settle(stage, talk, "call_0", action="run", digest=digest, loop=False)
+        path = f"conversations/{talk}/calls/call_0"
+        refused = stage.ask.refused("POST", path, {"action": "run", "digest": digest})
+        assert (404, [5]) == (refused["status"], till.paid)
+
+
+def test_an_approval_holds_in_its_own_conversation_only() -> None:
+    """A fork carries the message; what was shown elsewhere approves nothing there."""
+    till = Till()
+    with Stage(Scripted(calling(("pay", {"amount": 5}))), toolset=till.toolset()) as stage:
+        talk = waiting(stage, ("pay", {}))
+        digest = digest_of(stage, talk, "call_0")
+        fork = stage.ask.good("POST", f"conversations/{talk}/fork", {})["id"]
+        path = f"conversations/{fork}/calls/call_0"
+        refused = stage.ask.refused("POST", path, {"action": "run", "digest": digest})
+        assert (404, []) == (refused["status"], till.paid)
 
 
 def test_tools_of_ones_own_stand_beside_those_built_in() -> None:

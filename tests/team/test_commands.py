@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -47,9 +48,49 @@ async def test_the_prompt_comes_on_standard_input_in_its_folder_with_its_environ
 async def test_the_environment_is_inherited_only_where_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Only what is named of it, and a few basic variables."""
     monkeypatch.setenv("TEA", "black")
-    assert " black " in (await answer(python("max", SHOW))).text
+    assert " None " in (await answer(python("max", SHOW))).text
+    assert " black " in (await answer(python("max", SHOW, pass_env=["TEA"]))).text
+    assert " black " in (await answer(python("max", SHOW, pass_env=["TE*"]))).text
     assert " None " in (await answer(python("max", SHOW, inherit_env=False))).text
+
+
+async def test_no_program_gets_a_key_that_the_team_file_does_not_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("OPENAI_API_KEY", "PALAVER_TOKEN", "AWS_SECRET_ACCESS_KEY", "DATABASE_URL", "ANYTHING")
+    for name in names:
+        monkeypatch.setenv(name, f"secret of {name}")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("HTTPS_PROXY", "http://ann:hunter22@proxy:3128")
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    got = json.loads((await answer(python("max", show))).text)
+    assert set() == {*names, "HTTPS_PROXY"} & set(got)
+    assert ("C.UTF-8", "http://proxy:3128") == (got["LC_ALL"], got["http_proxy"])
+    assert (os.environ["PATH"], os.environ["HOME"]) == (got["PATH"], got["HOME"])
+    named = json.loads((await answer(python("max", show, pass_env=["OPENAI_API_KEY"]))).text)
+    assert {"OPENAI_API_KEY"} == set(names) & set(named)
+    heard: list[str] = []
+    await run_program([sys.executable, "-c", show], "", max_output=100_000, told=heard.append)
+    assert set() == set(names) & set(json.loads("".join(heard)))
+
+
+async def test_profiles_find_the_login_of_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/somewhere")
+    show = [sys.executable, "-c", "import os; print(os.environ.get('CLAUDE_CONFIG_DIR'))"]
+    for profile, expected in (("claude", "/somewhere"), ("codex", "None")):
+        member = Command(id="max", profile=profile, argv=show)
+        assert expected == (await answer(member)).text
+
+
+async def test_a_failure_quotes_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "opensesame")
+    code = "echo wrong key sk-proj-abcdefghijklmnop of opensesame >&2; exit 3"
+    with pytest.raises(MemberFailed) as failed:
+        await answer(shell("max", code))
+    assert "exit status 3\nwrong key [redacted] of [redacted]" == str(failed.value)
 
 
 async def test_a_prompt_longer_than_any_argument_arrives_whole() -> None:

@@ -125,6 +125,10 @@ async def test_instructions_are_read_from_a_file_each_time(store: Store, tmp_pat
     [
         ([NetworkError("the line is dead", provider="openai")], "openai: the line is dead"),
         ([RuntimeError("a bug")], "RuntimeError: a bug"),
+        (
+            [RuntimeError("no: Bearer abcdef0123456789")],
+            "RuntimeError: no: Bearer [redacted]",
+        ),
         (saying(""), "it said nothing"),
         (saying("  "), "it said nothing"),
     ],

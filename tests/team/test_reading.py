@@ -148,6 +148,14 @@ def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
             "$.members[1]: line 3, column 5: a command needs a profile or an argv [TM-05]",
         ),
         (
+            f"{ARGV}    passEnv: [TEA]\n    inheritEnv: false",
+            "$.members[1].passEnv: line 6, column 5: says what is inherited, and ... [TM-05]",
+        ),
+        (
+            f"{ARGV}    passEnv: ['A=B']",
+            "$.members[1].passEnv[0]: line 6, column 15: expected `str` matching regex ... [TM-05]",
+        ),
+        (
             f"{ARGV}    format: claude\n    system: x",
             "$.members[1].system: line 7, column 5: claude-code puts it beside ... [TM-05]",
         ),

@@ -208,10 +208,14 @@ class Conversation:
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
         around: Around | None = None,
+        approved: Mapping[str, str] = EMPTY,
     ) -> list[Outcome]:
         """Run tool calls side by side; their results are appended in the order of the calls.
 
-        `around` is given each call and the way to run it: it may refuse, or run another instead.
+        `around` is given each call and the way to run it: it may refuse, or run it with other
+        arguments. `approved` has the digests of calls that somebody approved, by the ids of their
+        parts (see `digests`). A call that reads otherwise in the conversation than it is given, or
+        than it was approved, raises `CallChanged`; then none of the calls has run.
         """
         box = self._toolbox(tools)
         runner = Runner(
@@ -223,7 +227,7 @@ class Conversation:
             watch=self._watch,
             around=around,
         )
-        return await runner.run(list(calls))
+        return await runner.run(list(calls), approved)
 
     async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
         """Settle what a crash has left behind, and say what was found.
@@ -243,6 +247,22 @@ class Conversation:
     def waiting(self) -> list[ToolCallPart]:
         """The calls that nobody has begun to run yet, in order: what `run_tools` takes."""
         return self._desk.waiting()
+
+    def digests(self, calls: Iterable[ToolCallPart]) -> dict[str, str]:
+        """The digests that approvals of these calls name, by the ids of their parts.
+
+        A digest covers the tool, the arguments and the version of the call's message: whoever
+        approves a call says which one was shown. A call that is not in the conversation has none.
+
+        >>> import palaver
+        >>> from palaver.messages import assistant, new_id, tool_call_part
+        >>> conversation = Conversation(palaver.open(":memory:"))
+        >>> call = tool_call_part(new_id(), new_id(), "pay", {"amount": 5})
+        >>> _ = conversation.add(assistant([call]))
+        >>> len(conversation.digests([call])[call.id])
+        64
+        """
+        return self._desk.digests(calls)
 
     def ledger(self) -> dict[str, Entry]:
         """The calls that have no result in the log yet, by the id of their part."""

@@ -9,25 +9,34 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import anyio
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from palaver.conversation.ledger import CALL, Entry, entries_of, read_entries
+from palaver.conversation.ledger import (
+    CALL,
+    Entry,
+    call_digest,
+    changed_since,
+    content_digest,
+    entries_of,
+    read_entries,
+)
 from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import read_usage
-from palaver.errors import ValidationError
+from palaver.errors import CallChanged, ValidationError
 from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
 from palaver.messages.decoding import decode
+from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
 from palaver.stores.records import Lease
 from palaver.wire import Converter, Request, converter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from palaver.conversation.usage import Usage
     from palaver.history import View
@@ -84,11 +93,12 @@ class _Written(Struct, frozen=True):
 
 
 class _CallGone(Exception):  # noqa: N818 - not an error of the caller's
-    """Some calls have left the view."""
+    """Some calls have left the view, or read otherwise than when they were begun."""
 
-    def __init__(self, calls: list[str]) -> None:
-        super().__init__(calls)
+    def __init__(self, calls: list[str], edited: list[str]) -> None:
+        super().__init__(calls, edited)
         self.calls = frozenset(calls)
+        self.edited = frozenset(edited)
 
 
 class Desk:
@@ -241,17 +251,34 @@ class Desk:
             if part.id == entry.id
         ]
 
-    def open_calls(self, calls: Sequence[ToolCallPart]) -> dict[str, Entry]:
+    def digests(self, calls: Iterable[ToolCallPart]) -> dict[str, str]:
+        """What an approval of these calls would name, by the id of their part.
+
+        A digest is made of the call as it is given. Those that are not in the view have none.
+        """
+        ledger, view = self.ledger(), self.history.refresh().view
+        found = dict[str, str]()
+        for call in calls:
+            located = _locate(view, call.id, ledger.get(call.id))
+            if located is not None:
+                found[call.id] = call_digest(self.history.id, located[0], call)
+        return found
+
+    def open_calls(
+        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+    ) -> dict[str, Entry]:
         """The entries of calls that want a result, by the id of their part.
 
         A call that came in by another way than a step gets its entry now. One that has its result
-        already, or that nobody asked for, is refused.
+        already, or that nobody asked for, is refused. So is one that has not begun and reads
+        otherwise in the view than it is given, or than its digest in `approved` says.
         """
         ledger, found = self.ledger(), dict[str, Entry]()
-        if any(call.id not in ledger for call in calls):
-            self.history.refresh()
+        view = self.history.refresh().view
         for call in calls:
-            entry = ledger.get(call.id) or self._entry(call)
+            entry = ledger.get(call.id)
+            if entry is None or entry.state.status == "pending":
+                entry = self._current(view, call, entry, approved.get(call.id))
             if entry is None or entry.id in found:
                 why = (
                     "stands twice" if entry else "is not open: it has its result or was never made"
@@ -261,15 +288,22 @@ class Desk:
             found[call.id] = entry
         return found
 
-    def _entry(self, call: ToolCallPart) -> Entry | None:
-        view, answered = self.history.view, set[str]()
-        for stop in range(len(view), 0, -_STRETCH):
-            for message in reversed(view[max(0, stop - _STRETCH) : stop]):
-                answered.update(p.call_id for p in message.parts if isinstance(p, ToolPart))
-                entry = next((e for e in entries_of(message) if e.id == call.id), None)
-                if entry:
-                    return None if entry.call_id in answered else entry
-        return None
+    def _current(
+        self, view: View, call: ToolCallPart, known: Entry | None, approved: str | None
+    ) -> Entry | None:
+        """The entry of a call as it stands in the view; `CallChanged` where it is another one."""
+        located = _locate(view, call.id, known)
+        if located is None:
+            if known is not None or approved is not None:
+                msg = f"the call of {call.tool} ({call.call_id}) has left the conversation"
+                raise CallChanged(msg)
+            return None
+        position, now = located
+        digest = call_digest(self.history.id, position, now)
+        if not _same(call, now) or approved not in (None, digest):
+            raise changed_since(now, digest)
+        entry = next(entry for entry in entries_of(view.log[position]) if entry.id == call.id)
+        return msgspec.structs.replace(entry, asked=content_digest(now))
 
     def note(self, entries: Iterable[Entry], lease: Lease) -> None:
         """Write down how far calls have got."""
@@ -281,30 +315,29 @@ class Desk:
         A result whose call has left the view stays in the ledger. Answers what was appended and
         what was not.
         """
-        history, strays = self.history, list[Entry]()
         ordered = sorted(entries, key=lambda entry: entry.position)
-        while True:
-            here = [entry for entry in ordered if entry not in strays]
-            if not here:
-                break
+        gone = frozenset[str]()
+        while here := [entry for entry in ordered if entry.id not in gone]:
             key = f"results-{'-'.join(entry.id for entry in here)}"[:200]
-            messages = [entry.message() for entry in here]
             try:
-                history.extend(
-                    messages,
+                self.history.extend(
+                    [entry.message() for entry in here],
                     key=key,
                     records=[entry.gone() for entry in here],
                     lease=lease,
                     unless=partial(_check_calls, here),
                 )
-            except _CallGone as gone:
-                strays += [entry for entry in here if entry.id in gone.calls]
+            except _CallGone as found:
+                gone |= found.calls
+                ordered = [e.call_edited() if e.id in found.edited else e for e in ordered]
                 continue
             break
-        strays = [msgspec.structs.replace(entry, stray=True) for entry in strays]
+        strays = [
+            msgspec.structs.replace(entry, stray=True) for entry in ordered if entry.id in gone
+        ]
         if strays:
             self.note(strays, lease)
-        return [entry.message() for entry in ordered if entry in here], strays
+        return [entry.message() for entry in here], strays
 
     # ── after a crash ───────────────────────────────────────────────────────────────────────────
 
@@ -359,19 +392,55 @@ def _after(
 
 
 def _check_calls(entries: Sequence[Entry], view: View) -> None:
-    """Refuse results whose calls are no longer there."""
+    """Refuse results whose calls are no longer there, or no longer the ones that ran."""
     gone: list[str] = []
-    seen: dict[str, set[str]] = {}
+    edited: list[str] = []
+    seen: dict[str, dict[str, ToolCallPart]] = {}
     for entry in entries:
         if entry.message_id not in seen:
-            seen[entry.message_id] = {part.id for part in _calls_in(view, entry.message_id)}
-        if entry.id not in seen[entry.message_id]:
+            seen[entry.message_id] = {part.id: part for part in _calls_in(view, entry.message_id)}
+        call = seen[entry.message_id].get(entry.id)
+        if call is None:
             gone.append(entry.id)
-    if gone:
-        raise _CallGone(gone)
+        elif entry.asked and entry.asked != content_digest(call):
+            edited.append(entry.id)
+    if gone or edited:
+        raise _CallGone(gone, edited)
 
 
 def _calls_in(view: View, message_id: str) -> list[ToolCallPart]:
-    places = view.log.positions_of(message_id)
-    here: list[Any] = [view.log[place] for place in places if view.index_of(place) is not None]
-    return [part for message in here for part in message.parts if isinstance(part, ToolCallPart)]
+    return [part for _, part in _located_in(view, message_id)]
+
+
+def _located_in(view: View, message_id: str) -> Iterator[tuple[int, ToolCallPart]]:
+    """The calls of a message that the view selects, each with the message's log position."""
+    for position in view.log.positions_of(message_id):
+        if view.index_of(position) is not None:
+            for part in view.log[position].parts:
+                if isinstance(part, ToolCallPart):
+                    yield position, part
+
+
+def _locate(view: View, name: str, known: Entry | None) -> tuple[int, ToolCallPart] | None:
+    """The call of an id as it stands in the view, without a result, and its log position.
+
+    It is where its entry says; one that has no entry, or that stands in another message now, is
+    looked for from the end.
+    """
+    for position, call in () if known is None else _located_in(view, known.message_id):
+        if call.id == name:
+            return position, call
+    answered = set[str]()
+    for stop in range(len(view), 0, -_STRETCH):
+        begin = max(0, stop - _STRETCH)
+        for index, message in reversed(list(enumerate(view[begin:stop], begin))):
+            answered.update(p.call_id for p in message.parts if isinstance(p, ToolPart))
+            for part in message.parts:
+                if isinstance(part, ToolCallPart) and part.id == name:
+                    return None if part.call_id in answered else (view.position(index), part)
+    return None
+
+
+def _same(one: ToolCallPart, other: ToolCallPart) -> bool:
+    """Whether two calls ask for the same, for the same place."""
+    return one.call_id == other.call_id and content_digest(one) == content_digest(other)

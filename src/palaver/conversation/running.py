@@ -1,21 +1,23 @@
 """Tool calls at work: each one at most once, side by side, with a record at every turn.
 
-Before a tool is touched its call is written down as running; when it is done the outcome is written
-down; when all of them are, the results are appended in the order of the calls, in one change. So a
-crash at any moment leaves a ledger that says what may have run, and nothing runs twice unless its
-tool says that it may.
+Before a tool is touched its call is written down as running, with the arguments that the tool gets;
+when it is done the outcome is written down; when all of them are, the results are appended in the
+order of the calls, in one change. So a crash at any moment leaves a ledger that says what may have
+run, and nothing runs twice unless its tool says that it may. A call that is not the one that was
+approved does not run.
 """
 
 from __future__ import annotations
 
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palaver.conversation.desk import shielded
 from palaver.conversation.holding import while_held
@@ -36,10 +38,12 @@ from palaver.messages import (
     fail,
     start,
 )
+from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
+from palaver.messages.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from palaver.conversation.desk import Desk
     from palaver.conversation.tools.base import Around, Executor, Tool
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Outcome", "Runner"]
 
+_Given: TypeAlias = "Callable[[Mapping[str, Any]], Awaitable[Entry]]"
+"""Records the arguments that a tool is about to get, where they are not the call's own."""
 _TOGETHER: Final = 0.002
 """How long a result waits for others, in seconds, before it is written down by itself."""
 _CUT: Final = "\n[… {left:,} more characters were left out]"
@@ -103,9 +109,11 @@ class Runner:
         self._watch = watch
         self._around = around
 
-    async def run(self, calls: Sequence[ToolCallPart]) -> list[Outcome]:
-        """Run calls side by side; answer in their order."""
-        lease, entries, done = await to_thread.run_sync(self._take, calls)
+    async def run(
+        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+    ) -> list[Outcome]:
+        """Run calls side by side; answer in their order. `approved` are digests, by their ids."""
+        lease, entries, done = await to_thread.run_sync(self._take, calls, approved)
         try:
             for entry in entries.values():
                 await self._tell(entry)
@@ -133,12 +141,12 @@ class Runner:
         ]
 
     def _take(
-        self, calls: Sequence[ToolCallPart]
+        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str]
     ) -> tuple[Lease, dict[str, Entry], dict[str, Entry]]:
         """Write the calls down as running; those that are done already only want their place."""
         lease = self._desk.hold()
         try:
-            known = self._desk.open_calls(calls)
+            known = self._desk.open_calls(calls, approved)
             done = {name: entry for name, entry in known.items() if entry.done}
             _refuse_running(known.values())
             fresh = {
@@ -169,11 +177,19 @@ class Runner:
         outcomes, unnoted, everyone = dict[str, Entry](), dict[str, Entry](), anyio.Event()
         slots = anyio.Semaphore(max(1, self._limits.at_once), fast_acquire=True)
 
+        async def given(name: str, arguments: Mapping[str, Any]) -> Entry:
+            """Record other arguments than the call's before a tool gets them."""
+            entry = entries[name]
+            entries[name] = entry = entry.moved(replace(entry.state, input=arguments))
+            await shielded(self._desk.note, [entry], lease)
+            return entry
+
         async def one(call: ToolCallPart, entry: Entry) -> None:
             try:
                 async with slots:
-                    state = await self._watched(call, entry)
+                    state = await self._watched(call, entry, partial(given, entry.id))
             except anyio.get_cancelled_exc_class():
+                entry = entries[entry.id]
                 outcomes[entry.id] = entry.moved(fail(entry.state, "cancelled"))
                 raise
             outcomes[entry.id] = unnoted[entry.id] = entry.moved(state)
@@ -199,27 +215,37 @@ class Runner:
             raise
         return outcomes
 
-    async def _watched(self, call: ToolCallPart, entry: Entry) -> ToolState:
+    async def _watched(self, call: ToolCallPart, entry: Entry, given: _Given) -> ToolState:
         tool = self._tools.get(call.tool)
         spec = None if tool is None else tool.spec
         with self._watch.call(self._desk.history.id, call, spec) as ended:
-            state = await self._one(call, entry)
+            state = await self._one(call, entry, given)
             ended(state)
         return state
 
-    async def _one(self, call: ToolCallPart, entry: Entry) -> ToolState:
-        state, limit = entry.state, self._limits.seconds
+    async def _one(self, call: ToolCallPart, entry: Entry, given: _Given) -> ToolState:
+        limit = self._limits.seconds
         tool = self._tools.get(call.tool)
         if tool is not None and tool.timeout is not None:
             limit = tool.timeout
         progress, output = Progress(partial(self._progress, entry)), None
         context = ToolContext(self._desk.history.id, call, progress)
+
+        async def run(chosen: ToolCallPart) -> ToolOutput:
+            nonlocal entry
+            if (chosen.id, chosen.call_id, chosen.tool) != (call.id, call.call_id, call.tool):
+                detail = "another call may not run in its place, only other arguments"
+                raise ValidationError(detail, path="$.calls", rule="CV-05")
+            if chosen.input != call.input:
+                entry = await given(chosen.input)
+            return await self._call(tool, chosen, context)
+
         try:
             with anyio.move_on_after(limit):
-                output = as_output(await self._let(tool, call, context), context)
+                output = as_output(await self._let(run, call, context), context)
             return self._settled(call, entry.state, output, round(limit * 1_000))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
-            return fail(state, self._cut(_words(error)))
+            return fail(entry.state, self._cut(_words(error)))
         finally:
             progress.stop()
 
@@ -239,11 +265,16 @@ class Runner:
             attachments=output.attachments,
         )
 
-    async def _let(self, tool: Tool | None, call: ToolCallPart, context: ToolContext) -> ToolOutput:
+    async def _let(
+        self,
+        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+        call: ToolCallPart,
+        context: ToolContext,
+    ) -> ToolOutput:
         """Run a call, or leave it to whoever stands around it."""
         if self._around is None:
-            return await self._call(tool, call, context)
-        return await self._around(call, context, lambda chosen: self._call(tool, chosen, context))
+            return await run(call)
+        return await self._around(call, context, run)
 
     async def _call(
         self, tool: Tool | None, call: ToolCallPart, context: ToolContext
@@ -282,10 +313,10 @@ class Runner:
 
 
 def _words(error: BaseException) -> str:
-    """What the model is told of an error: palaver's own words, or Python's."""
+    """What the model is told of an error: palaver's own words, or Python's, without secrets."""
     if isinstance(error, PalaverError) and str(error).strip():
-        return fit_text(str(error))
-    return fit_text("".join(traceback.format_exception_only(error)).strip())
+        return fit_text(redact(str(error)))
+    return fit_text(redact("".join(traceback.format_exception_only(error)).strip()))
 
 
 def _refuse_running(entries: Iterable[Entry]) -> None:

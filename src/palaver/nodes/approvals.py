@@ -1,8 +1,10 @@
 """Decisions of people about tool calls, kept beside the log until the calls have run.
 
 A decision is on disk before anything is run by it, by the id of its call, so that a crash in
-between neither loses it nor lets a call run that nobody allowed. What was decided then stands in
-the result: the model is told of a refusal and of other arguments, and the metadata say who.
+between neither loses it nor lets a call run that nobody allowed. It names the digest of the call
+that was shown: where the call is another one by then, the decision is void and a person is asked
+again. What was decided then stands in the result: the model is told of a refusal and of other
+arguments, and the metadata say who.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from msgspec.structs import replace
 
 from palaver.errors import StoreDamaged, ToolFailed, ValidationError
 from palaver.messages.decoding import convert, decode
-from palaver.messages.gate import path_step
+from palaver.messages.gate import EMPTY, path_step
+from palaver.messages.ids import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,21 +27,31 @@ if TYPE_CHECKING:
     from palaver.conversation import Conversation, ToolContext, ToolOutput
     from palaver.conversation.tools.base import Around
     from palaver.messages import ToolCallPart
+    from palaver.stores.records import Record
 
-__all__ = ["Decision", "decided", "decisions", "keep_decisions", "read_answer"]
+__all__ = ["Decision", "decided", "decisions", "keep_decisions", "read_answer", "valid"]
 
 APPROVAL: Final = "approval"
 ASKED: Final = "asked"
+ANSWERED: Final = "answered"
+_HANDED_BACK: Final = ""
+"""The name of a question without a key that was handed back to the engine."""
+_ANSWERS: Final = 64
+"""How many keys of answered questions are remembered; an engine that replays one does so soon."""
 _WORDS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
 
 
 class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """What somebody decided about a call: it runs, it does not, or it runs with other arguments."""
+    """What somebody decided about a call: it runs, it does not, or it runs with other arguments.
+
+    `digest` is that of the call which was shown. An answer may leave it out; what is kept has it.
+    """
 
     verdict: Literal["approve", "deny", "edit"]
     reason: str = ""
     arguments: dict[str, Any] | None = None
     by: str | None = None
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         """Check that arguments are there when they are changed, and only then."""
@@ -57,13 +70,34 @@ def decisions(conversation: Conversation) -> dict[str, Decision]:
         raise StoreDamaged(msg) from None
 
 
+def valid(made: Mapping[str, Decision], digests: Mapping[str, str]) -> dict[str, Decision]:
+    """The decisions that hold: those about calls which still have the digest that was shown."""
+    return {name: one for name, one in made.items() if one.digest == digests.get(name, "")}
+
+
 def keep_decisions(
     conversation: Conversation, made: Mapping[str, Decision], *, key: str | None = None
 ) -> None:
-    """Keep decisions; the question that they answer is settled."""
-    records = [(APPROVAL, name, msgspec.json.encode(one)) for name, one in made.items()]
-    settled = [] if key is None else [(ASKED, key, None)]
-    conversation.store.keeper.keep(conversation.id, [*records, *settled])
+    """Keep decisions; the question that they answer is settled. Each has to name its digest."""
+    for name, one in made.items():
+        if not one.digest:
+            detail = "must be the digest of the call that was shown"
+            raise ValidationError(detail, path=f"${path_step(name)}.digest", rule="ND-01")
+    records: list[Record] = [
+        (APPROVAL, name, msgspec.json.encode(one)) for name, one in made.items()
+    ]
+    conversation.store.keeper.keep(conversation.id, [*records, *_settled(conversation, key)])
+
+
+def _settled(conversation: Conversation, key: str | None) -> list[Record]:
+    """The records of a question that is answered: under its key no other is."""
+    if key is None:
+        return [(ASKED, _HANDED_BACK, None)]
+    known = conversation.store.keeper.records(conversation.id, ANSWERED)
+    by_age = sorted(known, key=lambda name: msgspec.json.decode(known[name], type=int))
+    old = by_age[: max(0, len(by_age) - _ANSWERS + 1)]
+    answered = (ANSWERED, key, msgspec.json.encode(now_ms()))
+    return [(ASKED, key, None), *((ANSWERED, name, None) for name in old), answered]
 
 
 def forget_decisions(conversation: Conversation, names: Iterable[str]) -> None:
@@ -74,29 +108,52 @@ def forget_decisions(conversation: Conversation, names: Iterable[str]) -> None:
 
 
 def shown_before(
-    conversation: Conversation, calls: Sequence[ToolCallPart], key: str | None
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    digests: Mapping[str, str],
+    key: str | None,
+    *,
+    anew: bool,
 ) -> list[ToolCallPart]:
-    """The calls that the question of a key is about: those it showed when it was first asked.
+    """The calls that a question is about: those it showed when it was first asked, as they were.
 
-    Nobody approves what came to wait after the question was put.
+    Nobody approves what came to wait after the question was put, nor what was changed since. With
+    `anew` the question is handed back to be put again, and shows what the calls are now.
     """
-    if key is None:
-        return list(calls)
-    keeper = conversation.store.keeper
-    kept = keeper.records(conversation.id, ASKED).get(key)
-    if kept is None:
-        names = [call.id for call in calls]
-        keeper.keep(conversation.id, [(ASKED, key, msgspec.json.encode(names))])
-        return list(calls)
-    shown = msgspec.json.decode(kept, type=list[str])
-    return [call for call in calls if call.id in shown]
+    keeper, name = conversation.store.keeper, _HANDED_BACK if key is None else key
+    if key is not None and key in keeper.records(conversation.id, ANSWERED):
+        return []
+    kept = keeper.records(conversation.id, ASKED).get(name)
+    if key is None and kept is None and not anew:
+        return list(calls)  # whoever answers is shown the question now
+    if kept is None or (key is None and anew):
+        before, found = dict[str, str](), list(calls)
+    else:
+        before = _shown(kept)
+        found = [call for call in calls if anew or before.get(call.id) == digests[call.id]]
+        found = [call for call in found if call.id in before]
+    shown = {call.id: digests[call.id] for call in found}
+    if not found:
+        keeper.keep(conversation.id, _settled(conversation, key))
+    elif anew or kept is None:
+        keeper.keep(conversation.id, [(ASKED, name, msgspec.json.encode(shown))])
+    return found
 
 
-def read_answer(answer: object, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
+def _shown(kept: bytes) -> dict[str, str]:
+    """The digests of the calls that a question showed; older records have their names only."""
+    shown = msgspec.json.decode(kept, type=dict[str, str] | list[str])
+    return shown if isinstance(shown, dict) else dict.fromkeys(shown, "")
+
+
+def read_answer(
+    answer: object, calls: Sequence[ToolCallPart], digests: Mapping[str, str] = EMPTY
+) -> dict[str, Decision]:
     """What an answer decides about calls, by their ids.
 
     For all of them alike: true, false, "approve", "deny", or a decision. For each by itself: an
-    object of any of these, by the calls' ids or callIDs.
+    object of any of these, by the calls' ids or callIDs. With `digests`, the digests of the calls
+    that were shown, each decision names its own; one that names another is refused.
 
     >>> from palaver.messages import new_id, tool_call_part
     >>> call = tool_call_part(new_id(), new_id(), "pay", {}, call_id="c1")
@@ -105,19 +162,29 @@ def read_answer(answer: object, calls: Sequence[ToolCallPart]) -> dict[str, Deci
     """
     if not isinstance(answer, Mapping) or "verdict" in answer:
         same = _decision(answer, "$")
-        return {call.id: same for call in calls}
+        return {call.id: _named(same, digests.get(call.id), "$") for call in calls}
     names = {name: call.id for call in calls for name in (call.call_id, call.id)}
     made: dict[str, Decision] = {}
     for name, value in answer.items():
         path = f"${path_step(str(name))}"
         if name not in names:
             raise ValidationError("no such call waits", path=path, rule="ND-01")
-        made[names[name]] = _decision(value, path)
+        made[names[name]] = _named(_decision(value, path), digests.get(names[name]), path)
     for call in calls:
         if call.id not in made:
             path = f"${path_step(call.call_id)}"
             raise ValidationError("is not decided", path=path, rule="ND-01")
     return made
+
+
+def _named(decision: Decision, digest: str | None, path: str) -> Decision:
+    """The decision with the digest of the call that it is about."""
+    if digest is None or decision.digest == digest:
+        return decision
+    if decision.digest is not None:
+        detail = f"is that of another call than the one that waits, which has {digest}"
+        raise ValidationError(detail, path=f"{path}.digest", rule="ND-01")
+    return replace(decision, digest=digest)
 
 
 def _decision(value: object, path: str) -> Decision:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from palaver.errors import ValidationError
 from palaver.history import Replace
 from palaver.messages import Message, ToolCallPart, assistant, new_id, user
-from palaver.nodes.approvals import decisions, keep_decisions, read_answer, shown_before
+from palaver.nodes.approvals import decisions, keep_decisions, read_answer, shown_before, valid
 from palaver.nodes.configs import Approve, Choose, Edit, HumanConfig, Reply
 from palaver.nodes.reading import read_config
 from palaver.nodes.results import CallAsked, Done, Outcome, Question, Standing, look, tell
@@ -47,9 +47,11 @@ async def ask_human(
 
     Without `ask` the question is handed back with the outcome `asked`; run the node again with an
     `ask` that gives the answer. An answer that can't be taken is asked for again, with the reason.
+    An approval holds for the calls as they were shown: one that is changed before it is approved,
+    or before it runs, is asked about again by the next question.
     """
     settings = read_config("human", config)
-    scene = await to_thread.run_sync(_Scene, conversation, settings, key)
+    scene = await to_thread.run_sync(_Scene, conversation, settings, key, ask is None)
     question = scene.question
     if question is None:
         return scene.done("nothing", await to_thread.run_sync(look, conversation))
@@ -75,11 +77,19 @@ async def ask_human(
 class _Scene:
     """A question about a conversation as it is now, and what becomes of its answer."""
 
-    def __init__(self, conversation: Conversation, settings: HumanConfig, key: str | None) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        settings: HumanConfig,
+        key: str | None,
+        anew: bool,  # noqa: FBT001 - it goes through a thread
+    ) -> None:
         self.conversation = conversation
         self.settings = settings
         self.key = key
+        self.anew = anew
         self.calls: list[ToolCallPart] = []
+        self.digests: dict[str, str] = {}
         self.edited: Message | None = None
         conversation.history.refresh()
         self.question = self._question()
@@ -88,7 +98,9 @@ class _Scene:
         settings = self.settings
         if isinstance(settings, Approve):
             self.calls = self._undecided(settings)
-            asked = tuple(CallAsked(c.id, c.call_id, c.tool, c.input) for c in self.calls)
+            asked = tuple(
+                CallAsked(c.id, c.call_id, c.tool, c.input, self.digests[c.id]) for c in self.calls
+            )
             prompt = settings.prompt or "May these tool calls run?"
             return Question("approve", prompt, calls=asked) if asked else None
         if isinstance(settings, Edit):
@@ -103,13 +115,19 @@ class _Scene:
         return Question("text", settings.prompt or "What do you say?")
 
     def _undecided(self, settings: Approve) -> list[ToolCallPart]:
-        made = decisions(self.conversation)
+        found, conversation = look(self.conversation).waiting, self.conversation
+        self.digests = conversation.digests(found)
+        made = valid(decisions(conversation), self.digests)
         waiting = [
             call
-            for call in look(self.conversation).waiting
-            if call.id not in made and (settings.tools is None or call.tool in settings.tools)
+            for call in found
+            if call.id not in made
+            and call.id in self.digests  # it has not left the conversation this very moment
+            and (settings.tools is None or call.tool in settings.tools)
         ]
-        return shown_before(self.conversation, waiting, self.key) if waiting else []
+        if not waiting:
+            return []
+        return shown_before(conversation, waiting, self.digests, self.key, anew=self.anew)
 
     def _last(self, settings: Edit) -> Message | None:
         """The message whose text is to be bettered; a call that was made is no text."""
@@ -121,7 +139,7 @@ class _Scene:
         """What an answer says; an error where it can't be taken."""
         settings = self.settings
         if isinstance(settings, Approve):
-            return read_answer(answer, self.calls)
+            return read_answer(answer, self.calls, self.digests)
         text = answer.get("text") if isinstance(answer, Mapping) else answer
         if not isinstance(text, str) or not text.strip():
             raise ValidationError("must be text, and not empty", path="$.text", rule="ND-01")

@@ -46,12 +46,17 @@ Outcome: TypeAlias = Literal[
 
 
 class CallAsked(Struct, frozen=True, rename="camel"):
-    """A tool call that a human is asked about."""
+    """A tool call that a human is asked about.
+
+    `digest` covers the tool, the arguments and the version of the call's message: a decision holds
+    for the call of this digest and for no other.
+    """
 
     id: str
     call_id: str
     tool: str
     input: Mapping[str, Any]
+    digest: str = ""
 
 
 class Question(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -143,8 +148,8 @@ def _open_calls(
 ) -> tuple[tuple[ToolCallPart, ...], tuple[ToolCallPart, ...]]:
     """The calls that nobody has begun, and those under way.
 
-    To the first belong those that came with a fork or from elsewhere, and those that are done and
-    only want their place.
+    To the first belong those that came with a fork or from elsewhere, those whose message was
+    replaced by one of another id, and those that are done and only want their place.
     """
     known = conversation.waiting()
     last, answered = len(view) - 1, set[str]()
@@ -159,7 +164,9 @@ def _open_calls(
         for part in view[last].parts
         if isinstance(part, ToolCallPart) and part.call_id not in answered and part.id not in ids
     ]
-    running = tuple(part for part in others if part.id in ledger and not ledger[part.id].done)
+    running = tuple(
+        part for part in others if part.id in ledger and ledger[part.id].state.status == "running"
+    )
     return (*known, *(part for part in others if part not in running)), running
 
 

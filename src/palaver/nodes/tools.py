@@ -1,16 +1,18 @@
 """The tool node: runs the calls that wait, side by side, each at most once.
 
 Where a call has to be approved and nobody has decided yet, nothing of the answer runs: the order of
-the results stays that of the calls. What was decided is followed to the letter.
+the results stays that of the calls. What was decided is followed to the letter, for the call that
+it was decided about: one that was changed since waits for another decision.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anyio import to_thread
 
-from palaver.nodes.approvals import Decision, decided, decisions, forget_decisions
+from palaver.errors import CallChanged
+from palaver.nodes.approvals import Decision, decided, decisions, forget_decisions, valid
 from palaver.nodes.configs import ToolConfig
 from palaver.nodes.reading import read_config
 from palaver.nodes.results import Done, Standing, look
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_calls"]
 
+_TRIES: Final = 10
+"""How often calls are looked at that somebody changes at the same time."""
+
 
 async def run_calls(
     conversation: Conversation,
@@ -34,22 +39,46 @@ async def run_calls(
     happens.
     """
     settings = read_config("tool", config)
-    standing, made = await to_thread.run_sync(_see, conversation)
-    waiting = standing.waiting
-    missing = [call for call in waiting if settings.gates(call.tool) and call.id not in made]
-    if missing:
-        return _done(conversation, standing, "approval", waits=[call.id for call in missing])
-    if not waiting and not standing.running:
-        return _done(conversation, standing, "nothing")
-    around = decided(made) if made else None
-    # what is under way is refused there, in words that say what to do
-    outcomes = await conversation.run_tools((*waiting, *standing.running), around=around)
-    standing = await to_thread.run_sync(_settle, conversation, list(made))
-    return _done(conversation, standing, "ran", outcomes)
+    for left in reversed(range(_TRIES)):
+        seen = await to_thread.run_sync(_see, conversation)
+        standing, held = seen.standing, seen.held
+        missing = [
+            call.id
+            for call in standing.waiting
+            if call.id not in held and (settings.gates(call.tool) or call.id in seen.made)
+        ]
+        if missing:
+            return _done(conversation, standing, "approval", waits=missing)
+        if not standing.waiting and not standing.running:
+            return _done(conversation, standing, "nothing")
+        try:
+            # what is under way is refused there, in words that say what to do
+            outcomes = await conversation.run_tools(
+                (*standing.waiting, *standing.running),
+                around=decided(held) if held else None,
+                approved={name: one.digest or "" for name, one in held.items()},
+            )
+        except CallChanged:  # a moment ago, so nothing has run: look again
+            if not left:
+                raise
+            continue
+        standing = await to_thread.run_sync(_settle, conversation, list(seen.made))
+        return _done(conversation, standing, "ran", outcomes)
+    raise AssertionError  # pragma: no cover - the last try raises
 
 
-def _see(conversation: Conversation) -> tuple[Standing, dict[str, Decision]]:
-    return look(conversation), decisions(conversation)
+class _Seen(NamedTuple):
+    """Where a conversation stands, all decisions, and those that hold."""
+
+    standing: Standing
+    made: dict[str, Decision]
+    held: dict[str, Decision]
+
+
+def _see(conversation: Conversation) -> _Seen:
+    standing, made = look(conversation), decisions(conversation)
+    digests = conversation.digests(standing.waiting) if made else {}
+    return _Seen(standing, made, valid(made, digests))
 
 
 def _settle(conversation: Conversation, names: Iterable[str]) -> Standing:

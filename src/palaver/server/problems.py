@@ -40,6 +40,7 @@ STATUSES: Final[tuple[tuple[type[errors.PalaverError], int], ...]] = (
     (errors.CompactionRefused, 409),
     (errors.TooManySteps, 409),
     (errors.ToolFailed, 424),
+    (errors.CallChanged, 409),
     (errors.MemberFailed, 424),
     (errors.UnknownConversation, 404),
     (errors.AlreadyExists, 409),

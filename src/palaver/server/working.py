@@ -135,13 +135,22 @@ class Workshop:
         return await self._begun(conversation, order.name, said, work)
 
     async def settle(
-        self, conversation: str, call: ToolCallPart, order: Order, *, reason: str | None = None
+        self,
+        conversation: str,
+        call: ToolCallPart,
+        order: Order,
+        *,
+        digest: str,
+        reason: str | None = None,
     ) -> Started:
-        """Run one call that waited, or deny it with a reason; then go on, if nothing else waits."""
+        """Run one call that waited, or deny it with a reason; then go on, if nothing else waits.
+
+        It has to be the call of this digest still when it is begun.
+        """
         box = self.tools.chosen(wanted=True) if reason is None else denied(call, reason)
 
         async def work(talk: Conversation, running: Running) -> Outcome:
-            await talk.run_tools([call], tools=box)
+            await talk.run_tools([call], tools=box, approved={call.id: digest})
             if await to_thread.run_sync(talk.waiting):
                 return "waiting"
             return await self._answered(talk, order, running) if order.loop else "calls"

@@ -5,7 +5,6 @@ Whatever goes wrong is `MemberFailed`, with the exit status and what the program
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 from contextlib import contextmanager
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from palaver.errors import ArgumentTooLong, MemberFailed
 from palaver.messages import Message, assistant
+from palaver.messages.redaction import redact
 from palaver.team.echo import Unechoed, without_echo
+from palaver.team.environment import chosen_environment
 from palaver.team.processes import run_program
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ async def answer_of_command(
                 argv,
                 prompt.prompt,
                 cwd=str(folder / (member.cwd or "")),
-                env={**os.environ, **member.env} if member.inherit_env else dict(member.env),
+                env=_environment(member),
                 max_output=member.max_output,
                 told=Unechoed(prompt.prompt, told),
                 started=started,
@@ -61,6 +62,13 @@ async def answer_of_command(
         raise MemberFailed(_why("it said nothing", ran))
     facts: dict[str, Any] = {"leftOut": ran.left_out} if ran.left_out else {}
     return assistant(text, metadata={"team": facts} if facts else {})
+
+
+def _environment(member: Command) -> dict[str, str]:
+    """What the program gets: nothing of our own environment that was not chosen."""
+    if not member.inherit_env:
+        return dict(member.env)
+    return {**chosen_environment((*member.known.variables, *member.pass_env)), **member.env}
 
 
 @contextmanager
@@ -98,5 +106,6 @@ def _ending(status: int) -> str:
 
 def _why(what: str, ran: Ran) -> str:
     """What happened, and the last of what the program said: some complain on standard output."""
-    said = (ran.errors.strip() or ran.output.strip())[-_SAID:]
+    # before it is cut: half a secret has no shape that could be told
+    said = redact(ran.errors.strip() or ran.output.strip())[-_SAID:]
     return f"{what}\n{said}" if said else what

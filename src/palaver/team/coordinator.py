@@ -22,6 +22,7 @@ from palaver.errors import MemberFailed, PalaverError, ValidationError
 from palaver.events import Event, Events
 from palaver.messages import AssistantInfo, Message, assistant, new_id, system, user
 from palaver.messages.ids import derived_id
+from palaver.messages.redaction import redact
 from palaver.team.book import LEASE_SECONDS, Book
 from palaver.team.crew import Crew
 from palaver.team.leftovers import end_leftover, mark_of
@@ -331,7 +332,8 @@ def _notice(kind: str, words: str) -> Message:
 
 
 def _failure(member: Agent, why: str) -> Message:
-    """What stands in the place of an answer that never came."""
+    """What stands in the place of an answer that never came; no secret is in it."""
+    why = redact(why)
     info = AssistantInfo(finish="error", error={"name": "MemberFailed", "message": why})
     facts = {"team": {"failed": True}}
     return assistant(f"(no answer) {why}", speaker=member.speaker, info=info, metadata=facts)

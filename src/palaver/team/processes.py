@@ -18,6 +18,7 @@ import anyio
 from msgspec import Struct
 
 from palaver.team.echo import plain
+from palaver.team.environment import chosen_environment
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -86,6 +87,7 @@ async def run_program(
 ) -> Ran:
     """Run a program with a prompt on standard input; `told` hears its output as it comes.
 
+    Without `env` it gets the basic variables of our own environment, and nothing else of it.
     `started` gets its process number before the program gets its prompt. `OSError` where it can't
     be started. When this is called off, the program and all it started are ended first.
     """
@@ -95,7 +97,7 @@ async def run_program(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=cwd,
-        env=env,
+        env=chosen_environment() if env is None else env,
         start_new_session=True,
     )
     output, errors = _Sink(max_output, told), _Sink(_MAX_ERRORS)

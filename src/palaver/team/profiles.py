@@ -22,12 +22,16 @@ PLAIN: Final = "plain"
 
 
 class Profile(Struct, frozen=True):
-    """How a program is called: its arguments, the form of its prompt, where system text goes."""
+    """How a program is called: its arguments, the form of its prompt, where system text goes.
+
+    `variables` name the folder where the program has its login and settings, if it is not in HOME.
+    """
 
     argv: tuple[str, ...]
     format: str
     system_flag: str | None = None
     system_file_flag: str | None = None
+    variables: tuple[str, ...] = ()
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
@@ -38,10 +42,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
         BESIDE,
         "--append-system-prompt",
         "--append-system-prompt-file",
+        ("CLAUDE_CONFIG_DIR",),
     ),
     # `-` is standard input; the answer is on standard output, progress on standard error
     "codex": Profile(
-        ("codex", "exec", "--skip-git-repo-check", "--color", "never", "-"), "openai-codex"
+        ("codex", "exec", "--skip-git-repo-check", "--color", "never", "-"),
+        "openai-codex",
+        variables=("CODEX_HOME",),
     ),
     # without a terminal it runs headless, and `-p TEXT` would only be added to standard input
     "gemini": Profile(("gemini", "--output-format", "text"), "google-gemini"),

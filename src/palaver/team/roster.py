@@ -26,6 +26,7 @@ _EVERYBODY: Final = "all"
 _RESERVED: Final = re.compile(r"[\[\],!\r\n]")
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
+Variable: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$|^\*$")]
 Whole: TypeAlias = Annotated[int, Meta(ge=0)]
 Some: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -87,8 +88,10 @@ class Command(Agent, frozen=True, kw_only=True, tag="command"):
     """A program that reads its prompt on standard input and answers on standard output.
 
     A `profile` knows the program and its flags; `argv` names any other, or the same one in another
-    place; `args` are added to either. `env` is added to the environment, or is all of it where
-    `inheritEnv` is false. Paths are as seen from the folder of the team file.
+    place; `args` are added to either. Of palaver's own environment it gets a few basic variables
+    (`PATH`, `HOME`, the language, …) and those that `passEnv` names, where `*` at the end of a name
+    stands for any rest; with `inheritEnv: false` none. `env` is added to that. Paths are as seen
+    from the folder of the team file.
     """
 
     profile: str | None = None
@@ -96,6 +99,7 @@ class Command(Agent, frozen=True, kw_only=True, tag="command"):
     args: list[str] = field(default_factory=list[str])
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict[str, str])
+    pass_env: list[Variable] = field(default_factory=list[str])
     inherit_env: bool = True
     system_flag: str | None = None
     system_file_flag: str | None = None
@@ -111,6 +115,7 @@ class Command(Agent, frozen=True, kw_only=True, tag="command"):
             normalize_agent_type(self.format or (BESIDE if own_flag else base.format)),
             self.system_flag if own_flag else base.system_flag,
             self.system_file_flag if own_flag else base.system_file_flag,
+            base.variables,
         )
 
 
@@ -216,6 +221,8 @@ def _check_command(member: Command, path: str) -> None:
         raise _wrong(detail, f"{path}.profile")
     if member.profile is None and member.argv is None:
         raise _wrong("a command needs a profile or an argv", path)
+    if member.pass_env and not member.inherit_env:
+        raise _wrong("says what is inherited, and inheritEnv is false", f"{path}.passEnv")
     known = member.known
     beside = known.format == BESIDE
     if (

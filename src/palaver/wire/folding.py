@@ -18,6 +18,7 @@ from palaver.messages.gate import MAX_NAME, freeze_mapping, is_object
 from palaver.messages.ids import NIL_ID, new_id, now_ms
 from palaver.messages.message import AssistantInfo, Message
 from palaver.messages.parts import ModelRef, TextPart, UnknownPart
+from palaver.messages.redaction import redact
 from palaver.messages.replacement import replace_refused
 from palaver.wire.deltas import (
     CallDelta,
@@ -179,7 +180,7 @@ class Answer:
 
     def fail(self, name: object, message: object) -> None:
         """Say that the provider broke off."""
-        said = str(message or "the provider gave no reason")
+        said = redact(str(message or "the provider gave no reason"))
         self._error = {"name": str(name or "error"), "message": said}
         self._finish = None
         self.deltas.append(Failed(self._error["name"], said))

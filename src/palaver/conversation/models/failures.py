@@ -23,6 +23,7 @@ from palaver.errors import (
     Unavailable,
 )
 from palaver.messages.gate import is_list, is_object
+from palaver.messages.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -226,4 +227,5 @@ def scrubbed(text: str, secrets: Iterable[str | None]) -> str:
     for secret in secrets:
         if secret and len(secret) >= _SHORTEST_KEY:
             text = text.replace(secret, "…")
+    text = redact(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -79,7 +79,8 @@ Around: TypeAlias = Callable[
     [ToolCallPart, ToolContext, Callable[[ToolCallPart], Awaitable[ToolOutput]]],
     Awaitable[ToolOutput],
 ]
-"""Stands around every call: given the call and the way to run it, or another in its place.
+"""Stands around every call: given the call and the way to run it, with its arguments or others.
 
-What it raises becomes the call's error, and then no tool was touched.
+The arguments that it chooses are recorded before the tool gets them. What it raises becomes the
+call's error, and then no tool was touched.
 """

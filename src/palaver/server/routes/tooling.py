@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 from anyio import to_thread
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
+from msgspec import UNSET
 
+from palaver.conversation.ledger import changed_since
+from palaver.messages import pending
 from palaver.server.problems import Refusal
 from palaver.server.service import Served
 from palaver.server.shapes.steps import Call, Calls, Settling, StepBegun
@@ -26,18 +29,25 @@ def calls(conversation: FromPath[str], service: Served) -> Calls:
     """The calls that have no result in the conversation yet, with their states."""
     workshop = service.part(Workshop)
     talk = workshop.talks.get(conversation)
-    found = [
-        Call(
+    waiting = {part.id: part for part in talk.waiting()}
+    digests = talk.digests(waiting.values())
+    found: list[Call] = []
+    for entry in talk.ledger().values():
+        # what waits is shown as it is in the conversation now: that is what would run
+        part = waiting.get(entry.id)
+        shown = None if entry.state.status != "pending" else part
+        tool = entry.tool if shown is None else shown.tool
+        call = Call(
             id=entry.id,
             call_id=entry.call_id,
             message_id=entry.message_id,
-            tool=entry.tool,
-            state=entry.state,
-            asks_first=workshop.tools.asks_first(entry.tool),
+            tool=tool,
+            state=entry.state if shown is None else pending(shown.input, shown.raw),
+            asks_first=workshop.tools.asks_first(tool),
             stray=entry.stray,
+            digest=UNSET if shown is None else digests.get(entry.id, UNSET),
         )
-        for entry in talk.ledger().values()
-    ]
+        found.append(call)
     return Calls(version=talk.history.version, items=found)
 
 
@@ -45,27 +55,35 @@ def calls(conversation: FromPath[str], service: Served) -> Calls:
 async def settle(
     conversation: FromPath[str], call: FromPath[str], data: JSONBody[Settling], service: Served
 ) -> StepBegun:
-    """Run a call that waits, or deny it; then the model goes on, if no other call waits."""
+    """Run a call that waits, or deny it; then the model goes on, if no other call waits.
+
+    `digest` names the call as it was shown. Where it is another one by now this is refused (409)
+    with the digest that it has, and the call waits on.
+    """
     workshop = service.part(Workshop)
-    waiting = await to_thread.run_sync(_waiting, workshop, conversation, call)
+    waiting = await to_thread.run_sync(_waiting, workshop, conversation, call, data.digest)
     order = await to_thread.run_sync(
         workshop.order, data.model, data.tools, data.loop, data.options
     )
     reason = None
     if data.action == "deny":
         reason = f"{_DENIED}: {data.reason}" if data.reason else _DENIED
-    begun = await workshop.settle(conversation, waiting, order, reason=reason)
+    begun = await workshop.settle(conversation, waiting, order, digest=data.digest, reason=reason)
     return StepBegun(step=begun.step, version=begun.version)
 
 
-def _waiting(workshop: Workshop, conversation: str, call: str) -> ToolCallPart:
-    """The call of an id, if it waits; the provider's id of it is taken too."""
+def _waiting(workshop: Workshop, conversation: str, call: str, digest: str) -> ToolCallPart:
+    """The call of an id, if it waits and has this digest; the provider's id of it is taken too."""
     talk = workshop.talks.get(conversation)
     for part in talk.waiting():
         if call in {part.id, part.call_id}:
+            now = talk.digests([part]).get(part.id)
+            if now != digest:
+                raise changed_since(part, now)
             return part
     if any(call in {entry.id, entry.call_id} for entry in talk.ledger().values()):
-        raise Refusal(409, f"call {call!r} does not wait: it runs, or its result is on its way")
+        detail = f"call {call!r} does not wait: it runs, its result is on its way, or it is gone"
+        raise Refusal(409, detail)
     raise Refusal(404, f"no call {call!r} waits in this conversation")
 
 

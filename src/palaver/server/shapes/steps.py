@@ -13,6 +13,7 @@ from palaver.server.drafts import Draft
 __all__ = ["Call", "Calls", "Settling", "StepAsked", "StepBegun", "StepSeen"]
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Options = Annotated[
     dict[str, Any],
     Meta(
@@ -67,7 +68,9 @@ class StepSeen(Shape, frozen=True):
 class Call(Shape, frozen=True):
     """A tool call that has no result in the conversation yet.
 
-    `asks_first` says that a person has to allow it; a `stray` one has left the conversation.
+    `asks_first` says that a person has to allow it; a `stray` one has left the conversation. One
+    that waits has a `digest` of its tool, its arguments and the version of its message, and the
+    state shows the same arguments: whoever lets it run or denies it sends the digest back.
     """
 
     id: str
@@ -77,6 +80,7 @@ class Call(Shape, frozen=True):
     state: ToolState
     asks_first: bool
     stray: bool
+    digest: str | UnsetType = UNSET
 
 
 class Calls(Shape, frozen=True):
@@ -89,10 +93,13 @@ class Calls(Shape, frozen=True):
 class Settling(Shape, frozen=True):
     """What is to become of a call: it runs, or is denied with a reason that the model is told.
 
-    When no other call waits the model is asked again, as a step would, unless `loop` is false.
+    `digest` is that of the call as it was shown; a call that is another one by now is refused, and
+    waits on. When no other call waits the model is asked again, as a step would, unless `loop` is
+    false.
     """
 
     action: Literal["run", "deny"]
+    digest: Digest
     reason: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
     model: Name | None = None
     tools: bool | list[Name] = True

@@ -8,6 +8,7 @@
  * @property {string} callID
  * @property {string} tool
  * @property {{status: string, [key: string]: any}} state
+ * @property {string} [digest] what an approval names; only a call that waits has one
  */
 
 import { api, url } from "./api.js";
@@ -47,16 +48,21 @@ export function onCalls(listener) {
 }
 
 /**
- * Run a waiting call, or refuse it; the model goes on when no other waits.
+ * Run a waiting call, or refuse it; the model goes on when no other waits. The entry is the one that
+ * was shown: where the call is another one by now, the server refuses and the ledger is read again.
  *
  * @param {Entry} entry
  * @param {"run" | "deny"} action
  */
 export async function decide(entry, action) {
   const { id, model } = get();
-  const body = model ? { action, model } : { action };
-  await api.post(url`conversations/${id}/calls/${entry.id}`, body);
-  await read();
+  const { digest } = entry;
+  const body = model ? { action, digest, model } : { action, digest };
+  try {
+    await api.post(url`conversations/${id}/calls/${entry.id}`, body);
+  } finally {
+    await read();
+  }
 }
 
 /** Read the ledger. */

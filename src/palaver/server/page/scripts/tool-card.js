@@ -22,6 +22,8 @@ const LOOKS = {
 
 /**
  * A call, as it stands in an assistant's message. Its state is the ledger's, as long as it is there.
+ * One that waits is shown as the ledger has it: the arguments beside the buttons are those that the
+ * digest of an approval covers, however old the message on the page is.
  *
  * @param {Part} part
  * @returns {HTMLElement}
@@ -29,7 +31,9 @@ const LOOKS = {
 export function toolCall(part) {
   const entry = callOf(part.callID);
   const status = entry?.state.status;
-  const waits = status === "pending" && canWrite() && get().viewing === null && !get().stepping;
+  const waits =
+    status === "pending" && !!entry?.digest && canWrite() && get().viewing === null && !get().stepping;
+  const shown = waits ? { tool: entry.tool, ...entry.state } : part;
   return h(
     "div",
     { class: "tool-card", data: { call: part.callID, status: status ?? "asked" } },
@@ -37,11 +41,11 @@ export function toolCall(part) {
       "div",
       { class: "tool-head" },
       icon("tool"),
-      h("code", { class: "tool-name clip" }, part.tool),
-      h("span", { class: "muted mono clip grow brief" }, entry?.state.title || brief(part.input)),
+      h("code", { class: "tool-name clip" }, shown.tool),
+      h("span", { class: "muted mono clip grow brief" }, entry?.state.title || brief(shown.input)),
       status ? stateChip(entry.state) : null,
     ),
-    body(folded(part, waits)),
+    body(folded(/** @type {any} */ (shown), waits)),
     waits ? approval(/** @type {any} */ (entry)) : null,
   );
 }
