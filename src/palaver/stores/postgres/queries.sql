@@ -210,14 +210,14 @@ SET lease_token = lease_token
         + (lease_holder IS DISTINCT FROM %(holder)s
            OR lease_expires <= extract(epoch FROM clock_timestamp()) * 1000)::integer,
     lease_holder = %(holder)s,
-    lease_expires = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %(lasts)s
+    lease_expires = floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + %(lasts)s
 WHERE id = %(id)s
   AND (lease_holder IS NULL OR lease_holder = %(holder)s
        OR lease_expires <= extract(epoch FROM clock_timestamp()) * 1000)
 RETURNING lease_token, lease_expires;
 
 -- name: leased
-SELECT lease_holder, lease_expires - (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+SELECT lease_holder, lease_expires - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 FROM palaver.conversations WHERE id = %s;
 
 -- name: release
