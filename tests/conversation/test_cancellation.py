@@ -150,6 +150,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "while it waits": {"when": at_once},
     "when it need not wait any more": {"when": when_done},
     "three times": {"when": at_once, "times": 3},
+    "until it ends": {"when": at_once, "times": 1_000_000},
     "by a scope": {"when": at_once, "scope": True},
 }
 

@@ -2,15 +2,16 @@
 
 A cancel scope of anyio's is held off by a shield, but `asyncio.Task.cancel()` is not: it ends the
 wait for a worker thread while the thread goes on, and may come before the thread has begun. What a
-thread then takes (a lease) would have no owner. So a wait that was cancelled is taken up again
-until the thread has ended, and only then is the cancellation raised.
+thread then takes (a lease) would have no owner. So whoever is cancelled while it waits goes on
+waiting until the thread has ended, and only then is the cancellation raised.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import anyio
 from anyio import to_thread
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AtTheEnd", "at_last", "shielded"]
 
 _T = TypeVar("_T")
+_NAME: Final = "palaver-cleanup"
 
 
 class _Visit(Generic[_T]):
@@ -67,14 +69,12 @@ async def shielded(work: Callable[[], _T], *, undo: Callable[[_T], object] | Non
     cancelled: BaseException | None = None
     try:
         with anyio.CancelScope(shield=True):
-            while True:
-                try:
-                    await to_thread.run_sync(visit.run)
-                except anyio.get_cancelled_exc_class() as error:
-                    cancelled = cancelled or error
-                    visit.unwanted = True
-                else:
-                    break
+            try:
+                await to_thread.run_sync(visit.run)
+            except anyio.get_cancelled_exc_class() as error:
+                cancelled = error
+                visit.unwanted = True
+                await _ended(visit.run)
     except BaseException:
         visit.unwanted = True
         _alone(visit.run)
@@ -117,7 +117,29 @@ class AtTheEnd:
             await at_last(error, self._work)
 
 
+async def _ended(work: Callable[[], object]) -> None:
+    """Do something in a thread and wait for it, however often the task is cancelled meanwhile.
+
+    Only asyncio's tasks come here. Waiting for one of anyio's worker threads would not do: it can
+    be cancelled before the thread begins, again and again.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(ended.set_result, None)
+
+    threading.Thread(target=run, name=_NAME).start()
+    while not ended.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([ended])
+
+
 def _alone(work: Callable[[], object]) -> None:
     """Do something without waiting: whoever is here may stand in the middle of anything."""
     with suppress(RuntimeError):  # the interpreter is ending, and begins no threads
-        threading.Thread(target=cast("Callable[[], None]", work), name="palaver-cleanup").start()
+        threading.Thread(target=cast("Callable[[], None]", work), name=_NAME).start()
