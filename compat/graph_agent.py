@@ -20,9 +20,8 @@ from msgspec.structs import replace
 
 import palaver
 from palaver.adapters.langgraph import Saver
-from palaver.conversation import model
+from palaver.conversation import desk, holding, model
 from palaver.messages import ToolPart, user
-from palaver.messages.ids import now_ms
 from palaver.nodes import Host, human
 from palaver.nodes.approvals import keep_decisions
 from palaver.nodes.langgraph import agent_graph
@@ -129,15 +128,14 @@ def results(talk: Conversation) -> int:
     return sum(message.role == "tool" for message in talk.messages)
 
 
-async def main(
-    address: str, url: str, folder: Path, *, saver: str, moment: str, lives: int
-) -> None:
-    """Run the graph to its end, from wherever it is; `lives` is how often it was begun before."""
+async def main(address: str, url: str, folder: Path, *, saver: str, moment: str) -> None:
+    """Run the graph to its end, from wherever it is."""
     clock = Clock(moment)
-    late = lambda: now_ms() + 61_000 * lives  # noqa: E731 - a killed worker's lease is over
+    for module in (desk, holding):  # a killed worker's lease is soon over
+        vars(module)["LEASE_SECONDS"] = 1.0
     _kill_after_deciding(clock)
     async with AsyncExitStack() as stack:
-        store = stack.enter_context(palaver.open(address, clock=late))
+        store = stack.enter_context(palaver.open(address))
         kept: BaseCheckpointSaver[Any] = Saver(store)
         if saver == "theirs":
             path = str(folder / "graph.db")

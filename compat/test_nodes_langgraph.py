@@ -48,9 +48,9 @@ def run(address: str, folder: Path, moment: str, saver: str) -> None:
         with ProviderServer("openai-chat", script) as server:
             where = (address, server.url, folder)
             if moment:
-                killed = one_life(where, saver=saver, moment=moment, lives=0)
+                killed = one_life(where, saver=saver, moment=moment)
                 assert -signal.SIGKILL == killed
-            assert 0 == one_life(where, saver=saver, moment="", lives=1)
+            assert 0 == one_life(where, saver=saver, moment="")
             check(store, server, moment)
     did = (folder / "did").read_text("utf-8").splitlines()
     assert ["look_up Oslo", "pay 5"] == did, "each tool has run once"

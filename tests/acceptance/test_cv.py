@@ -31,7 +31,7 @@ from palaver.conversation import (
 )
 from palaver.errors import CompactionRefused, LeaseLost, ModelError, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolCompleted, ToolPart, system, user
-from palaver.messages.ids import now_ms
+from palaver.stores import leases
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, Usage
 from palaver.tokens import estimate
 from palaver.wire.deltas import TextDelta
@@ -262,7 +262,9 @@ async def test_cv_05_tools(store: Store) -> None:
     assert "" in state.metadata.values()
 
 
-async def test_cv_06_after_a_crash_nothing_runs_again(store: Store, tmp_path: Path) -> None:
+async def test_cv_06_after_a_crash_nothing_runs_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was running is an error that says so; a tool that may runs again; each is reported."""
     ran: list[str] = []
     begun = anyio.Event()
@@ -292,9 +294,9 @@ async def test_cv_06_after_a_crash_nothing_runs_again(store: Store, tmp_path: Pa
         async with anyio.create_task_group() as group:
             group.start_soon(work)
             await begun.wait()
-            with palaver.open(  # another process, after this one's lease
-                tmp_path / "chat.db", clock=lambda: now_ms() + 61_000
-            ) as later:
+            late = leases.monotonic_ms() + 61_000  # after this one's lease
+            monkeypatch.setattr("palaver.stores.sqlite.keeper.monotonic_ms", lambda: late)
+            with palaver.open(tmp_path / "chat.db") as later:  # another process
                 other = Conversation(later, conversation.id, tools=[hang, look])
                 found = {item.tool: item.outcome for item in await other.recover()}
                 assert {"hang": "interrupted", "look": "repeat"} == found

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-import palaver
 from palaver.conversation import Conversation, desk, holding, run_until_answer, tool
 from palaver.errors import LeaseLost, LeaseTaken
 from palaver.messages import user
-from palaver.messages.ids import now_ms
 from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:
@@ -49,10 +47,10 @@ async def test_tools_may_take_longer_than_a_lease(store: Store) -> None:
 @pytest.mark.usefixtures("short")
 async def test_work_stops_where_another_took_over(store: Store) -> None:
     """A worker whose machine slept comes back late: it is told, and its tool is called off."""
-    later = palaver.Store(store.keeper, clock=lambda: now_ms() + 61_000)
 
     async def endless() -> None:
-        later.lease(conversation.id, "another", seconds=60)
+        store.lease(conversation.id, conversation._desk._holder, seconds=0)
+        store.lease(conversation.id, "another", seconds=60)
         await anyio.sleep_forever()
 
     conversation = Conversation(store, tools=[endless])

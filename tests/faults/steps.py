@@ -14,16 +14,17 @@ import os
 import random
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest import mock
 
 import anyio
+import apsw
 
 import palaver
 from palaver.conversation import Conversation, ToolContext, run_until_answer, steps, tool
 from palaver.errors import PalaverError
 from palaver.messages import ModelRef, ToolCallPart, ToolPart, user
-from palaver.messages.ids import now_ms
 from palaver.testing import check_request
 from palaver.testing.providers import FORMATS
 from palaver.wire import Target
@@ -49,8 +50,6 @@ _KILLS: Final = 12
 _TOOLS: Final = ("slow", "plain", "again")
 _SAID: Final = ("I will ", "look at ", "three things. ")
 _ANSWER: Final = ("All ", "is ", "well.")
-_LATER: Final = 61_000
-"""How long a lease lasts, and a little more."""
 _MOMENTS: Final = {
     "": "before the call",
     "asking": "before the call",
@@ -79,14 +78,14 @@ def run(count: int, seed: int) -> Tally:
 # ── the process that is killed ──────────────────────────────────────────────────────────────────
 
 
-def child(ledger: Ledger, folder: str, name: str, seed: str, number: int) -> None:
+def child(ledger: Ledger, folder: str, name: str, seed: str) -> None:
     """Recover, then ask, run tools and ask again, until killed."""
     with mock.patch.object(steps, "DRAFT_SECONDS", -1.0):  # a draft for every piece
-        anyio.run(_work, ledger, folder, name, seed, number)
+        anyio.run(_work, ledger, folder, name, seed)
 
 
-async def _work(ledger: Ledger, folder: str, name: str, seed: str, number: int) -> None:
-    store = _open(folder, number)
+async def _work(ledger: Ledger, folder: str, name: str, seed: str) -> None:
+    store = _open(folder)
     conversation = Conversation(store, name, tools=_tools(folder, seed, ledger.write))
     ledger.write("recovering")
     await conversation.recover()
@@ -99,9 +98,14 @@ async def _work(ledger: Ledger, folder: str, name: str, seed: str, number: int) 
         await _answered(conversation, ledger.write)
 
 
-def _open(folder: object, number: int) -> Store:
-    """The store, at a time when the lease of every process before this one has run out."""
-    return palaver.open(f"{folder}/killed.db", clock=lambda: now_ms() + number * _LATER)
+def _open(folder: object) -> Store:
+    """The store, as if the lease of every process before this one had run out."""
+    path = f"{folder}/killed.db"
+    store = palaver.open(path)
+    with closing(apsw.Connection(path)) as file:
+        file.set_busy_timeout(10_000)
+        file.execute("UPDATE leases SET expires = 0")
+    return store
 
 
 async def _answered(conversation: Conversation, tell: Callable[[str], None]) -> None:
@@ -222,7 +226,7 @@ class _Trial:
         """The lines of a process that was killed; None where it ended by itself."""
         ledger = self._folder / "ledger"
         ledger.unlink(missing_ok=True)
-        args = [str(self._folder), self._conversation, f"{self._name}/{number}", number]
+        args = [str(self._folder), self._conversation, f"{self._name}/{number}"]
         lines, grace = self._draw.randint(0, 36), self._draw.choice([0, self._draw.random() * 0.01])
         job = "tests.faults.steps:child"
         status = self._nursery.run(job, args, ledger, lines=lines, grace=grace)
@@ -237,7 +241,7 @@ class _Trial:
         return heard
 
     async def _look(self, heard: list[str], number: int) -> None:
-        with _open(self._folder, number) as store:
+        with _open(self._folder) as store:
             self._whole(store)
             tools = _tools(str(self._folder), self._name, lambda _: None)
             conversation = Conversation(store, self._conversation, tools=tools)

@@ -53,7 +53,7 @@ def _spoken(role: str, name: str, *parts: dict[str, Any], **fields: Any) -> Mess
 
 def fill(keeper_store: Store) -> None:
     """Do everything that can be done, once."""
-    store = Store(keeper_store.keeper, clock=_Ticking())
+    store = Store(keeper_store.keeper, clock=(clock := _Ticking()))
     history = store.create(
         talk("s1 u2"), id="talk", title="Tea or coffee? ☕", tags=["kitchen", "茶"]
     )
@@ -122,9 +122,11 @@ def fill(keeper_store: Store) -> None:
     store.keeper.put("talk", "ledger", "c1", json.dumps(state).encode())
     store.keeper.put("fork", "intent", "名", b"")
     lease = store.lease("talk", "worker 1", seconds=5)
+    clock()  # leases went by this clock when the first schema was kept
     store.get("talk").under(lease).append(one("a18"), key="third key")
     store.release(lease)
     store.lease("talk", "worker 2", seconds=7)
+    clock()
     store.create(id="empty")
     store.create(talk("u19"), id="gone")
     snapshot = {

@@ -6,12 +6,14 @@ here. The engine that uses it decides; `loop` shows how little that needs.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
+from palaver.conversation.cancellation import shielded
 from palaver.conversation.desk import Desk
 from palaver.conversation.recovery import recover
 from palaver.conversation.running import Limits, Runner
@@ -238,7 +240,7 @@ class Conversation:
         until = anyio.current_time() + wait
         while True:
             try:
-                return await to_thread.run_sync(recover, self._desk)
+                return await shielded(partial(recover, self._desk))
             except LeaseTaken:
                 if anyio.current_time() >= until:
                     raise

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final
 
-import anyio
 import msgspec
-from anyio import to_thread
 from msgspec import Struct
 
 from palaver.conversation.ledger import (
@@ -46,10 +44,7 @@ if TYPE_CHECKING:
     from palaver.tokens import Tally
     from palaver.wire import Target
 
-__all__ = ["Begun", "Desk", "Intent", "shielded"]
-
-_T = TypeVar("_T")
-_Ts = TypeVarTuple("_Ts")
+__all__ = ["Begun", "Desk", "Intent"]
 
 STEP: Final = "step"
 DRAFT: Final = "draft"
@@ -112,7 +107,7 @@ class Desk:
         self._keeper = store.keeper
         self._holder = new_id()
         self._gate = threading.Lock()
-        self._holds = 0
+        self._holds: list[Lease] = []
         self._written: dict[tuple[str, Target], _Written] = {}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
@@ -140,18 +135,29 @@ class Desk:
     def hold(self) -> Lease:
         """Take the right to work on the conversation; whoever works for this desk shares it."""
         with self._gate:
-            lease = self.renew()
-            self._holds += 1
+            lease = self._leased()
+            self._holds.append(lease)
             return lease
 
-    def renew(self) -> Lease:
-        """Keep the right for longer."""
+    def renew(self) -> None:
+        """Keep the right for longer, if it was not given back meanwhile."""
+        with self._gate:
+            if self._holds:
+                self._leased()
+
+    def _leased(self) -> Lease:
         return self.store.lease(self.history.id, self._holder, seconds=LEASE_SECONDS)
 
+    def is_held(self, lease: Lease) -> bool:
+        """Tell whether a lease that was taken here was not given back yet."""
+        return any(held is lease for held in self._holds)
+
     def let_go(self, lease: Lease) -> None:
-        """Give the right back; the last one to do so gives it to others."""
+        """Give the right back; the last one to do so gives it to others. Twice is once."""
         with self._gate:
-            self._holds -= 1
+            if not self.is_held(lease):
+                return
+            self._holds = [held for held in self._holds if held is not lease]
             if not self._holds:
                 self.store.release(lease)
 
@@ -202,6 +208,11 @@ class Desk:
         old = by_age[: max(0, len(by_age) - _ANSWERS + 1)]
         fresh = msgspec.json.encode(_Answer(message.id, now_ms()))
         return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]
+
+    def withdraw(self, begun: Begun | Message) -> None:
+        """Take back what `begin` did: nobody was asked."""
+        if isinstance(begun, Begun):
+            self.abandon(begun)
 
     def abandon(self, begun: Begun) -> None:
         """Nothing came of a step: its intent goes."""
@@ -363,13 +374,6 @@ class Desk:
 
     def _keep(self, records: Sequence[Record], lease: Lease) -> None:
         self._keeper.keep(self.history.id, records, token=lease.token)
-
-
-async def shielded(visit: Callable[[*_Ts], _T], *args: *_Ts) -> _T:
-    """Visit the store from a worker thread, and see it through though all else is called off."""
-    with anyio.CancelScope(shield=True):
-        return await to_thread.run_sync(visit, *args)
-    raise AssertionError  # pragma: no cover - a shielded scope is never left half way
 
 
 def _over(step: str) -> list[Record]:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
-from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.conversation.desk import shielded
+from palaver.conversation.cancellation import AtTheEnd, at_last, shielded
 from palaver.conversation.holding import while_held
 from palaver.conversation.ledger import Entry
 from palaver.conversation.progress import Progress
@@ -50,6 +49,8 @@ if TYPE_CHECKING:
     from palaver.conversation.watching import Watch
     from palaver.events import Events
     from palaver.stores.records import Lease
+
+    _Taken: TypeAlias = tuple[Lease, dict[str, Entry], dict[str, Entry], list[Entry]]
 
 __all__ = ["Limits", "Outcome", "Runner"]
 
@@ -113,17 +114,20 @@ class Runner:
         self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
     ) -> list[Outcome]:
         """Run calls side by side; answer in their order. `approved` are digests, by their ids."""
-        lease, entries, done = await to_thread.run_sync(self._take, calls, approved)
-        try:
-            for entry in entries.values():
-                await self._tell(entry)
-            outcomes = await while_held(self._desk, lambda: self._all(calls, entries, lease))
-        except BaseException:
-            await shielded(self._desk.let_go, lease)
-            raise
-        fresh = [outcomes[call.id] for call in calls if call.id in outcomes]
+        desk = self._desk
+        taken = await shielded(partial(self._take, calls, approved), undo=self._put_back)
+        lease, entries, done, _ = taken
+        async with AtTheEnd(partial(desk.let_go, lease), needed=partial(desk.is_held, lease)):
+            try:
+                for entry in entries.values():
+                    await self._tell(entry)
+            except BaseException as error:
+                await at_last(error, partial(self._put_back, taken))
+                raise
+            fresh, appended, strays = await while_held(
+                desk, lambda: self._concluded(calls, entries, done, lease)
+            )
         ready = [*fresh, *done.values()]
-        appended, strays = await shielded(self._conclude, ready, lease)
         for entry in fresh:
             await self._tell(entry)
         for message in appended:
@@ -140,9 +144,7 @@ class Runner:
             for call in calls
         ]
 
-    def _take(
-        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str]
-    ) -> tuple[Lease, dict[str, Entry], dict[str, Entry]]:
+    def _take(self, calls: Sequence[ToolCallPart], approved: Mapping[str, str]) -> _Taken:
         """Write the calls down as running; those that are done already only want their place."""
         lease = self._desk.hold()
         try:
@@ -158,7 +160,28 @@ class Runner:
         except BaseException:
             self._desk.let_go(lease)
             raise
-        return lease, fresh, done
+        return lease, fresh, done, [known[name] for name in fresh]
+
+    def _put_back(self, taken: _Taken) -> None:
+        """Undo `_take`: no tool was touched, so the calls wait as before."""
+        lease, _, _, waiting = taken
+        try:
+            self._desk.note(waiting, lease)
+        finally:
+            self._desk.let_go(lease)
+
+    async def _concluded(
+        self,
+        calls: Sequence[ToolCallPart],
+        entries: dict[str, Entry],
+        done: dict[str, Entry],
+        lease: Lease,
+    ) -> tuple[list[Entry], list[Message], list[Entry]]:
+        """Run the calls and append their results: what ran, what was appended, what was not."""
+        outcomes = await self._all(calls, entries, lease)
+        fresh = [outcomes[call.id] for call in calls if call.id in outcomes]
+        ready = [*fresh, *done.values()]
+        return fresh, *await shielded(partial(self._conclude, ready, lease))
 
     def _conclude(self, ready: Sequence[Entry], lease: Lease) -> tuple[list[Message], list[Entry]]:
         """Append the results; others may work on the conversation then."""
@@ -181,7 +204,7 @@ class Runner:
             """Record other arguments than the call's before a tool gets them."""
             entry = entries[name]
             entries[name] = entry = entry.moved(replace(entry.state, input=arguments))
-            await shielded(self._desk.note, [entry], lease)
+            await shielded(partial(self._desk.note, [entry], lease))
             return entry
 
         async def one(call: ToolCallPart, entry: Entry) -> None:
@@ -201,7 +224,7 @@ class Runner:
             noted = list(unnoted.values())
             unnoted.clear()
             if noted:
-                await shielded(self._desk.note, noted, lease)
+                await shielded(partial(self._desk.note, noted, lease))
 
         try:
             async with anyio.create_task_group() as group:
@@ -211,7 +234,7 @@ class Runner:
         except anyio.get_cancelled_exc_class():
             for name, entry in entries.items():
                 outcomes.setdefault(name, entry.moved(fail(entry.state, "cancelled")))
-            await shielded(self._desk.conclude, list(outcomes.values()), lease)
+            await shielded(partial(self._desk.conclude, list(outcomes.values()), lease))
             raise
         return outcomes
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
-from palaver.conversation.desk import shielded
+from palaver.conversation.cancellation import AtTheEnd, at_last, shielded
 from palaver.conversation.holding import while_held
 from palaver.conversation.ledger import Entry, entries_of
 from palaver.conversation.models.base import Ask
@@ -83,21 +83,26 @@ async def ask(
 ) -> Step:
     """Take one step; `finished` adds to an answer what the provider left out (its cost)."""
     target = replace(model.target, model=model.ref)
-    begun = await to_thread.run_sync(desk.begin, model.format, target, key)
+    begin = partial(desk.begin, model.format, target, key)
+    begun = await shielded(begin, undo=desk.withdraw)
     if isinstance(begun, Message):
         usage = await to_thread.run_sync(desk.usage)
         return Step(begun, usage, (), tuple(entries_of(begun)), again=True)
-    names = {**tool_names(model.format, tools), **begun.request.names}
-    asking = _Asking(desk, begun, model, names, on_delta)
-    question = Ask(body=begun.request.body, tools=tools, names=names, options=options)
-    try:
-        await while_held(desk, lambda: asking.hear(question))
-    except BaseException as error:
-        if isinstance(error, Exception):
-            _log.error("asking %s failed: %s", model.ref.model_id, error)
-        await asking.keep_the_rest(finished)
-        raise
-    message, usage, entries = await shielded(desk.finish, begun, asking.fold.message(), finished)
+    lease = begun.lease
+    async with AtTheEnd(partial(desk.let_go, lease), needed=partial(desk.is_held, lease)):
+        asking: _Asking | None = None
+        try:
+            names = {**tool_names(model.format, tools), **begun.request.names}
+            question = Ask(body=begun.request.body, tools=tools, names=names, options=options)
+            asking = _Asking(desk, begun, model, names, on_delta)
+            await while_held(desk, partial(asking.hear, question))
+        except BaseException as error:
+            if isinstance(error, Exception):
+                _log.error("asking %s failed: %s", model.ref.model_id, error)
+            await at_last(error, partial(_keep_the_rest, desk, begun, asking, finished))
+            raise
+        finish = partial(desk.finish, begun, asking.fold.message(), finished)
+        message, usage, entries = await shielded(finish)
     return Step(message, usage, begun.request.notes, entries)
 
 
@@ -138,14 +143,16 @@ class _Asking:
                     await to_thread.run_sync(self._desk.draft, self._begun, draft)
                     kept = time.monotonic()
 
-    async def keep_the_rest(self, finished: Callable[[Message], Message]) -> None:
-        """The answer was cut off: keep what had arrived, marked so."""
-        message = self.fold.message(interrupted=True)
-        if message.content:
-            cut_off = partial(self._desk.finish, whole=False)
-            await shielded(cut_off, self._begun, message, finished)
-        else:
-            await shielded(self._desk.abandon, self._begun)
+
+def _keep_the_rest(
+    desk: Desk, begun: Begun, asking: _Asking | None, finished: Callable[[Message], Message]
+) -> None:
+    """The answer was cut off: keep what had arrived, marked so."""
+    message = None if asking is None else asking.fold.message(interrupted=True)
+    if message is not None and message.content:
+        desk.finish(begun, message, finished, whole=False)
+    else:
+        desk.abandon(begun)
 
 
 def _session(desk: Desk) -> str:

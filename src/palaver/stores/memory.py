@@ -19,6 +19,7 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
+from palaver.stores.leases import monotonic_ms, taken_by
 from palaver.stores.records import (
     Again,
     Change,
@@ -408,18 +409,19 @@ class MemoryKeeper:
 
     # ── beside the log ──────────────────────────────────────────────────────────────────────────
 
-    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
+    def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
         """Take or renew the lease; `LeaseTaken` while another holds it."""
         with self._news:
             kept = self._of(conversation)
             held = kept.lease
-            if held is not None and held.holder != holder and held.expires > at:
-                msg = f"{held.holder} has the lease for another {held.expires - at} ms"
-                raise LeaseTaken(msg)
+            now = monotonic_ms()
+            if held is not None and held.holder != holder and held.expires > now:
+                raise LeaseTaken(taken_by(held.holder, held.expires - now))
             token = 1
             if held is not None:
-                token = held.token + (held.holder != holder or held.expires <= at)
-            kept.lease = Lease(conversation, holder, token, at + round(seconds * 1000))
+                token = held.token + (held.holder != holder or held.expires <= now)
+            expires = now + round(seconds * 1000)
+            kept.lease = Lease(conversation, holder, token, expires, seconds)
             return kept.lease
 
     def release(self, lease: Lease) -> None:

@@ -166,8 +166,13 @@ class Keeper(Protocol):
 
     # ── beside the log ──────────────────────────────────────────────────────────────────────────
 
-    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
-        """Take or renew the lease; `LeaseTaken` while another holds it."""
+    def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
+        """Take or renew the lease for some seconds; `LeaseTaken` while another holds it.
+
+        The seconds are measured by one clock that all users of the store share and that nobody's
+        wall clock can move: the database server's, or the machine's monotonic one. The token rises
+        with every holder, and where the same holder comes back after its lease ran out.
+        """
         ...
 
     def release(self, lease: Lease) -> None:

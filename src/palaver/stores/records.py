@@ -128,12 +128,19 @@ class Frames(Struct, frozen=True, gc=False):
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """The right to take a step: until `expires`, and with a token that rises with every holder."""
+    """The right to take a step, with a token that rises with every holder.
+
+    `seconds` is how long it was given for, from the moment it was taken or renewed. `expires` is
+    when that ends, in milliseconds on the store's own clock: the server's time on PostgreSQL, the
+    machine's monotonic clock (`time.monotonic`) elsewhere. It can be compared with other leases of
+    the same store, not with the wall clock of whoever holds it.
+    """
 
     conversation: str
     holder: str
     token: int
     expires: int
+    seconds: float
 
 
 class Listing(Struct, frozen=True):

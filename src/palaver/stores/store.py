@@ -40,6 +40,7 @@ __all__ = ["Store"]
 
 _PAGE = 500
 _NAP = 0.25
+_LONGEST = 31_536_000  # seconds of a lease: a year
 _CURSOR = re.compile(r"\d{1,16}:.", re.DOTALL)
 
 
@@ -226,8 +227,15 @@ class Store:
     # ── workers ─────────────────────────────────────────────────────────────────────────────────
 
     def lease(self, conversation: str, holder: str, *, seconds: float = 60) -> Lease:
-        """The right to take the next step; whoever held it before can no longer write under it."""
-        return self.keeper.lease(conversation, holder, seconds, self._clock())
+        """The right to take the next step; whoever held it before can no longer write under it.
+
+        The store's own clock measures the seconds (see `Lease`), so that machines whose clocks
+        differ agree on who holds it. `LeaseTaken` while another does.
+        """
+        if not 0 <= seconds <= _LONGEST:
+            detail = f"a lease of {seconds} seconds: from 0 to {_LONGEST:,} are allowed"
+            raise ValidationError(detail, path="$.seconds", rule="lease-seconds")
+        return self.keeper.lease(conversation, holder, seconds)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back before it ends."""

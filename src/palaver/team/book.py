@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio import to_thread
 
+from palaver.conversation.cancellation import AtTheEnd, shielded
 from palaver.errors import LeaseLost, LeaseTaken, PalaverError
 from palaver.messages import new_id
 from palaver.team.state import KIND, read_state
@@ -85,17 +86,16 @@ class Book:
                 failure = lost
                 scope.cancel()
 
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(renewing, group.cancel_scope)
-                try:
-                    done.append(await work())
-                except Exception as error:  # noqa: BLE001 - raised again below, outside of the group
-                    failure = error
-                group.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(self._let_go)
+        async with (
+            AtTheEnd(self._let_go, needed=lambda: True),
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(renewing, group.cancel_scope)
+            try:
+                done.append(await work())
+            except Exception as error:  # noqa: BLE001 - raised again below, outside of the group
+                failure = error
+            group.cancel_scope.cancel()
         if failure is not None:
             raise failure
         return done[0]
@@ -105,7 +105,7 @@ class Book:
         patience = time.monotonic() + self._seconds + 1
         while True:
             try:
-                await to_thread.run_sync(self._hold)
+                await shielded(self._hold, undo=lambda _: self._let_go())
             except LeaseTaken:
                 if time.monotonic() > patience:
                     raise
@@ -124,7 +124,8 @@ class Book:
 
     def _renew(self) -> None:
         with self._gate:
-            self._check(self._leased())
+            if self._holds:
+                self._check(self._leased())
 
     def _leased(self) -> Lease:
         return self.store.lease(self.history.id, self._holder, seconds=self._seconds)

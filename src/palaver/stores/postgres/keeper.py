@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from palaver.errors import LeaseLost, LeaseTaken, Stale, StoreDamaged, StoreError
 from palaver.messages.gate import EMPTY, MAX_INT
+from palaver.stores.leases import taken_by
 from palaver.stores.postgres.burying import erase_rows, hollow_rows, label
 from palaver.stores.postgres.cleaning import scrub
 from palaver.stores.postgres.connections import STATEMENTS, Connections
@@ -371,18 +372,17 @@ class PostgresKeeper:
 
     # ── beside the log ──────────────────────────────────────────────────────────────────────────
 
-    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
+    def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
         """Take or renew the lease; `LeaseTaken` while another holds it."""
-        expires = at + round(seconds * 1000)
-        values = {"id": conversation, "holder": holder, "at": at, "expires": expires}
+        values = {"id": conversation, "holder": holder, "lasts": round(seconds * 1000)}
         rows = self._connections.fetch("lease", values)
         if rows:
-            return Lease(conversation, holder, rows[0][0], expires)
+            token, expires = rows[0]
+            return Lease(conversation, holder, token, expires, seconds)
         held = self._read("leased", conversation)
         if not held:
             unknown(conversation)
-        msg = f"{held[0][0]} has the lease for another {held[0][1] - at} ms"
-        raise LeaseTaken(msg)
+        raise LeaseTaken(taken_by(*held[0]))
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""

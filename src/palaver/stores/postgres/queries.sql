@@ -203,17 +203,22 @@ WHERE id = ANY (%s) ORDER BY id FOR UPDATE;
 -- name: label
 UPDATE palaver.conversations SET erased = %s, title = %s, tags = %s, hash = %s WHERE id = %s;
 
+-- Leases go by the server's clock, in milliseconds since 1970; it is read when the row is at hand.
 -- name: lease
 UPDATE palaver.conversations
-SET lease_token = lease_token + (lease_holder IS DISTINCT FROM %(holder)s
-                                 OR lease_expires <= %(at)s)::integer,
-    lease_holder = %(holder)s, lease_expires = %(expires)s
+SET lease_token = lease_token
+        + (lease_holder IS DISTINCT FROM %(holder)s
+           OR lease_expires <= extract(epoch FROM clock_timestamp()) * 1000)::integer,
+    lease_holder = %(holder)s,
+    lease_expires = floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + %(lasts)s
 WHERE id = %(id)s
-  AND (lease_holder IS NULL OR lease_holder = %(holder)s OR lease_expires <= %(at)s)
-RETURNING lease_token;
+  AND (lease_holder IS NULL OR lease_holder = %(holder)s
+       OR lease_expires <= extract(epoch FROM clock_timestamp()) * 1000)
+RETURNING lease_token, lease_expires;
 
 -- name: leased
-SELECT lease_holder, lease_expires FROM palaver.conversations WHERE id = %s;
+SELECT lease_holder, lease_expires - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+FROM palaver.conversations WHERE id = %s;
 
 -- name: release
 UPDATE palaver.conversations SET lease_expires = 0 WHERE id = %s AND lease_token = %s;

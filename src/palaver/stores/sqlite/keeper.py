@@ -22,6 +22,7 @@ from palaver.history.rope import SHIFTS
 from palaver.messages import ROLES
 from palaver.messages.bulk import read_messages
 from palaver.messages.gate import EMPTY
+from palaver.stores.leases import boot_id, monotonic_ms, taken_by
 from palaver.stores.records import Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import (
     ROLE_NUMBERS,
@@ -259,19 +260,24 @@ class SQLiteKeeper(Writing):
 
     # ── beside the log ──────────────────────────────────────────────────────────────────────────
 
-    def lease(self, conversation: str, holder: str, seconds: float, at: int) -> Lease:
+    def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
         """Take or renew the lease; `LeaseTaken` while another holds it."""
+        lasts = round(seconds * 1000)
 
         def work() -> Lease:
             cid = self._cid(conversation, self._writer)
-            row = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
-            if row is not None and row[0] != holder and row[2] > at:
-                msg = f"{row[0]} has the lease for another {row[2] - at} ms"
-                raise LeaseTaken(msg)
-            token = 1 if row is None else row[1] + (row[0] != holder or row[2] <= at)
-            lease = Lease(conversation, holder, token, at + round(seconds * 1000))
-            self._writer.execute(QUERIES["put_lease"], (cid, holder, token, lease.expires))
-            return lease
+            row: Any = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
+            now, boot = monotonic_ms(), boot_id()
+            token = 1
+            if row is not None:
+                other, token, expires, lasted, booted = row
+                live = booted == boot and expires - lasted <= now < expires
+                if live and other != holder:
+                    raise LeaseTaken(taken_by(other, expires - now))
+                token += other != holder or not live
+            expires = now + lasts
+            self._writer.execute(QUERIES["put_lease"], (cid, holder, token, expires, lasts, boot))
+            return Lease(conversation, holder, token, expires, seconds)
 
         lease: Lease = self._write(work)
         return lease

@@ -160,11 +160,12 @@ SELECT id, parent, base, origin, created, erased, title, tags FROM conversations
 UPDATE conversations SET erased = ?, title = ?, tags = ?, hash = ? WHERE cid = ?;
 
 -- name: lease
-SELECT holder, token, expires FROM leases WHERE cid = ?;
+SELECT holder, token, expires, lasts, boot FROM leases WHERE cid = ?;
 
 -- name: put_lease
-INSERT INTO leases (cid, holder, token, expires) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (cid) DO UPDATE SET holder = ?2, token = ?3, expires = ?4;
+INSERT INTO leases (cid, holder, token, expires, lasts, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (cid)
+DO UPDATE SET holder = ?2, token = ?3, expires = ?4, lasts = ?5, boot = ?6;
 
 -- name: end_lease
 UPDATE leases SET expires = 0 WHERE cid = ? AND token = ?;

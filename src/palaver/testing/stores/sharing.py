@@ -1,4 +1,4 @@
-"""Many at once: stale writers, keys, leases, threads, and those who only follow."""
+"""Many at once: stale writers, keys, threads, and those who only follow."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from palaver.errors import (
     Conflict,
-    LeaseLost,
-    LeaseTaken,
     PalaverError,
-    UnknownConversation,
 )
 from palaver.messages import new_id
-from palaver.stores import Store
 from palaver.testing.stores.expecting import (
-    Clock,
     everything,
     expect,
     line,
@@ -29,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from palaver.history.view import View
+    from palaver.stores import Store
     from palaver.stores.history import StoredHistory
     from palaver.testing.stores.running import Trial
 
@@ -200,84 +196,6 @@ def a_key_makes_doing_it_again_harmless(trial: Trial) -> None:
     other.append(one("u7"), key="k")
     expect("u7", line(other), "the key in another conversation")
     expect([], list(trial.store.verify(mine.id)), "problems")
-
-
-@CHECKS
-def a_lease_has_one_holder(trial: Trial) -> None:
-    """Another is refused until it ends or is given back; the token rises with every holder."""
-    clock = Clock()
-    store, other = (
-        Store(trial.store.keeper, clock=clock),
-        Store(trial.another().keeper, clock=clock),
-    )
-    name = store.create().id
-    first = store.lease(name, "anna", seconds=10)
-    expect((name, "anna", 11_000), (first.conversation, first.holder, first.expires), "the lease")
-    with raises(LeaseTaken, "another's try") as caught:
-        other.lease(name, "bert", seconds=10)
-    expect(True, "anna" in str(caught[0]), "the holder is named")  # noqa: FBT003 - the value
-    clock.now += 5_000
-    renewed = store.lease(name, "anna", seconds=10)
-    expect((first.token, 16_000), (renewed.token, renewed.expires), "renewed")
-    clock.now += 10_000
-    second = other.lease(name, "bert", seconds=10)
-    expect(True, second.token > first.token, "the token rises")  # noqa: FBT003 - the value
-    store.release(renewed)  # too late: it is no longer anna's
-    with raises(LeaseTaken, "after a late release"):
-        store.lease(name, "anna")
-    other.release(second)
-    third = Store(trial.reopen().keeper, clock=clock).lease(name, "anna")
-    expect(True, third.token > second.token, "the token rises again")  # noqa: FBT003 - the value
-
-
-@CHECKS
-def a_worker_that_comes_late_is_refused(trial: Trial) -> None:
-    """What is written under a lease that went to another leaves no trace."""
-    clock = Clock()
-    store = Store(trial.store.keeper, clock=clock)
-    history = store.create(said("u1"))
-    late = store.get(history.id).under(store.lease(history.id, "anna", seconds=1))
-    late.append(one("a2"))
-    clock.now += 2_000
-    lease = store.lease(history.id, "bert", seconds=1)
-    history.refresh().under(lease).append(one("a3"))
-    changes: list[Callable[[], object]] = [
-        lambda: late.append(one("a4")),
-        lambda: late.extend(said("a4 a5")),
-        lambda: late.replace(0, one("u6")),
-        late.undo,
-        late.clear,
-        lambda: late.mark(0, "pin"),
-    ]
-    for change in changes:
-        with raises(LeaseLost, "a late change"):
-            change()
-    expect("u1 a2 a3", line(trial.reopen().get(history.id)), "what is kept")
-    late = trial.store.get(history.id)
-    late.under(None).append(one("u7"))
-    expect("u1 a2 a3 u7", line(trial.store.get(history.id)), "without a lease")
-    with raises(LeaseLost, "a lease that nobody ever had"):
-        trial.store.create().under(lease).append(one("u8"))
-
-
-@CHECKS
-def records_are_kept_together_and_under_a_lease(trial: Trial) -> None:
-    """Several records, all or none; a worker that comes back late is refused."""
-    clock = Clock()
-    store = Store(trial.store.keeper, clock=clock)
-    name, keeper = store.create().id, store.keeper
-    lease = store.lease(name, "one", seconds=1)
-    keeper.keep(name, [("call", "a", b"1"), ("call", "b", b"2")], token=lease.token)
-    keeper.keep(name, [("call", "a", None), ("draft", "c", b"3")])
-    clock.now += 2_000
-    store.lease(name, "two", seconds=1)
-    with raises(LeaseLost, "a late worker"):
-        keeper.keep(name, [("call", "b", b"late"), ("call", "d", b"late")], token=lease.token)
-    keeper = trial.reopen().keeper
-    expect({"b": b"2"}, keeper.records(name, "call"), "calls")
-    expect({"c": b"3"}, keeper.records(name, "draft"), "drafts")
-    with raises(UnknownConversation, "a conversation that is not there"):
-        keeper.keep(new_id(), [("call", "a", b"1")])
 
 
 @CHECKS
