@@ -108,11 +108,12 @@ WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 SELECT seq FROM messages WHERE cid = ? AND role = ? AND ordinal >= ? AND ordinal < ? AND seq < ?
 ORDER BY ordinal;
 
+-- A plus sign keeps SQLite from taking another index: one that would read the whole conversation.
 -- name: positions_of
-SELECT seq FROM messages WHERE id = ? AND cid = ? AND seq < ? ORDER BY seq;
+SELECT seq FROM messages WHERE id = ? AND +cid = ? AND +seq < ? ORDER BY +seq;
 
 -- name: between_times
-SELECT seq FROM messages WHERE cid = ? AND seq < ? AND time >= ? AND time < ? ORDER BY seq;
+SELECT seq FROM messages WHERE cid = ? AND +seq < ? AND time >= ? AND time < ? ORDER BY +seq;
 
 -- name: replaced
 SELECT replaces FROM messages WHERE cid = ? AND seq = ?;
@@ -140,7 +141,7 @@ ORDER BY version LIMIT ?4;
 SELECT c.id, j.* FROM (
     SELECT * FROM (
         SELECT version, kind, at, first, count, data, number, cid FROM journal
-        WHERE number > ?1 AND cid IN (SELECT cid FROM conversations) ORDER BY number LIMIT ?2
+        WHERE number > ?1 AND +cid IN (SELECT cid FROM conversations) ORDER BY number LIMIT ?2
     )
     UNION ALL
     SELECT * FROM (
@@ -218,7 +219,7 @@ SELECT number, body FROM messages WHERE cid = ?;
 
 -- name: rows_of
 SELECT number, body, cid, seq, replaces, version, batch, at, key
-FROM messages WHERE id = ? AND cid = ?;
+FROM messages WHERE id = ? AND +cid = ?;
 
 -- name: row_at
 SELECT number, body, cid, seq, replaces, version, batch, at, key
