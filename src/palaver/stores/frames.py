@@ -12,7 +12,6 @@ which count as those of versions before 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -25,7 +24,7 @@ from palaver.history.rope import Branch, Leaf, Rope
 from palaver.stores.rows import counts_of, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["FrameBook"]
 
