@@ -53,8 +53,10 @@ def compare(before: View, after: View) -> Diff:
 
 
 def _entries(view: View, other: View) -> Iterator[Entry]:
-    for index, start, stop in missing(view, other):
-        for offset, message in enumerate(view.log.between(start, stop)):
+    found = list(missing(view, other))
+    read = view.log.read((start, stop) for _, start, stop in found)
+    for (index, _, _), messages in zip(found, read, strict=True):
+        for offset, message in enumerate(messages):
             yield Entry(index + offset, message)
 
 

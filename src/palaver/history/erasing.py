@@ -13,11 +13,11 @@ from msgspec import Struct
 from palaver.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from palaver.history.log import Log, Segment
 
-__all__ = ["ERASED", "SUMMARY_OF", "Receipt", "erase_everywhere", "tombstone"]
+__all__ = ["ERASED", "SUMMARY_OF", "Receipt", "erase_everywhere", "tombstone", "with_summaries"]
 
 SUMMARY_OF: Final = "palaver.summaryOf"
 """The metadata key under which a summary lists the ids of the messages it was made from."""
@@ -59,13 +59,34 @@ class Receipt(Struct, frozen=True, rename="camel"):
 
 def erase_everywhere(log: Log, message_id: str, *, at: int, versions: int) -> Receipt:
     """Put a tombstone in each place of a message and of every summary made from it."""
-    names = [message_id]
-    places = 0
-    for name in names:  # grows as summaries of summaries are found
-        for segment in log.family.segments:
-            places += _bury(segment, name, at)
-        names += [found for found in _summaries_of(log, name) if found not in names]
+    segments = list(log.family.segments)
+    names = with_summaries(message_id, (m for segment in segments for m in segment.messages))
+    places = sum(_bury(segment, name, at) for name in names for segment in segments)
     return Receipt(message_id, at, (message_id,), tuple(names[1:]), places, versions)
+
+
+def with_summaries(message_id: str, messages: Iterable[Message]) -> list[str]:
+    """A message's id, then those of the summaries made from it, and of the summaries of these.
+
+    >>> from palaver.messages import user
+    >>> short = user("short", id="s", metadata={SUMMARY_OF: ["m"]})
+    >>> with_summaries("m", [user("long", id="m"), short])
+    ['m', 's']
+    """
+    made_from: dict[str, list[str]] = {}
+    for message in messages:
+        sources = message.metadata.get(SUMMARY_OF)
+        if isinstance(sources, list):
+            for source in sources:
+                if isinstance(source, str):
+                    made_from.setdefault(source, []).append(message.id)
+    names = {message_id: None}
+    waiting = [message_id]
+    for name in waiting:  # grows as summaries of summaries are found
+        new = [found for found in dict.fromkeys(made_from.get(name, ())) if found not in names]
+        names.update(dict.fromkeys(new))
+        waiting += new
+    return waiting
 
 
 def tombstone(message: Message, at: int) -> Message:
@@ -82,11 +103,3 @@ def _bury(segment: Segment, message_id: str, at: int) -> int:
         message = segment.messages[place]
         segment.messages[place] = tombstone(message, at)
     return len(positions)
-
-
-def _summaries_of(log: Log, message_id: str) -> Iterator[str]:
-    for segment in log.family.segments:
-        for message in segment.messages:
-            sources = message.metadata.get(SUMMARY_OF)
-            if isinstance(sources, list) and message_id in sources:
-                yield message.id

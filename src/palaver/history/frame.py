@@ -8,14 +8,21 @@ one. Keeping all frames is how any version can be read again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from palaver.errors import ValidationError
 from palaver.history.rope import Rope
 from palaver.messages.gate import EMPTY
 
-__all__ = ["Batch", "Frame", "Redo", "jump_of"]
+__all__ = ["IMPORT", "SESSION", "Batch", "Frame", "Redo", "jump_of", "session_after"]
+
+SESSION: Final = "SESSION"
+"""Why a batch ended: a new session began."""
+IMPORT: Final = "IMPORT"
+"""Why a batch ended: a snapshot took the place of what was there."""
 
 
 class Batch(Struct, frozen=True, gc=False):
@@ -36,6 +43,12 @@ class Batch(Struct, frozen=True, gc=False):
     reason: str
     place: int | None = None
     merged: Mapping[str, int] = EMPTY
+    session: int = 0
+    """How long the log was when the session of this batch began; it follows from those before."""
+
+    def __post_init__(self) -> None:
+        """Work out where the session began, so that nobody has to walk back for it."""
+        force_setattr(self, "session", session_after(self.before, self.opened))
 
     @property
     def description(self) -> str:
@@ -93,6 +106,16 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
             detail = f"must be a batch from 0 to {self.batch_index}, not {index}"
             raise ValidationError(detail, path="$.targetBatchIndex", rule="HI-10")
         return batch
+
+
+def session_after(batch: Batch | None, opened: int) -> int:
+    """How long the log was when the session began that goes on after a batch.
+
+    `opened` is the log's length when the batch after it opened.
+    """
+    if batch is None:
+        return 0
+    return opened if batch.reason in {SESSION, IMPORT} else batch.session
 
 
 def jump_of(before: Batch | None) -> Batch | None:

@@ -10,26 +10,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from palaver.history.frame import IMPORT, SESSION, session_after
+
 if TYPE_CHECKING:
     from palaver.history.frame import Frame
 
 __all__ = ["IMPORT", "SESSION", "handle_of", "position_of", "session_start"]
 
-SESSION: Final = "SESSION"
-"""Why a batch ended: a new session began."""
-IMPORT: Final = "IMPORT"
-"""Why a batch ended: a snapshot took the place of what was there."""
 _HANDLE: Final = re.compile(r"msg-([1-9][0-9]{0,15})")
 
 
 def session_start(frame: Frame) -> int:
     """How long the log was when the session began."""
-    opened, batch = frame.opened, frame.line
-    while batch is not None:
-        if batch.reason in (SESSION, IMPORT):
-            return opened
-        opened, batch = batch.opened, batch.before
-    return 0
+    return session_after(frame.line, frame.opened)
 
 
 def position_of(handle: str, frame: Frame, length: int) -> int | None:

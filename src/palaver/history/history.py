@@ -29,6 +29,7 @@ from palaver.history.operations import (
     as_operation,
     read_messages,
 )
+from palaver.history.persistent import PersistentMap
 from palaver.history.plan import Edit, Plan, carried_out, planned
 from palaver.history.pricing import Price, price_of
 from palaver.history.results import Result, State
@@ -379,7 +380,7 @@ class History(Editor):
                     self._frame,
                     marks=joined.marks(first, self._log),
                     team_task=joined.team_task,
-                    merged={**self._frame.merged, other.id: theirs.version},
+                    merged=PersistentMap.of(self._frame.merged).set(other.id, theirs.version),
                 )
                 rope = joined.rope(self.view.rope, first, self._log)
                 self._open_batch(frame, rope, opened, "MERGE")
@@ -430,9 +431,8 @@ class History(Editor):
             after = change(before, position, self._log)
             if after is before:
                 return
-            marks = {**self._frame.marks, name: after}
-            if after is None:
-                del marks[name]
+            marks = PersistentMap.of(self._frame.marks)
+            marks = marks.remove(name) if after is None else marks.set(name, after)
             self._commit(replace(self._frame, marks=marks), self._stop, "mark")
 
     def set_team_task(self, task: str | None) -> None:

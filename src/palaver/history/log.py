@@ -17,7 +17,7 @@ from palaver.history.rope import MASK, SHIFTS, Counter, runs
 from palaver.messages import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
 
@@ -150,6 +150,10 @@ class Log(Counter):
             begin = max(start, segment.start)
             found += segment.messages[begin - segment.start : upto - segment.start]
         return found
+
+    def read(self, stretches: Iterable[tuple[int, int]]) -> Iterator[list[Message]]:
+        """The messages of several ranges of positions, one list for each range."""
+        return (self.between(start, stop) for start, stop in stretches)
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[Segment, int]]:
         first = bisect_right(self._starts, start) - 1

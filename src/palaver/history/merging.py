@@ -16,6 +16,7 @@ from msgspec import Struct
 from palaver.errors import Clash, Conflict
 from palaver.history import marks as marking
 from palaver.history.diff import common_prefix
+from palaver.history.persistent import PersistentMap
 from palaver.history.rope import Rope, build, concat, ranges, split
 from palaver.history.view import View
 
@@ -105,12 +106,14 @@ class Joined(Struct, frozen=True):
     def marks(self, first: int, log: Log) -> Mapping[str, Rope]:
         """Our marks, with what they marked and unmarked since the base."""
         names = self.names(first)
-        merged = dict(self.sides.ours.mark_ropes)
+        merged = self.sides.ours.mark_ropes
         for change, name, position in self._mark_changes():
             here = position if position >= 0 else names.get(-1 - position)
             if here is not None:
-                merged[name] = change(merged.get(name), here, log)
-        return {name: rope for name, rope in merged.items() if rope is not None}
+                rope = change(merged.get(name), here, log)
+                known = PersistentMap.of(merged)
+                merged = known.remove(name) if rope is None else known.set(name, rope)
+        return merged
 
     def _mark_changes(self) -> Iterator[tuple[Callable[[Rope, int, Log], Rope], str, int]]:
         sides = self.sides

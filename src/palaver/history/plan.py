@@ -102,11 +102,11 @@ def _filtered(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
             return view.ranges()
         if len(operation.roles) == 1:
             return runs(view.role_positions(operation.roles[0]))
-    log = view.log
+    stretches = list(view.ranges())
     return runs(
         position
-        for begin, end in view.ranges()
-        for position, message in enumerate(log.between(begin, end), begin)
+        for (begin, _), messages in zip(stretches, view.log.read(stretches), strict=True)
+        for position, message in enumerate(messages, begin)
         if operation.keeps(message)
     )
 

@@ -89,7 +89,9 @@ def priced(
     """The price of going from one view to another, where `added` messages come in besides."""
     log = before.log
     removed = tuple(
-        message for _, start, stop in missing(before, after) for message in log.between(start, stop)
+        message
+        for messages in log.read((start, stop) for _, start, stop in missing(before, after))
+        for message in messages
     )
     first = common_prefix(before, after) if changed_from is None else changed_from
     calls, results = _pairs(after, added)

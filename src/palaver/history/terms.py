@@ -75,7 +75,8 @@ def within(
     """What stretches have in common with sorted runs of positions, in the stretches' order."""
     ends = [end for _, end in runs]
     for start, stop in stretches:
-        for begin, end in runs[bisect_right(ends, start) :]:
+        for place in range(bisect_right(ends, start), len(runs)):
+            begin, end = runs[place]
             if begin >= stop:
                 break
             yield max(begin, start), min(end, stop)

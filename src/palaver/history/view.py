@@ -7,8 +7,10 @@ nothing to hold, and it knows where each role speaks without looking at any mess
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, overload
 
 from palaver.errors import UnknownMessage, ValidationError
@@ -24,6 +26,7 @@ from palaver.history.rope import (
     find,
     ranges,
     ranges_between,
+    runs,
     size,
 )
 from palaver.history.terms import check_terms, wanted_roles, window, within
@@ -50,7 +53,7 @@ class View(Sequence[Message]):
     (['c'], 2)
     """
 
-    __slots__ = ("_frame", "_log", "_stop", "version")
+    __slots__ = ("_frame", "_log", "_places", "_stop", "version")
 
     def __init__(self, log: Log, frame: Frame, stop: int, version: int) -> None:
         """Look at a log through a frame whose tail ends at `stop`."""
@@ -58,6 +61,7 @@ class View(Sequence[Message]):
         self._frame = frame
         self._stop = stop
         self.version = version
+        self._places: list[tuple[int, int, int]] | None = None
 
     # ── a sequence ──────────────────────────────────────────────────────────────────────────────
 
@@ -80,8 +84,8 @@ class View(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         """All messages in order."""
-        for start, stop in self.ranges():
-            yield from self._log.between(start, stop)
+        for messages in self._log.read(self.ranges()):
+            yield from messages
 
     def __contains__(self, value: object) -> bool:
         """Tell whether a message is selected."""
@@ -130,12 +134,21 @@ class View(Sequence[Message]):
 
     def index_of(self, position: int) -> int | None:
         """The index of a log position, where it is selected."""
-        index = 0
-        for start, stop in self.ranges():
-            if start <= position < stop:
-                return index + position - start
-            index += stop - start
-        return None
+        frame = self._frame
+        if frame.start <= position < self._stop:
+            return size(frame.root) + position - frame.start
+        if self._places is None:  # sorted once, for this question and those that follow
+            places: list[tuple[int, int, int]] = []
+            index = 0
+            for start, stop in ranges(frame.root):
+                places.append((start, stop, index))
+                index += stop - start
+            self._places = sorted(places)
+        found = bisect_right(self._places, position, key=itemgetter(0)) - 1
+        if found < 0 or position >= self._places[found][1]:
+            return None
+        start, _, index = self._places[found]
+        return index + position - start
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """The stretches of the log it is made of, in order."""
@@ -156,10 +169,7 @@ class View(Sequence[Message]):
         return self._positions((role,), 0, len(self))
 
     def _messages(self, start: int, stop: int) -> list[Message]:
-        found: list[Message] = []
-        for begin, end in self.ranges_between(start, stop):
-            found += self._log.between(begin, end)
-        return found
+        return list(chain.from_iterable(self._log.read(self.ranges_between(start, stop))))
 
     def find(self, which: int | str | Message) -> int:
         """The log position of a message: by its index, its id, its handle, or itself."""
@@ -257,8 +267,8 @@ class View(Sequence[Message]):
     def _of_roles(self, roles: tuple[Role, ...] | None, start: int, stop: int) -> list[Message]:
         if roles is None:
             return self._messages(start, stop)
-        log = self._log
-        return [log[position] for position in self._positions(roles, start, stop)]
+        positions = self._positions(roles, start, stop)
+        return list(chain.from_iterable(self._log.read(runs(positions))))
 
     def _positions(self, roles: tuple[Role, ...], start: int, stop: int) -> list[int]:
         """The positions of the start-th to before the stop-th message of some roles."""
@@ -268,7 +278,11 @@ class View(Sequence[Message]):
             begin, end = max(start - before, 0), min(stop - before, count)
             before += count
             if begin < end and node is not None:
-                found += self._in_stretch(roles, node[0], node[1], begin, end)
+                first, last = node
+                if count == last - first:  # all of it is of these roles
+                    found += range(first + begin, first + end)
+                else:
+                    found += self._in_stretch(roles, first, last, begin, end)
         return found
 
     def _nodes(
@@ -338,15 +352,14 @@ class View(Sequence[Message]):
             )
         if since is not None or until is not None:
             stretches = within(stretches, self._log.of_times(since, until))
-        for start, stop in stretches:
-            for message in self._log.between(start, stop):
-                if (
-                    (roles is None or message.role in roles)
-                    and (since is None or message.timestamp >= since)
-                    and (until is None or message.timestamp < until)
-                    and (text is None or text in message.text)
-                ):
-                    yield message
+        for message in chain.from_iterable(self._log.read(stretches)):
+            if (
+                (roles is None or message.role in roles)
+                and (since is None or message.timestamp >= since)
+                and (until is None or message.timestamp < until)
+                and (text is None or text in message.text)
+            ):
+                yield message
 
     # ── marks, batches, state ───────────────────────────────────────────────────────────────────
 
@@ -359,10 +372,9 @@ class View(Sequence[Message]):
     def marks(self) -> Mapping[str, list[str]]:
         """The ids of the marked messages of the log, by mark."""
         return {
-            name: [message.id for start, stop in ranges(rope)
-                   for message in self._log.between(start, stop)]
+            name: [message.id for message in chain.from_iterable(self._log.read(ranges(rope)))]
             for name, rope in sorted(self._frame.marks.items())
-        }  # fmt: skip
+        }
 
     @property
     def mark_ropes(self) -> Mapping[str, Rope]:

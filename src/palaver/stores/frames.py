@@ -12,23 +12,31 @@ which count as those of versions before 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from palaver.errors import StoreDamaged
 from palaver.history.frame import Batch, Frame, Redo
+from palaver.history.persistent import PersistentMap, changes_between
 from palaver.history.rope import Branch, Leaf, Rope
 from palaver.stores.rows import counts_of, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["FrameBook"]
 
+V = TypeVar("V")
 Ref = tuple[int, int, int]
 BatchRef = tuple[int, int]
+
+_FEW: Final = 16
+"""A map of no more names than these is written whole."""
+_MarkChanges: TypeAlias = tuple[BatchRef, dict[str, Ref | None]]
+"""The marks of an earlier frame, and what differs from them; None where a mark is gone."""
+_MergedChanges: TypeAlias = tuple[BatchRef, dict[str, int]]
 
 
 class _Batch(Struct, frozen=True, array_like=True):
@@ -42,7 +50,7 @@ class _Batch(Struct, frozen=True, array_like=True):
     ended: int
     reason: str
     place: int | None
-    merged: dict[str, int] = {}
+    merged: dict[str, int] | _MergedChanges = {}
 
 
 class _Frame(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l", "opened": "o",
@@ -54,14 +62,14 @@ class _Frame(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l"
     start: int = 0
     line: tuple[int, int] | None = None
     opened: int = 0
-    marks: dict[str, Ref] = {}
+    marks: dict[str, Ref] | _MarkChanges = {}
     team_task: str | None = None
     logged: int = 0
     back: int | None = None
     redo: tuple[int, bool] | None = None
     nodes: list[list[Any]] = []
     batch: _Batch | None = None
-    merged: dict[str, int] = {}
+    merged: dict[str, int] | _MergedChanges = {}
     past: list[_Batch] = []
 
 
@@ -83,6 +91,10 @@ class FrameBook:
         self._batches: dict[tuple[int, int], Batch] = {}
         self._batch_refs: dict[int, tuple[int, int]] = {}
         self._redo: dict[tuple[int, int], Redo | None] = {}
+        self._marks: _Maps[Rope] = _Maps()
+        self._merged: _Maps[int] = _Maps()
+        self.marked: Iterable[str] = ()
+        """The names of the marks that stood in the last frame that was decoded."""
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -115,32 +127,37 @@ class FrameBook:
             _Batch(
                 batch.index, named(batch.before), named(batch.jump), ref(batch.root), batch.start,
                 batch.stop, batch.opened, batch.ended, batch.reason, batch.place,
-                dict(batch.merged),
+                self._written_merged(batch.merged),
             )
             for batch in unknown
         ]  # fmt: skip
-        redo = frame.redo
+        redo, root = frame.redo, ref(frame.root)
+        base, changed = self._marks.written(frame.marks)
+        marks: dict[str, Any] = {name: ref(rope) for name, rope in changed.items()}
         return _encoder.encode(
             _Frame(
-                root=ref(frame.root),
+                root=root,
                 start=frame.start,
                 line=named(frame.line),
                 opened=frame.opened,
-                marks={
-                    name: found
-                    for name, rope in frame.marks.items()
-                    if (found := ref(rope)) is not None
-                },
+                marks=marks if base is None else (base, marks),
                 team_task=frame.team_task,
                 logged=frame.logged,
                 back=frame.back,
                 redo=None if redo is None else (redo.version, redo.after is not None),
                 nodes=nodes,
                 batch=ended[-1] if ended else None,
-                merged=dict(frame.merged),
+                merged=self._written_merged(frame.merged),
                 past=ended[:-1],
             )
         )
+
+    def _written_merged(self, merged: Mapping[str, int]) -> dict[str, int] | _MergedChanges:
+        base, changed = self._merged.written(merged)
+        numbers = {name: number for name, number in changed.items() if number is not None}
+        if base is None or len(numbers) < len(changed):
+            return dict(merged)
+        return base, numbers
 
     def _ref(self, node: Leaf | Branch, new: dict[int, Ref]) -> Ref:
         return self._refs.get(id(node)) or new[id(node)]
@@ -192,18 +209,31 @@ class FrameBook:
             target, chained = written.redo
             redo = Redo(target, self._redo.get((generation, target)) if chained else None)
         self._redo[generation, version] = redo
+        marks = self._read_marks(written.marks)
+        merged = self._read_merged(written.merged)
+        self._marks.add((generation, version), marks)
+        self._merged.add((generation, version), merged)
         return Frame(
             root=self._node(written.root),
             start=written.start,
             line=None if written.line is None else self._batches[written.line],
             opened=written.opened,
-            marks={name: self._node(ref) for name, ref in written.marks.items()},
+            marks=marks,
             team_task=written.team_task,
             logged=written.logged,
             back=written.back,
             redo=redo,
-            merged=written.merged,
+            merged=merged,
         )
+
+    def _read_marks(self, written: dict[str, Ref] | _MarkChanges) -> Mapping[str, Rope]:
+        base, changed = (None, written) if isinstance(written, dict) else written
+        self.marked = changed
+        ropes = {name: self._node(ref) for name, ref in changed.items()}
+        return ropes if base is None else self._marks.changed(base, ropes)
+
+    def _read_merged(self, written: dict[str, int] | _MergedChanges) -> Mapping[str, int]:
+        return written if isinstance(written, dict) else self._merged.changed(*written)
 
     def _read_batch(self, written: _Batch) -> Batch:
         return Batch(
@@ -212,7 +242,7 @@ class FrameBook:
             None if written.jump is None else self._batches[written.jump],
             self._node(written.root),
             written.start, written.stop, written.opened, written.ended, written.reason,
-            written.place, written.merged,
+            written.place, self._read_merged(written.merged),
         )  # fmt: skip
 
     def _node(self, ref: Ref | None) -> Rope:
@@ -247,7 +277,8 @@ class FrameBook:
         index = 0
         unknown = self._unknown_batches(frame.line)
         ropes = [batch.root for batch in unknown]
-        for rope in (*ropes, frame.root, *frame.marks.values()):
+        _, changed = self._marks.written(frame.marks)
+        for rope in (*ropes, frame.root, *changed.values()):
             if rope is None:
                 continue
             for node in _new_nodes(rope, self._refs, {}):
@@ -256,6 +287,46 @@ class FrameBook:
         for name, batch in self._names(unknown, version):
             self._name_batch(name, batch)
         self._redo[self.generation, version] = frame.redo
+        self._marks.add((self.generation, version), frame.marks)
+        self._merged.add((self.generation, version), frame.merged)
+
+
+class _Maps(Generic[V]):
+    """The maps of all frames of one kind: a large one is written as what differs from another."""
+
+    def __init__(self) -> None:
+        self._known: dict[BatchRef, Mapping[str, V]] = {}
+        self._refs: dict[int, BatchRef] = {}
+        self._last: BatchRef | None = None
+
+    def add(self, ref: BatchRef, found: Mapping[str, V]) -> None:
+        """Note the map of a frame; one that an earlier frame had keeps its first name."""
+        if len(found) > _FEW:
+            first = self._refs.setdefault(id(found), ref)
+            self._known.setdefault(first, found)
+            self._last = first
+
+    def written(self, now: Mapping[str, V]) -> tuple[BatchRef | None, Mapping[str, V | None]]:
+        """A map as it is written: the name of another and what differs, or all of it."""
+        if len(now) <= _FEW:
+            return None, now
+        ref = self._refs.get(id(now))
+        if ref is not None:
+            return ref, {}
+        if self._last is not None:
+            changes = changes_between(self._known[self._last], now)
+            if len(changes) < len(now):
+                return self._last, changes
+        return None, now
+
+    def changed(self, base: BatchRef, changes: Mapping[str, V | None]) -> Mapping[str, V]:
+        """The map of a name, with changes."""
+        if not changes:
+            return self._known[base]
+        found = PersistentMap.of(self._known[base])
+        for name, value in changes.items():
+            found = found.remove(name) if value is None else found.set(name, value)
+        return found
 
 
 def _new_nodes(

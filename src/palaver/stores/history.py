@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from palaver.errors import Clash, Conflict, Stale, ValidationError
 from palaver.history import History
-from palaver.history.erasing import Receipt
+from palaver.history.erasing import Receipt, with_summaries
 from palaver.history.merging import Sides, join
 from palaver.history.operations import Append, as_operation
 from palaver.history.plan import Edit, planned
@@ -26,7 +26,7 @@ from palaver.stores.beginning import begin, check_key
 from palaver.stores.keeping import KeptBefore, KeptHistory
 from palaver.stores.rebasing import meant_by
 from palaver.stores.records import Change, Head
-from palaver.stores.traces import summaries_of
+from palaver.stores.traces import family_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -222,9 +222,7 @@ class StoredHistory(KeptHistory):
 
     def _erase(self, name: str) -> Receipt:
         """Bury the message and every summary of it, and note it, in one step."""
-        names = [name]
-        for known in names:  # grows as summaries of summaries are found
-            names += [s for s in summaries_of(self._keeper, self.id, known) if s not in names]
+        names = with_summaries(name, family_messages(self._keeper, self.id))
         version, at = self.version, self._clock()
         back = self._versions.back(version)
         frame = replace(self._frame, back=back, redo=None, logged=len(self._log))

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Incoming", "Line", "as_lines", "decoded", "read_line"]
 
 Line: TypeAlias = dict[str, Raw]
-_Record: TypeAlias = tuple[str, str, bytes | None]
 _T = TypeVar("_T")
 _WORDS: Final = ("record", "message", "change", "end")
 _TALL: Final = MAX_DEPTH
@@ -165,7 +164,7 @@ class Incoming:
         self._version = -1
         self._stop = 0
         self._keys: set[str] = set()
-        self._records: list[_Record] = []
+        self._records: dict[tuple[str, str], bytes] = {}
 
     def _read_header(self) -> _Header:
         _, line = next(self._lines, (0, {}))
@@ -215,13 +214,13 @@ class Incoming:
             raise ValidationError("must come before the messages", path=path, rule="CX-08")
         check_name(record.kind, f"{path}.kind")
         check_text(record.name, f"{path}.name")
-        if any((record.kind, record.name) == known[:2] for known in self._records):
+        if (record.kind, record.name) in self._records:
             raise ValidationError("stands twice", path=f"{path}.name", rule="CX-08")
         try:
             value = base64.b64decode(record.value, validate=True)
         except (binascii.Error, ValueError):
             raise ValidationError("is not base64", path=f"{path}.value", rule="CX-08") from None
-        self._records.append((record.kind, record.name, value))
+        self._records[record.kind, record.name] = value
 
     def _end(self, end: _End, path: str) -> None:
         counts = len(self._log), self._version + 1, len(self._records)
@@ -271,7 +270,9 @@ class Incoming:
             replaces=_replaces(written.replaces, first, len(messages), version, path),
             key=written.key,
             data=freeze_mapping(written.data, f"{path}.data") if written.data else EMPTY,
-            records=tuple(self._records) if not version else (),
+            records=tuple((*key, value) for key, value in self._records.items())
+            if not version
+            else (),
         )
 
 
@@ -351,9 +352,8 @@ class _Frames:
         _demand(redo is None or 0 <= redo.version < version, "would redo no version", path)
         if frame.team_task is not None:
             check_text(frame.team_task, f"{path}.t")
-        for name, rope in frame.marks.items():
+        for name in self._book.marked:  # those that changed: the others were checked before
             check_name(name, f"{path}.m")
-            _demand(rope is not None, "has a mark on nothing", path)
         self.last = frame
 
     def _check_node(self, node: Leaf | Branch, path: str) -> None:

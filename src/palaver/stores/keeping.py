@@ -134,6 +134,7 @@ class KeptHistory(History):
             names = tuple(
                 ("names", other, json.dumps(list(pairs.items())).encode())
                 for other, pairs in self._names.items()
+                if current.merged.get(other) != self._frame.merged.get(other)
             )
         return Change(
             conversation=self.id,

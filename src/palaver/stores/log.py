@@ -14,7 +14,7 @@ from palaver.history.rope import MASK, SHIFTS, Counter, runs
 from palaver.stores.rows import one
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.protocol import Keeper
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["StoredLog"]
 
 _HELD: Final = 20_000
+_NEAR: Final = 8
+"""Positions this close are read together: what lies between costs less than another query."""
+_AT_ONCE: Final = 500
 _AHEAD: Final = 64
+"""Counts are read ahead where the last ones asked for were no further back than this."""
 
 
 class StoredLog(Counter):
@@ -36,6 +40,7 @@ class StoredLog(Counter):
         self.start = head.base
         self._length = head.length
         self._counts: dict[int, int] = {head.length: head.counts}
+        self._asked = -_AHEAD - 1  # the last position whose counts were not known
         self._held: dict[int, Message] = {}
         self._erasures = keeper.erasures
         self._lock = threading.Lock()
@@ -149,15 +154,59 @@ class StoredLog(Counter):
                 found = held
         return found + self.pending[max(start - self._length, 0) : max(stop - self._length, 0)]
 
+    def read(self, stretches: Iterable[tuple[int, int]]) -> Iterator[list[Message]]:
+        """The messages of several ranges of positions, one list for each range.
+
+        Ranges that lie close together are read with one query.
+        """
+        group: list[tuple[int, int]] = []
+        for start, stop in stretches:
+            if group and not (
+                0 <= start - group[-1][1] <= _NEAR and stop - group[0][0] <= _AT_ONCE
+            ):
+                yield from self._read_group(group)
+                group = []
+            group.append((start, stop))
+        yield from self._read_group(group)
+
+    def _read_group(self, group: list[tuple[int, int]]) -> Iterator[list[Message]]:
+        if len(group) > 1 and any(
+            position < self._length and position not in self._held
+            for start, stop in group
+            for position in range(start, stop)
+        ):
+            first = group[0][0]
+            messages = self.between(first, group[-1][1])
+            for start, stop in group:
+                yield messages[start - first : stop - first]
+        else:
+            for start, stop in group:
+                yield self.between(start, stop)
+
     def before(self, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
         if not position:
             return 0
         counts = self._counts.get(position)
-        if counts is None:
-            counts = self._keeper.before(self._name, position)
-            self._counts[position] = counts
-        return counts
+        return self._ask_before(position) if counts is None else counts
+
+    def _ask_before(self, position: int) -> int:
+        """Ask the store; who asks for one position after the other gets many at once."""
+        known = self._counts
+        if len(known) > _HELD:  # in place: other threads may hold on to it
+            for place in [place for place in list(known) if place < self._length]:
+                known.pop(place, None)
+        near, self._asked = 0 < position - self._asked <= _AHEAD, position
+        stop = min(position + _AT_ONCE, self._length)
+        found: dict[int, int] = {}
+        if near and position < stop:
+            read = self._keeper.befores(self._name, position, stop)
+            found = {counts & MASK: counts for counts in read}
+            self._asked = stop
+        if position not in found:
+            found[position] = self._keeper.before(self._name, position)
+        known.update(found)
+        return found[position]
 
     def rank(self, role: Role, position: int) -> int:
         """How many messages of a role there are before a position."""

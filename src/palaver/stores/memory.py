@@ -7,6 +7,8 @@ what a store has to do.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from palaver.errors import (
     UnknownConversation,
 )
 from palaver.stores.leases import monotonic_ms, taken_by
+from palaver.stores.memory_tables import ByTime, Conversation, Row
 from palaver.stores.records import (
     Again,
     Change,
@@ -44,52 +47,15 @@ if TYPE_CHECKING:
 __all__ = ["MemoryKeeper"]
 
 
-class _Row:
-    """A message as it is kept: what was before it, and its bytes."""
-
-    __slots__ = ("before", "body", "id", "replaces", "role", "time")
-
-    def __init__(self, message: Message, before: int, replaces: int | None) -> None:
-        self.before = before
-        self.body = body_of(message)
-        self.id = message.id
-        self.role = message.role
-        self.time = message.timestamp
-        self.replaces = replaces
-
-
-class _Kept:
-    """One conversation."""
-
-    def __init__(self, head: Head) -> None:
-        self.head = head
-        self.rows: list[_Row] = []
-        self.journal: list[tuple[Journaled, int, bytes | None]] = []
-        self.keys: dict[str, int] = {}
-        self.lease: Lease | None = None
-        self.records: dict[tuple[str, str], bytes] = {}
-
-    def moment(self) -> tuple[Head, int, int, dict[str, int], dict[tuple[str, str], bytes]]:
-        """All it takes to return to how it is now."""
-        return self.head, len(self.rows), len(self.journal), dict(self.keys), dict(self.records)
-
-    def return_to(
-        self, moment: tuple[Head, int, int, dict[str, int], dict[tuple[str, str], bytes]]
-    ) -> None:
-        """Take back what came since."""
-        self.head, rows, journal, self.keys, self.records = moment
-        del self.rows[rows:]
-        del self.journal[journal:]
-
-
 class MemoryKeeper:
     """A store in memory."""
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._kept: dict[str, _Kept] = {}
-        self._all: list[Journaled] = []
-        self._told = 0
+        self._kept: dict[str, Conversation] = {}
+        self._all: list[Journaled | None] = []  # by cursor; None where it was deleted
+        self._begun = 0
+        self._by_time = ByTime()
         self.erasures = 0
         self._news = threading.Condition(threading.RLock())
 
@@ -101,7 +67,7 @@ class MemoryKeeper:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _of(self, conversation: str) -> _Kept:
+    def _of(self, conversation: str) -> Conversation:
         try:
             return self._kept[conversation]
         except KeyError:
@@ -116,12 +82,14 @@ class MemoryKeeper:
             if head.id in self._kept:
                 msg = f"a conversation has the id {head.id!r} already"
                 raise AlreadyExists(msg)
-            if head.parent is not None:
-                self._of(head.parent)
-            kept = _Kept(head)
+            parent = None if head.parent is None else self._of(head.parent)
+            self._begun += 1
+            kept = Conversation(head, self._begun)
             counts = head.counts - sum(map(one, first.messages))
             self._add(kept, first, counts)
             self._kept[head.id] = kept
+            if parent is not None:
+                parent.forks[head.id] = None
             self._record(kept, first, 0, head.base)
 
     def commit(self, change: Change) -> int:
@@ -163,7 +131,7 @@ class MemoryKeeper:
         with self._news:
             kept = self._kept.get(all_of_them[0].conversation) if all_of_them else None
             back_to = None if kept is None else kept.moment()
-            told = self._told
+            told = len(self._all)
             try:
                 for change in all_of_them:
                     if head is not None and change.after < 0:
@@ -176,29 +144,29 @@ class MemoryKeeper:
             except BaseException:
                 if kept is not None and back_to is not None:
                     kept.return_to(back_to)
+                    self._by_time.note(kept.head.id, kept.head.updated)
                 elif head is not None:
-                    self._kept.pop(head.id, None)
-                self._told = told
-                self._all = [one for one in self._all if one.cursor <= told]
+                    self._remove(head.id)
+                del self._all[told:]
                 raise
         return version
 
     @staticmethod
-    def _add(kept: _Kept, change: Change, counts: int) -> None:
+    def _add(kept: Conversation, change: Change, counts: int) -> None:
         for index, message in enumerate(change.messages):
-            kept.rows.append(_Row(message, counts, change.replaces.get(index)))
+            kept.add(Row(message, counts, change.replaces.get(index)))
             counts += one(message)
 
-    def _record(self, kept: _Kept, change: Change, version: int, first: int) -> None:
-        self._told += 1
+    def _record(self, kept: Conversation, change: Change, version: int, first: int) -> None:
         told = Journaled(
             kept.head.id, version, change.kind, change.at, first, len(change.messages),
-            change.data, self._told,
+            change.data, len(self._all) + 1,
         )  # fmt: skip
         kept.journal.append((told, change.stop, change.frame))
         if change.key is not None:
-            kept.keys[change.key] = version
+            kept.add_key(change.key, version)
         self._all.append(told)
+        self._by_time.note(kept.head.id, kept.head.updated)
         self._news.notify_all()
 
     def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
@@ -210,23 +178,31 @@ class MemoryKeeper:
     def delete(self, conversation: str) -> None:
         """Forget a conversation that nothing was forked from."""
         with self._news:
-            self._of(conversation)
-            for other in self._kept.values():
-                if other.head.parent == conversation:
-                    msg = f"{other.head.id} was forked from it, and reads its messages"
-                    raise StoreError(msg)
-            del self._kept[conversation]
-            self._all = [told for told in self._all if told.conversation != conversation]
+            kept = self._of(conversation)
+            for fork in kept.forks:
+                msg = f"{fork} was forked from it, and reads its messages"
+                raise StoreError(msg)
+            for told, _, _ in kept.journal:
+                self._all[told.cursor - 1] = None
+            self._remove(conversation)
+
+    def _remove(self, conversation: str) -> None:
+        kept = self._kept.pop(conversation, None)
+        if kept is not None:
+            if kept.head.parent is not None:
+                self._of(kept.head.parent).forks.pop(conversation, None)
+            self._by_time.note(conversation, None)
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
         with self._news:
-            wanted = self._first(conversation)
-            return [name for name in self._kept if self._first(name) == wanted]
-
-    def _first(self, conversation: str) -> str:
-        head = self._of(conversation).head
-        return head.id if head.parent is None else self._first(head.parent)
+            first = self._of(conversation)
+            while first.head.parent is not None:
+                first = self._of(first.head.parent)
+            found = [first]
+            for kept in found:  # grows as forks of forks are found
+                found += map(self._of, kept.forks)
+            return [kept.head.id for kept in sorted(found, key=lambda kept: kept.serial)]
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
@@ -237,7 +213,11 @@ class MemoryKeeper:
             if note is not None:
                 self.commit(note)
             family = [self._of(name) for name in self.family(conversation)]
-            rows = [row for kept in family for row in kept.rows if row.id in wanted]
+            rows = [
+                kept.rows[position - kept.head.base]
+                for kept in family
+                for position in sorted(p for name in wanted for p in kept.ids.get(name, ()))
+            ]
             traces = Traces([message_of(row.body) for row in rows])
             gone: list[tuple[str, str, str]] = []
             for row in rows:
@@ -245,7 +225,7 @@ class MemoryKeeper:
             for kept in family:
                 found = [key for key, value in kept.records.items() if traces.are_in(*key, value)]
                 for key in sorted(found):
-                    del kept.records[key]
+                    kept.records.put(*key, None)
                     gone.append((kept.head.id, *key))
                 kept.head = replace(kept.head, erased=kept.head.erased + 1)
             self.erasures += 1
@@ -274,16 +254,13 @@ class MemoryKeeper:
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
+        updated, _, name = ("" if after is None else after).partition(":")
         with self._news:
-            heads = [kept.head for kept in self._kept.values()]
-        heads.sort(key=lambda head: (head.updated, head.id), reverse=True)
-        if after is not None:
-            updated, _, name = after.partition(":")
-            heads = [head for head in heads if (head.updated, head.id) < (int(updated), name)]
-        if tag is not None:
-            heads = [head for head in heads if tag in head.tags]
-        page = tuple(heads[:limit])
-        more = f"{page[-1].updated}:{page[-1].id}" if len(heads) > limit else None
+            names = self._by_time.before(int(updated) if updated else None, name)
+            heads = (self._kept[name].head for name in names)
+            found = list(islice((h for h in heads if tag is None or tag in h.tags), limit + 1))
+        page = tuple(found[:limit])
+        more = f"{page[-1].updated}:{page[-1].id}" if len(found) > limit else None
         return Listing(page, more)
 
     def named(self, beginning: str, limit: int) -> list[str]:
@@ -291,15 +268,30 @@ class MemoryKeeper:
         with self._news:
             return sorted(name for name in self._kept if name.startswith(beginning))[:limit]
 
-    def _rows(self, conversation: str) -> list[tuple[int, _Row]]:
-        """All rows that a conversation reads, with their positions."""
+    def _lineage(self, conversation: str) -> list[tuple[Conversation, int]]:
+        """Whose rows a conversation reads and up to which position, the oldest first."""
         kept = self._of(conversation)
-        inherited: list[tuple[int, _Row]] = []
-        if kept.head.parent is not None:
-            inherited = self._rows(kept.head.parent)[: kept.head.base]
-        return [*inherited, *enumerate(kept.rows, kept.head.base)]
+        stop = kept.head.length
+        found = [(kept, stop)]
+        while kept.head.parent is not None:
+            stop = min(stop, kept.head.base)
+            kept = self._of(kept.head.parent)
+            if kept.head.base < stop:
+                found.append((kept, stop))
+        return found[::-1]
 
-    def _row(self, conversation: str, position: int) -> _Row | None:
+    def _rows(self, conversation: str, start: int, stop: int) -> list[tuple[int, Row]]:
+        """The rows that a conversation reads from one position to before another."""
+        return [
+            (position, row)
+            for kept, end in self._lineage(conversation)
+            for position, row in enumerate(
+                kept.rows[max(start - kept.head.base, 0) : max(min(stop, end) - kept.head.base, 0)],
+                max(start, kept.head.base),
+            )
+        ]
+
+    def _row(self, conversation: str, position: int) -> Row | None:
         kept = self._of(conversation)
         while position < kept.head.base:
             kept = self._of(str(kept.head.parent))
@@ -309,8 +301,7 @@ class MemoryKeeper:
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
         with self._news:
-            rows = [self._row(conversation, position) for position in range(start, stop)]
-            return [message_of(row.body) for row in rows if row is not None]
+            return [message_of(row.body) for _, row in self._rows(conversation, start, stop)]
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
@@ -321,25 +312,34 @@ class MemoryKeeper:
     def befores(self, conversation: str, start: int, stop: int) -> list[int]:
         """What `before` says of every position from one to before another, all at once."""
         with self._news:
-            rows = [self._row(conversation, position) for position in range(start, stop)]
-            return [row.before for row in rows if row is not None]
+            return [row.before for _, row in self._rows(conversation, start, stop)]
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
+        found: list[int] = []
+        before = 0  # messages of the role in the conversations that were looked at
         with self._news:
-            rows = self._rows(conversation)
-        return [position for position, row in rows if row.role == role][start:stop]
+            for kept, end in self._lineage(conversation):
+                positions = kept.roles[role]
+                count = bisect_left(positions, end)
+                found += positions[max(start - before, 0) : max(min(stop - before, count), 0)]
+                before += count
+        return found
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
         with self._news:
-            rows = self._rows(conversation)
-        return [position for position, row in rows if row.id == message_id]
+            return [
+                position
+                for kept, end in self._lineage(conversation)
+                for position in kept.ids.get(message_id, ())
+                if position < end
+            ]
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
         with self._news:
-            rows = self._rows(conversation)
+            rows = self._rows(conversation, 0, self._of(conversation).head.length)
         return [
             position
             for position, row in rows
@@ -366,8 +366,7 @@ class MemoryKeeper:
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
         """The idempotency keys of the changes after one version and up to another, by version."""
         with self._news:
-            found = self._of(conversation).keys.items()
-            return {version: key for key, version in found if after < version <= upto}
+            return self._of(conversation).keys_between(after, upto)
 
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, the newest first."""
@@ -377,7 +376,7 @@ class MemoryKeeper:
             names = [conversation] if conversation is not None else list(self._kept)
             for name in names if wanted else ():
                 rows = (
-                    self._rows(name) if conversation is not None
+                    self._rows(name, 0, self._of(name).head.length) if conversation is not None
                     else enumerate(self._of(name).rows, self._of(name).head.base)
                 )  # fmt: skip
                 for position, row in rows:
@@ -393,14 +392,15 @@ class MemoryKeeper:
         """Changes after a version (of a conversation) or a cursor (of the whole store)."""
         with self._news:
             if conversation is None:
-                told = self._all
-                return [one for one in told if one.cursor > after][:limit]
-            return [one for one, _, _ in self._of(conversation).journal[after + 1 :][:limit]]
+                told = (self._all[place] for place in range(max(after, 0), len(self._all)))
+                return list(islice((one for one in told if one is not None), limit))
+            journal = self._of(conversation).journal
+            return [one for one, _, _ in journal[after + 1 : after + 1 + limit]]
 
     def newest(self) -> int:
         """The cursor of the last change of all."""
         with self._news:
-            return self._told
+            return len(self._all)
 
     def wait(self, seconds: float) -> None:
         """Wait until there may be news, and no longer than this."""
@@ -434,11 +434,7 @@ class MemoryKeeper:
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Keep a record beside the log; None removes it."""
         with self._news:
-            records = self._of(conversation).records
-            if value is None:
-                records.pop((kind, name), None)
-            else:
-                records[kind, name] = value
+            self._of(conversation).records.put(kind, name, value)
 
     def keep(
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
@@ -463,19 +459,12 @@ class MemoryKeeper:
     ) -> dict[str, bytes]:
         """The records of a kind, by name, from one name to before another."""
         with self._news:
-            found = self._of(conversation).records
-            names = sorted(
-                name
-                for of, name in found
-                if of == kind and since <= name and (until is None or name < until)
-            )
-            chosen = names if last is None else names[max(len(names) - last, 0) :]
-            return {name: found[kind, name] for name in chosen}
+            return self._of(conversation).records.between(kind, since, until, last)
 
     def kinds(self, conversation: str) -> list[str]:
         """The kinds of records there are, in order."""
         with self._news:
-            return sorted({kind for kind, _ in self._of(conversation).records})
+            return self._of(conversation).records.kinds()
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """Nothing can be wrong with a list."""

@@ -25,9 +25,9 @@ from palaver.stores.rows import PRUNED, body_of
 from palaver.stores.versions import StoredStops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from palaver.history.frame import Frame
+    from palaver.history.frame import Batch, Frame
     from palaver.history.rope import Rope
     from palaver.stores.frames import FrameBook
     from palaver.stores.protocol import Keeper
@@ -101,6 +101,8 @@ class _Reached:
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
         self._seen: dict[int, Branch | Leaf] = {}  # kept, so that no id is given twice
+        self._batches: dict[int, Batch] = {}
+        self._maps: dict[int, Mapping[str, Rope]] = {}
 
     def add(self, start: int, stop: int) -> None:
         if start < stop:
@@ -123,10 +125,13 @@ class _Reached:
         """A moment: its selection, its marks, and every batch on its line."""
         self.add_rope(frame.root)
         self.add(frame.start, stop)
-        for rope in frame.marks.values():
-            self.add_rope(rope)
+        if id(frame.marks) not in self._maps:
+            self._maps[id(frame.marks)] = frame.marks
+            for rope in frame.marks.values():
+                self.add_rope(rope)
         batch = frame.line
-        while batch is not None:
+        while batch is not None and id(batch) not in self._batches:
+            self._batches[id(batch)] = batch
             self.add_rope(batch.root)
             self.add(batch.start, batch.stop)
             batch = batch.before

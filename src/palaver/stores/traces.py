@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from palaver.history.erasing import ERASED, SUMMARY_OF
+from palaver.history.erasing import ERASED
 from palaver.messages import to_dict
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores.protocol import Keeper
 
-__all__ = ["NAMES", "Traces", "summaries_of"]
+__all__ = ["NAMES", "Traces", "family_messages"]
 
 NAMES: Final = "names"
 """The kind of record that merges need: positions, and nothing that was said."""
 
 _SHORT: Final = 8
+_PAGE: Final = 1_000
 _CALL: Final = "callID"
 _WORDS: Final = frozenset(
     {"content", "text", "raw", "output", "error", "prompt", "description", "url", "value"}
@@ -81,16 +82,12 @@ class Traces:
         return any(line in whole for line in self._lines)
 
 
-def summaries_of(keeper: Keeper, conversation: str, message_id: str) -> list[str]:
-    """The messages that say what a message came to, here and in all relatives."""
-    found: list[str] = []
+def family_messages(keeper: Keeper, conversation: str) -> Iterator[Message]:
+    """The messages of a conversation and of all its relatives, each once."""
     for name in keeper.family(conversation):
         head = keeper.head(name)
-        for message in keeper.messages(name, head.base, head.length):
-            sources = message.metadata.get(SUMMARY_OF)
-            if isinstance(sources, list) and message_id in sources:
-                found.append(message.id)
-    return found
+        for start in range(head.base, head.length, _PAGE):
+            yield from keeper.messages(name, start, min(start + _PAGE, head.length))
 
 
 def _even(text: str) -> str:

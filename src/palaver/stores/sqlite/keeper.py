@@ -31,6 +31,7 @@ from palaver.stores.rows import (
 )
 from palaver.stores.sealing import other_problems, row_problems
 from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated, unknown
+from palaver.stores.sqlite.listing import page
 from palaver.stores.sqlite.writing import Writing
 
 if TYPE_CHECKING:
@@ -94,9 +95,10 @@ class SQLiteKeeper(Writing):
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
         updated, _, name = (after or f"{FAR}:\U0010ffff").partition(":")
-        rows = self._read("list", int(updated), name, tag, limit + 1)
-        heads = tuple(_since(_left(row), row[_LEFT:]) for row in rows[:limit])
-        more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
+        with translated(self.path):
+            rows = page(self._reader(), (int(updated), name), limit + 1, tag)
+        heads = tuple(_since(_left(row), row[_LEFT:]) for _, row in rows[:limit])
+        more = f"{rows[limit - 1][0]}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
     def named(self, beginning: str, limit: int) -> list[str]:

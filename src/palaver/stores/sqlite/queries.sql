@@ -21,18 +21,58 @@ WHERE c.id = ? ORDER BY m.seq DESC LIMIT 1;
 -- name: cid
 SELECT cid FROM conversations WHERE id = ?;
 
+-- A page in the order of the index; what the index does not know yet comes from `fresh`.
 -- name: list
-SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
+SELECT c.updated,
+       c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
        p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
 FROM conversations AS c
 LEFT JOIN conversations AS p ON p.cid = c.parent
 LEFT JOIN messages AS m
     ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
-WHERE (max(c.updated, coalesce(m.at, 0)), c.id) < (?1, ?2)
+WHERE (c.updated, c.id) < (?1, ?2)
   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?3))
-ORDER BY max(c.updated, coalesce(m.at, 0)) DESC, c.id DESC
+ORDER BY c.updated DESC, c.id DESC
 LIMIT ?4;
+
+-- name: list_one
+SELECT c.updated,
+       c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+FROM conversations AS c
+LEFT JOIN conversations AS p ON p.cid = c.parent
+LEFT JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
+WHERE c.cid = ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?2));
+
+-- name: behind
+SELECT listed, max(coalesce((SELECT max(number) FROM messages), 0), listed),
+       (SELECT max(cid) FROM conversations)
+FROM listing;
+
+-- The conversations with messages after a number: by these messages, or where they are more than
+-- the conversations, by each conversation's last message.
+-- name: fresh
+SELECT c.cid, c.id, max(c.updated, m.at)
+FROM (SELECT DISTINCT +cid AS cid FROM messages WHERE number > ?1) AS f
+CROSS JOIN conversations AS c ON c.cid = f.cid
+CROSS JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid);
+
+-- name: fresh_of_all
+SELECT c.cid, c.id, max(c.updated, m.at)
+FROM conversations AS c
+CROSS JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
+WHERE m.number > ?1;
+
+-- name: bring_up_to_date
+UPDATE conversations SET updated = max(updated, ?1) WHERE cid = ?2;
+
+-- name: listed
+UPDATE listing SET listed = max(listed, ?);
 
 -- name: named
 SELECT id FROM conversations WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
@@ -108,11 +148,12 @@ WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 SELECT seq FROM messages WHERE cid = ? AND role = ? AND ordinal >= ? AND ordinal < ? AND seq < ?
 ORDER BY ordinal;
 
+-- A plus sign keeps SQLite from taking another index: one that would read the whole conversation.
 -- name: positions_of
-SELECT seq FROM messages WHERE id = ? AND cid = ? AND seq < ? ORDER BY seq;
+SELECT seq FROM messages WHERE id = ? AND +cid = ? AND +seq < ? ORDER BY +seq;
 
 -- name: between_times
-SELECT seq FROM messages WHERE cid = ? AND seq < ? AND time >= ? AND time < ? ORDER BY seq;
+SELECT seq FROM messages WHERE cid = ? AND +seq < ? AND time >= ? AND time < ? ORDER BY +seq;
 
 -- name: replaced
 SELECT replaces FROM messages WHERE cid = ? AND seq = ?;
@@ -140,7 +181,7 @@ ORDER BY version LIMIT ?4;
 SELECT c.id, j.* FROM (
     SELECT * FROM (
         SELECT version, kind, at, first, count, data, number, cid FROM journal
-        WHERE number > ?1 AND cid IN (SELECT cid FROM conversations) ORDER BY number LIMIT ?2
+        WHERE number > ?1 AND +cid IN (SELECT cid FROM conversations) ORDER BY number LIMIT ?2
     )
     UNION ALL
     SELECT * FROM (
@@ -219,7 +260,7 @@ SELECT number, body FROM messages WHERE cid = ?;
 
 -- name: rows_of
 SELECT number, body, cid, seq, replaces, version, batch, at, key
-FROM messages WHERE id = ? AND cid = ?;
+FROM messages WHERE id = ? AND +cid = ?;
 
 -- name: row_at
 SELECT number, body, cid, seq, replaces, version, batch, at, key

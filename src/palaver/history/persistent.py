@@ -1,0 +1,194 @@
+"""A persistent map: an immutable mapping of names to values that shares its nodes with its copies.
+
+Setting or removing one name makes a new map in O(log n) and leaves the old one as it was. The tree
+is a treap whose priorities are hashes of the names, so its shape depends only on what is in it. Two
+maps that came from one another therefore share every subtree in which they agree, and what differs
+between them is found in O(d log n), where d is the number of names that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["PersistentMap", "changes_between"]
+
+V = TypeVar("V")
+
+
+class _Node(Struct, frozen=True, gc=False):
+    name: str
+    value: Any
+    rank: bytes
+    left: _Node | None
+    right: _Node | None
+    size: int
+
+
+def _node(name: str, value: Any, rank: bytes, left: _Node | None, right: _Node | None) -> _Node:  # noqa: ANN401 - a map's value
+    size = 1 + (0 if left is None else left.size) + (0 if right is None else right.size)
+    return _Node(name, value, rank, left, right, size)
+
+
+class PersistentMap(Mapping[str, V], Generic[V]):
+    """An immutable mapping, in the order of its names.
+
+    >>> one = PersistentMap.of({"b": 2}).set("a", 1)
+    >>> dict(one), dict(one.remove("b"))
+    ({'a': 1, 'b': 2}, {'a': 1})
+    """
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: _Node | None = None) -> None:
+        """Begin empty; use `of` for a map with something in it."""
+        self._root = root
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, V]) -> PersistentMap[V]:
+        """A map of the same names and values; a persistent map is answered as it is."""
+        if isinstance(mapping, PersistentMap):
+            return mapping
+        root: _Node | None = None
+        for name, value in mapping.items():
+            root = _set(root, name, value, _rank(name))
+        return cls(root)
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return 0 if self._root is None else self._root.size
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in order."""
+        return (node.name for node in _nodes(self._root))
+
+    def __getitem__(self, name: str) -> V:
+        """The value of a name."""
+        node = self._root
+        while node is not None:
+            if name == node.name:
+                value: V = node.value
+                return value
+            node = node.left if name < node.name else node.right
+        raise KeyError(name)
+
+    def set(self, name: str, value: V) -> PersistentMap[V]:
+        """The same map, with a value for a name."""
+        return PersistentMap(_set(self._root, name, value, _rank(name)))
+
+    def remove(self, name: str) -> PersistentMap[V]:
+        """The same map without a name."""
+        return PersistentMap(_remove(self._root, name))
+
+    def changes_from(self, before: PersistentMap[V]) -> dict[str, V | None]:
+        """The names whose values differ from those of another map; None where a name is gone."""
+        found: dict[str, V | None] = {}
+        waiting = [(before._root, self._root)]
+        while waiting:
+            old, new = waiting.pop()
+            if old is new:
+                continue
+            if old is None or new is None:
+                found.update((node.name, None) for node in _nodes(old))
+                found.update((node.name, node.value) for node in _nodes(new))
+            elif old.name == new.name:
+                if old.value is not new.value:
+                    found[new.name] = new.value
+                waiting += [(old.left, new.left), (old.right, new.right)]
+            elif (old.rank, old.name) > (new.rank, new.name):
+                found[old.name] = None
+                left, right = _split(new, old.name)
+                waiting += [(old.left, left), (old.right, right)]
+            else:
+                found[new.name] = new.value
+                left, right = _split(old, new.name)
+                waiting += [(left, new.left), (right, new.right)]
+        return found
+
+
+def changes_between(before: Mapping[str, V], after: Mapping[str, V]) -> dict[str, V | None]:
+    """What differs between two mappings of any kind; None where a name is gone.
+
+    >>> changes_between({"a": 1, "b": 2}, {"b": 2, "c": 3})
+    {'a': None, 'c': 3}
+    """
+    if isinstance(before, PersistentMap) and isinstance(after, PersistentMap):
+        return after.changes_from(before)
+    found: dict[str, V | None] = {name: None for name in before if name not in after}
+    found.update((name, value) for name, value in after.items() if before.get(name) is not value)
+    return found
+
+
+def _rank(name: str) -> bytes:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _nodes(root: _Node | None) -> Iterator[_Node]:
+    """All nodes, in the order of their names."""
+    waiting: list[_Node] = []
+    node = root
+    while waiting or node is not None:
+        while node is not None:
+            waiting.append(node)
+            node = node.left
+        node = waiting.pop()
+        yield node
+        node = node.right
+
+
+def _set(node: _Node | None, name: str, value: Any, rank: bytes) -> _Node:  # noqa: ANN401 - a map's value
+    if node is None:
+        return _node(name, value, rank, None, None)
+    if name == node.name:
+        return _node(name, value, rank, node.left, node.right)
+    if (rank, name) > (node.rank, node.name):
+        return _node(name, value, rank, *_split(node, name))
+    if name < node.name:
+        left = _set(node.left, name, value, rank)
+        return _node(node.name, node.value, node.rank, left, node.right)
+    right = _set(node.right, name, value, rank)
+    return _node(node.name, node.value, node.rank, node.left, right)
+
+
+def _split(node: _Node | None, name: str) -> tuple[_Node | None, _Node | None]:
+    """The nodes before a name and those after it; the name itself is in neither."""
+    if node is None:
+        return None, None
+    if name == node.name:
+        return node.left, node.right
+    if name < node.name:
+        left, right = _split(node.left, name)
+        return left, _node(node.name, node.value, node.rank, right, node.right)
+    left, right = _split(node.right, name)
+    return _node(node.name, node.value, node.rank, node.left, left), right
+
+
+def _remove(node: _Node | None, name: str) -> _Node | None:
+    if node is None:
+        return None
+    if name == node.name:
+        return _merge(node.left, node.right)
+    if name < node.name:
+        left = _remove(node.left, name)
+        return (
+            node if left is node.left else _node(node.name, node.value, node.rank, left, node.right)
+        )
+    right = _remove(node.right, name)
+    return (
+        node if right is node.right else _node(node.name, node.value, node.rank, node.left, right)
+    )
+
+
+def _merge(left: _Node | None, right: _Node | None) -> _Node | None:
+    """Two trees as one; every name of the first comes before every name of the second."""
+    if left is None or right is None:
+        return right if left is None else left
+    if (left.rank, left.name) > (right.rank, right.name):
+        return _node(left.name, left.value, left.rank, left.left, _merge(left.right, right))
+    return _node(right.name, right.value, right.rank, _merge(left, right.left), right.right)
