@@ -32,7 +32,7 @@ from palaver.stores.records import (
 )
 from palaver.stores.rows import body_of, message_of, one, pruned, tombstone
 from palaver.stores.traces import Traces
-from palaver.stores.words import has, indexed_text, phrases, snippet
+from palaver.stores.words import PARTIAL, has, indexed_text, is_cut, phrases, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -296,7 +296,11 @@ class MemoryKeeper:
         inherited: list[tuple[int, _Row]] = []
         if kept.head.parent is not None:
             inherited = self._rows(kept.head.parent)[: kept.head.base]
-        return [*inherited, *enumerate(kept.rows, kept.head.base)]
+        return [*inherited, *self._own_rows(conversation)]
+
+    def _own_rows(self, conversation: str) -> list[tuple[int, _Row]]:
+        kept = self._of(conversation)
+        return list(enumerate(kept.rows, kept.head.base))
 
     def _row(self, conversation: str, position: int) -> _Row | None:
         kept = self._of(conversation)
@@ -373,18 +377,19 @@ class MemoryKeeper:
         wanted = phrases(words)
         hits: list[Hit] = []
         with self._news:
-            names = [conversation] if conversation is not None else list(self._kept)
-            for name in names if wanted else ():
-                rows = (
-                    self._rows(name) if conversation is not None
-                    else enumerate(self._of(name).rows, self._of(name).head.base)
-                )  # fmt: skip
-                for position, row in rows:
-                    message = message_of(row.body)
-                    text = indexed_text(message)
-                    if has(text, wanted):
-                        hits.append(Hit(name, position, message, snippet(text, words)))
-        return hits[::-1][:limit]
+            found = (
+                [(name, self._own_rows(name)) for name in self._kept] if conversation is None
+                else [(conversation, self._rows(conversation))]
+            )  # fmt: skip
+        for name, rows in reversed(found) if wanted else ():  # without the lock: others may write
+            for position, row in reversed(rows):
+                if len(hits) >= limit:
+                    return hits
+                message = message_of(row.body)
+                text = indexed_text(message)
+                if has(text, wanted):
+                    hits.append(Hit(name, position, message, snippet(text, words)))
+        return hits
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
@@ -484,6 +489,12 @@ class MemoryKeeper:
         """Nothing can be wrong with an object."""
         del conversation
         return iter(())
+
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """The messages that a search does not find by all they say, and why."""
+        with self._news:
+            rows = self._own_rows(conversation)
+        return [(position, PARTIAL) for position, row in rows if is_cut(message_of(row.body))]
 
     def check(self) -> Iterator[str]:
         """Nothing can be wrong with a dict."""
