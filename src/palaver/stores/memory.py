@@ -296,11 +296,7 @@ class MemoryKeeper:
         inherited: list[tuple[int, _Row]] = []
         if kept.head.parent is not None:
             inherited = self._rows(kept.head.parent)[: kept.head.base]
-        return [*inherited, *self._own_rows(conversation)]
-
-    def _own_rows(self, conversation: str) -> list[tuple[int, _Row]]:
-        kept = self._of(conversation)
-        return list(enumerate(kept.rows, kept.head.base))
+        return [*inherited, *enumerate(kept.rows, kept.head.base)]
 
     def _row(self, conversation: str, position: int) -> _Row | None:
         kept = self._of(conversation)
@@ -377,12 +373,11 @@ class MemoryKeeper:
         wanted = phrases(words)
         hits: list[Hit] = []
         with self._news:
-            found = (
-                [(name, self._own_rows(name)) for name in self._kept] if conversation is None
-                else [(conversation, self._rows(conversation))]
-            )  # fmt: skip
-        for name, rows in reversed(found) if wanted else ():  # without the lock: others may write
-            for position, row in reversed(rows):
+            found = [(name, kept.head.base, kept.rows[:]) for name, kept in self._kept.items()]
+            if conversation is not None:
+                found = [(conversation, 0, [row for _, row in self._rows(conversation)])]
+        for name, base, rows in reversed(found) if wanted else ():  # others may write meanwhile
+            for position, row in reversed([*enumerate(rows, base)]):
                 if len(hits) >= limit:
                     return hits
                 message = message_of(row.body)
@@ -493,7 +488,8 @@ class MemoryKeeper:
     def unindexed(self, conversation: str) -> list[tuple[int, str]]:
         """The messages that a search does not find by all they say, and why."""
         with self._news:
-            rows = self._own_rows(conversation)
+            kept = self._of(conversation)
+            rows = [*enumerate(kept.rows, kept.head.base)]
         return [(position, PARTIAL) for position, row in rows if is_cut(message_of(row.body))]
 
     def check(self) -> Iterator[str]:

@@ -254,6 +254,12 @@ INSERT INTO words (rowid, conversation, text) VALUES (?, ?, ?);
 -- name: unindex_words
 INSERT INTO words (words, rowid, conversation, text) VALUES ('delete', ?, ?, ?);
 
+-- name: destroys
+SELECT v FROM words_config WHERE k = 'secure-delete';
+
+-- name: destroy
+INSERT INTO words (words, rank) VALUES ('secure-delete', ?);
+
 -- name: note_indexed
 UPDATE indexing SET indexed = ?;
 

@@ -3,9 +3,9 @@
 What is a word is decided in `words`, and the index gets it as plain ASCII, so that every store
 finds the same. Whether a hit is one is seen in the message itself, which has to be read anyway.
 
-The index is fed in small transactions. Messages are read and taken apart before one begins, which
-then only takes what is ready, so that nobody who writes waits for long. Each notes how far the index
-goes: what was done stays done, and two processes do not feed it the same message.
+The index is fed in small transactions. Messages are read and split into words before a transaction
+begins, so that it is short and other writers wait only for that. Each transaction stores how far the
+index goes: what was done stays done, and no message is added twice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Words"]
 _QUERIES: Final = load_queries("palaver.stores.sqlite")
 _MANY: Final = 100  # messages in a transaction
 _MUCH: Final = 200_000  # bytes of messages, or of their words, in a transaction; or one message
-_PAUSE: Final = 0.005  # seconds at most between two transactions, for other processes to write in
+_PAUSE: Final = 0.002  # seconds at most between two transactions, for other processes to write in
 _AWAY: Final = 0.05  # seconds before looking again, while another feeds the index
 _RANGES: Final = 100  # of a conversation that was forked; with more, hits are sorted out afterwards
 
@@ -88,6 +88,7 @@ class Words:
         seen = [(entry.number, entry.cid, entry.hash) for entry in entries]
         if _indexed(writer) != indexed or seen != [row[:3] for row in there]:
             return False
+        self._destroy(0)
         writer.executemany(
             _QUERIES["index_words"],
             [(new.number, str(new.cid), new.words) for new in entries if new.words is not None],
@@ -104,6 +105,7 @@ class Words:
         writer = self._writer
         if number <= _indexed(writer):
             if writer.execute(_QUERIES["unindexed_of"], (number,)).get != 0:
+                self._destroy(1)
                 words = _tokens(indexed_text(message_of(body)))
                 writer.execute(_QUERIES["unindex_words"], (number, str(cid), words))
             writer.execute(_QUERIES["forget_unindexed"], (number,))
@@ -113,6 +115,11 @@ class Words:
         if number <= _indexed(self._writer):
             words = _tokens(indexed_text(message_of(body)))
             self._writer.execute(_QUERIES["index_words"], (number, str(cid), words))
+
+    def _destroy(self, setting: int) -> None:
+        """Have FTS5 destroy the bytes of what is taken out (1) or not (0): it makes adding slow."""
+        if self._writer.execute(_QUERIES["destroys"]).get != setting:
+            self._writer.execute(_QUERIES["destroy"], (setting,))
 
     @staticmethod
     def search(
