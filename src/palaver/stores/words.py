@@ -51,7 +51,7 @@ MOST_WORDS: Final = 256
 PARTIAL: Final = f"only its first {SEARCHED:,} characters are searched"
 """What is noted of a message with more."""
 
-_LONGEST_QUERY: Final = 100_000
+_LONGEST_QUERY: Final = 1_000_000
 
 _CJK = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3130-\u318f"
@@ -71,8 +71,8 @@ _ACCENTS = re.compile(
 )
 # Possessive: a match keeps no way back, so a word of any length takes no memory while it is found.
 _WORD = re.compile(rf"[{_CJK}]|(?:[^\W{_CJK}]++|[{_SIGNS}]++)++")
-# A text is normalised in pieces, because sorting the accents of one letter takes the square of their
-# number. A piece ends before a character that never joins the one before it, if there is one nearby.
+# A text is normalised in pieces, because sorting the accents of one letter takes the square of
+# their number. A piece ends before a character that never joins the one before it, if one is near.
 _STARTERS = (
     "\x00-\x7f\u1100-\u115f\u3000-\u3020\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3"
     "\uff00-\uff60"
@@ -174,13 +174,19 @@ def phrases(query: str) -> list[list[str]]:
     if len(query) > _LONGEST_QUERY:
         detail = f"has {len(query):,} characters; a search takes at most {_LONGEST_QUERY:,}"
         raise ValidationError(detail, path="$.words", rule="search.length")
-    read = (words_of(quoted or single) for quoted, single in _QUERY.findall(query))
-    found = list(dict.fromkeys(tuple(words) for words in read if words))
+    found = list(dict.fromkeys(_phrases(query)))
     count = sum(map(len, found))
     if count > MOST_WORDS:
         detail = f"has {count:,} words; a search takes at most {MOST_WORDS}: leave some out"
         raise ValidationError(detail, path="$.words", rule="search.words")
     return [list(words) for words in found]
+
+
+def _phrases(query: str) -> Iterator[tuple[str, ...]]:
+    for match in _QUERY.finditer(query):
+        words = words_of(match[1] or match[2] or "")
+        if words:
+            yield tuple(words)
 
 
 def has(text: str, wanted: list[list[str]]) -> bool:
@@ -207,8 +213,8 @@ def snippet(text: str, query: str) -> str:
     'We had tea at five.'
     """
     line = " ".join(text.split())
-    wanted = phrases(query)
-    place = _place(line, wanted[0][0]) if wanted else -1
+    wanted = next(_phrases(query), None)
+    place = -1 if wanted is None else _place(line, wanted[0])
     start = max(place - _AROUND, 0)
     end = max(place, 0) + _AROUND * 2
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"

@@ -30,6 +30,7 @@ from palaver.stores.rows import (
 )
 from palaver.stores.sealing import other_problems, row_problems
 from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated, unknown
+from palaver.stores.sqlite.connection import connect
 from palaver.stores.sqlite.writing import Writing
 from palaver.stores.words import phrases
 
@@ -223,7 +224,7 @@ class SQLiteKeeper(Writing):
         phrases(words)  # a query that is refused waits for nothing
         stretches = None if conversation is None else self._lineage(conversation)
         with translated(self.path):
-            self._words.catch_up(self._reader(), self._write)
+            self._words.catch_up(self._reader(), lambda: connect(self.path, vfs=self._vfs))
             hits = self._words.search(self._reader(), words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there
             hits = [replace(hit, conversation=conversation) for hit in hits]

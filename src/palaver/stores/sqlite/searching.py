@@ -4,15 +4,16 @@ What is a word is decided in `words`, and the index gets it as plain ASCII, so t
 finds the same. Whether a hit is one is seen in the message itself, which has to be read anyway.
 
 The index is fed in small transactions. Messages are read and split into words before a transaction
-begins, so that it is short and other writers wait only for that. Each transaction stores how far the
-index goes: what was done stays done, and no message is added twice.
+begins, so that it is short and other writers wait only for that. Each transaction stores how far
+the index goes: what was done stays done, and no message is added twice. They are not flushed to
+disk one by one (`synchronous = NORMAL`): a power cut may take some back, and they are made again.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
@@ -40,7 +41,8 @@ __all__ = ["Words"]
 _QUERIES: Final = load_queries("palaver.stores.sqlite")
 _MANY: Final = 100  # messages in a transaction
 _MUCH: Final = 200_000  # bytes of messages, or of their words, in a transaction; or one message
-_PAUSE: Final = 0.002  # seconds at most between two transactions, for other processes to write in
+_PAUSE: Final = 0.001  # seconds between two transactions, for others to write in
+_PATIENCE: Final = 60.0  # seconds, about
 _AWAY: Final = 0.05  # seconds before looking again, while another feeds the index
 _RANGES: Final = 100  # of a conversation that was forked; with more, hits are sorted out afterwards
 
@@ -62,50 +64,31 @@ class Words:
         """Take the writing connection."""
         self._writer = writer
 
-    def catch_up(self, reader: apsw.Connection, write: Callable[[Callable[[], Any]], Any]) -> None:
-        """Index the messages that there are now; `write` runs something in a transaction."""
+    @staticmethod
+    def catch_up(reader: apsw.Connection, connect: Callable[[], apsw.Connection]) -> None:
+        """Index the messages that there are now, through a connection of its own."""
         newest: int = reader.execute(_QUERIES["newest"]).get
-        while (indexed := _indexed(reader)) < newest:
-            entries = _prepared(reader, indexed, newest)
-            if not entries:
-                return
-            began = time.monotonic()
-            if write(partial(self._add, indexed, entries)):
-                time.sleep(min(time.monotonic() - began, _PAUSE))
-            else:
-                time.sleep(_AWAY)
-
-    def _add(self, indexed: int, entries: Sequence[_Entry]) -> bool:
-        """Add messages after those that the index has; False where that is no longer so.
-
-        A message that was erased since it was read has another hash.
-        """
-        writer = self._writer
-        upto = entries[-1].number
-        there: list[Any] = writer.execute(
-            _QUERIES["to_index"], (indexed, upto, len(entries) + 1)
-        ).fetchall()
-        seen = [(entry.number, entry.cid, entry.hash) for entry in entries]
-        if _indexed(writer) != indexed or seen != [row[:3] for row in there]:
-            return False
-        self._destroy(0)
-        writer.executemany(
-            _QUERIES["index_words"],
-            [(new.number, str(new.cid), new.words) for new in entries if new.words is not None],
-        )
-        for entry in entries:
-            if entry.reason is not None:
-                note = entry.number, entry.words is not None, entry.reason
-                writer.execute(_QUERIES["note_unindexed"], note)
-        writer.execute(_QUERIES["note_indexed"], (upto,))
-        return True
+        feeder: apsw.Connection | None = None
+        try:
+            while (indexed := _indexed(reader)) < newest:
+                entries = _prepared(reader, indexed, newest)
+                if not entries:
+                    return
+                if feeder is None:
+                    feeder = connect()
+                    feeder.set_busy_handler(_wait)
+                    feeder.execute("PRAGMA synchronous = NORMAL")
+                time.sleep(_PAUSE if _add(feeder, indexed, entries) else _AWAY)
+        finally:
+            if feeder is not None:
+                feeder.close()
 
     def forget(self, number: int, cid: int, body: str) -> None:
         """Take a message out of the index, bytes and all; inside a transaction."""
         writer = self._writer
         if number <= _indexed(writer):
             if writer.execute(_QUERIES["unindexed_of"], (number,)).get != 0:
-                self._destroy(1)
+                _destroy(writer, 1)
                 words = _tokens(indexed_text(message_of(body)))
                 writer.execute(_QUERIES["unindex_words"], (number, str(cid), words))
             writer.execute(_QUERIES["forget_unindexed"], (number,))
@@ -115,11 +98,6 @@ class Words:
         if number <= _indexed(self._writer):
             words = _tokens(indexed_text(message_of(body)))
             self._writer.execute(_QUERIES["index_words"], (number, str(cid), words))
-
-    def _destroy(self, setting: int) -> None:
-        """Have FTS5 destroy the bytes of what is taken out (1) or not (0): it makes adding slow."""
-        if self._writer.execute(_QUERIES["destroys"]).get != setting:
-            self._writer.execute(_QUERIES["destroy"], (setting,))
 
     @staticmethod
     def search(
@@ -158,6 +136,50 @@ def _indexed(connection: apsw.Connection) -> int:
         msg = "how far the search index goes can't be read"
         raise StoreDamaged(msg)
     return found
+
+
+def _add(feeder: apsw.Connection, indexed: int, entries: Sequence[_Entry]) -> bool:
+    """Add messages after those that the index has; False where that is no longer so.
+
+    A message that was erased since it was read has another hash.
+    """
+    seen = [(entry.number, entry.cid, entry.hash) for entry in entries]
+    upto = entries[-1].number
+    feeder.execute("BEGIN IMMEDIATE")
+    try:
+        there: list[Any] = feeder.execute(
+            _QUERIES["to_index"], (indexed, upto, len(entries) + 1)
+        ).fetchall()
+        valid = _indexed(feeder) == indexed and seen == [row[:3] for row in there]
+        if valid:
+            _destroy(feeder, 0)
+            feeder.executemany(
+                _QUERIES["index_words"],
+                [(new.number, str(new.cid), new.words) for new in entries if new.words is not None],
+            )
+            feeder.executemany(
+                _QUERIES["note_unindexed"],
+                [(new.number, new.words is not None, new.reason) for new in entries if new.reason],
+            )
+            feeder.execute(_QUERIES["note_indexed"], (upto,))
+        feeder.execute("COMMIT")
+    except BaseException:
+        if feeder.in_transaction:
+            feeder.execute("ROLLBACK")
+        raise
+    return valid
+
+
+def _wait(times: int) -> bool:
+    """A busy handler that asks often: the gaps between the commits of a busy writer are short."""
+    time.sleep(_PAUSE * (0.5 + random.random()))  # noqa: S311 - no secret
+    return times * _PAUSE < _PATIENCE
+
+
+def _destroy(connection: apsw.Connection, setting: int) -> None:
+    """Have FTS5 destroy the bytes of what is taken out (1) or not (0), which makes adding slow."""
+    if connection.execute(_QUERIES["destroys"]).get != setting:
+        connection.execute(_QUERIES["destroy"], (setting,))
 
 
 def _prepared(reader: apsw.Connection, indexed: int, newest: int) -> list[_Entry]:
