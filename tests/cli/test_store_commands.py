@@ -445,7 +445,7 @@ def test_prune_asks_first(run: Run, store: Store) -> None:
 
 def test_verify(run: Run, store: Store, tmp_path: Path) -> None:
     assert "whole\n" == run("verify").stdout
-    assert {"problems": [], "whole": True} == answer(run("verify", "talk", "--json"))
+    assert {"problems": [], "notes": [], "whole": True} == answer(run("verify", "talk", "--json"))
     import apsw  # noqa: PLC0415 - only to do harm
 
     store.close()

@@ -145,7 +145,7 @@ def test_words_are_found(ask: Asker, store: Store) -> None:
 
 def test_a_conversation_is_proved_whole(ask: Asker) -> None:
     name = ask.begun("a")
-    proof = {"problems": [], "whole": True}
+    proof = {"problems": [], "notes": [], "whole": True}
     assert proof == ask.good("GET", f"conversations/{name}/verify")
     assert 404 == ask.refused("GET", "conversations/none/verify")["status"]
 

@@ -20,15 +20,19 @@ def verify(
 ) -> None:
     """Walk through a store, or through one CONVERSATION, and say everything that is wrong.
 
+    Messages that a search does not find, or not by all they say, are noted, and are no problem.
     The exit status is 0 where it is whole and 1 where something is wrong.
     """
     with opened(address) as store:
         name = None if conversation is None else found(store, conversation).id
         with progress("verifying") as bar:
             problems = list(store.verify(name, progress=bar))
+        notes = [] if problems else list(store.notes(name))  # a damaged store may not have them
     if as_json:
-        put_json({"problems": problems, "whole": not problems})
+        put_json({"problems": problems, "notes": notes, "whole": not problems})
     else:
+        for note in notes:
+            say(styled(f"note: {note}", dim=True))
         for problem in problems:
             say(styled(problem))
         count = len(problems)

@@ -36,7 +36,7 @@ from palaver.stores.records import (
 )
 from palaver.stores.rows import body_of, message_of, one, pruned, tombstone
 from palaver.stores.traces import Traces
-from palaver.stores.words import has, indexed_text, phrases, snippet
+from palaver.stores.words import PARTIAL, has, indexed_text, is_cut, phrases, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -373,18 +373,19 @@ class MemoryKeeper:
         wanted = phrases(words)
         hits: list[Hit] = []
         with self._news:
-            names = [conversation] if conversation is not None else list(self._kept)
-            for name in names if wanted else ():
-                rows = (
-                    self._rows(name, 0, self._of(name).head.length) if conversation is not None
-                    else enumerate(self._of(name).rows, self._of(name).head.base)
-                )  # fmt: skip
-                for position, row in rows:
-                    message = message_of(row.body)
-                    text = indexed_text(message)
-                    if has(text, wanted):
-                        hits.append(Hit(name, position, message, snippet(text, words)))
-        return hits[::-1][:limit]
+            found = [(name, kept.head.base, kept.rows[:]) for name, kept in self._kept.items()]
+            if conversation is not None:
+                length = self._of(conversation).head.length
+                found = [(conversation, 0, [row for _, row in self._rows(conversation, 0, length)])]
+        for name, base, rows in reversed(found) if wanted else ():  # others may write meanwhile
+            for position, row in reversed([*enumerate(rows, base)]):
+                if len(hits) >= limit:
+                    return hits
+                message = message_of(row.body)
+                text = indexed_text(message)
+                if has(text, wanted):
+                    hits.append(Hit(name, position, message, snippet(text, words)))
+        return hits
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
@@ -475,6 +476,13 @@ class MemoryKeeper:
         """Nothing can be wrong with an object."""
         del conversation
         return iter(())
+
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """The messages that a search does not find by all they say, and why."""
+        with self._news:
+            kept = self._of(conversation)
+            rows = [*enumerate(kept.rows, kept.head.base)]
+        return [(position, PARTIAL) for position, row in rows if is_cut(message_of(row.body))]
 
     def check(self) -> Iterator[str]:
         """Nothing can be wrong with a dict."""

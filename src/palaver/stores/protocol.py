@@ -219,6 +219,13 @@ class Keeper(Protocol):
         """What is wrong with the rows of a conversation beside those of its messages."""
         ...
 
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """The messages that a search does not find, or not by all they say: positions, and why.
+
+        Of those that this conversation has itself, as far as the search index goes.
+        """
+        ...
+
     def check(self) -> Iterator[str]:
         """Everything that is wrong with the store as a whole, in words."""
         ...

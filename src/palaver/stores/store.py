@@ -182,7 +182,11 @@ class Store:
     def search(
         self, words: str, *, conversation: str | None = None, limit: int = 20
     ) -> builtins.list[Hit]:
-        """The messages with all these words ("in quotes": one after the other)."""
+        """The messages with all these words ("in quotes": one after the other).
+
+        The first 100,000 characters of a message are searched, and words are compared by their
+        first 200. More than 256 different words are refused with `ValidationError`.
+        """
         return self.keeper.search(words, conversation, limit)
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
@@ -254,6 +258,23 @@ class Store:
         `progress` is told how many messages and versions have been looked at, and of how many.
         """
         return problems(self, conversation, progress)
+
+    def notes(self, conversation: str | None = None) -> Iterator[str]:
+        """What is not wrong but worth knowing, in words: messages that a search does not find.
+
+        A search looks at the first 100,000 characters of a message, and a message that could not
+        be read when the search index came to it is not in it.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create([palaver.user("tea " * 50_000)], id="long")
+        >>> list(store.notes())
+        ['long: message 0: only its first 100,000 characters are searched']
+        """
+        heads = self if conversation is None else [self.keeper.head(conversation)]
+        for head in heads:
+            for position, reason in self.keeper.unindexed(head.id):
+                yield f"{head.id}: message {position}: {reason}"
 
 
 def _title(title: str | None) -> str | None:

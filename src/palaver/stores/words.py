@@ -4,6 +4,10 @@ Chinese, Japanese and Korean are written without spaces, so there every characte
 longer query is a phrase of them. Everything else goes by words as they stand, without regard to
 case, accents and width (`plain`): "Café", "CAFE" and "cafe" followed by a combining accent are one
 word. What is a word is decided here and by no database; those get words of plain ASCII (`token`).
+
+Everything here takes time and memory in proportion to the text, and the text has a limit: of a
+message the first `SEARCHED` characters are searched, of a word the first `LONGEST` count, and a
+query has no more than `MOST_WORDS` different words.
 """
 
 from __future__ import annotations
@@ -12,12 +16,42 @@ import re
 from typing import TYPE_CHECKING, Final
 from unicodedata import normalize
 
+from palaver.errors import ValidationError
 from palaver.messages import ReasoningPart, TextPart, ToolCallPart, ToolPart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from palaver.messages import Message
 
-__all__ = ["has", "indexed_text", "phrases", "plain", "snippet", "token", "words_of"]
+__all__ = [
+    "LONGEST",
+    "MOST_WORDS",
+    "PARTIAL",
+    "SEARCHED",
+    "has",
+    "indexed_text",
+    "is_cut",
+    "phrases",
+    "plain",
+    "snippet",
+    "token",
+    "words_of",
+]
+
+SEARCHED: Final = 100_000
+"""Characters of a message that are searched."""
+
+LONGEST: Final = 200
+"""Characters of a word that are compared: longer words that begin alike are found alike."""
+
+MOST_WORDS: Final = 256
+"""Words of a query, without repeated ones; every character counts where there are no spaces."""
+
+PARTIAL: Final = f"only its first {SEARCHED:,} characters are searched"
+"""What is noted of a message with more."""
+
+_LONGEST_QUERY: Final = 1_000_000
 
 _CJK = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3130-\u318f"
@@ -35,29 +69,60 @@ _ACCENTS = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640"
     "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
 )
-_WORD = re.compile(rf"[{_CJK}]|(?:[^\W{_CJK}]|[{_SIGNS}])+")
+# Possessive: a match keeps no way back, so a word of any length takes no memory while it is found.
+_WORD = re.compile(rf"[{_CJK}]|(?:[^\W{_CJK}]++|[{_SIGNS}]++)++")
+# A text is normalised in pieces, because sorting the accents of one letter takes the square of
+# their number. A piece ends before a character that never joins the one before it, if one is near.
+_STARTERS = (
+    "\x00-\x7f\u1100-\u115f\u3000-\u3020\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3"
+    "\uff00-\uff60"
+)
+_PIECE = re.compile(rf"(?s:.{{1,1000}})[^{_STARTERS}]{{0,1000}}+")
 _QUERY = re.compile(r'"([^"]*)"|(\S+)')
 _SPOKEN = re.compile(r"\S+")
 _AROUND: Final = 60
 
 
 def indexed_text(message: Message) -> str:
-    """Everything of a message that a search should find it by."""
-    if isinstance(message.content, str):
-        return message.content
+    """What a search finds a message by: its text, calls and results, up to `SEARCHED` characters.
+
+    >>> from palaver.messages import Message
+    >>> len(indexed_text(Message("user", "tea " * 100_000)))
+    100000
+    """
+    return _beginning(message, SEARCHED)
+
+
+def is_cut(message: Message) -> bool:
+    """Tell whether a message has more text than is searched."""
+    return len(_beginning(message, SEARCHED + 1)) > SEARCHED
+
+
+def _beginning(message: Message, length: int) -> str:
+    """The first characters of a message's texts, one text on a line."""
     found: list[str] = []
+    for text in _texts(message):
+        found.append(text[:length])
+        length -= len(text) + 1
+        if length <= 0:
+            break
+    return "\n".join(found)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    if isinstance(message.content, str):
+        yield message.content
+        return
     for part in message.content:
         if isinstance(part, TextPart | ReasoningPart):
-            found.append(part.text)
+            yield part.text
         elif isinstance(part, ToolCallPart):
-            found += (part.tool, part.raw)
+            yield part.tool
+            yield part.raw
         elif isinstance(part, ToolPart):
-            found += (
-                part.tool,
-                getattr(part.state, "output", ""),
-                getattr(part.state, "error", ""),
-            )
-    return "\n".join(found)
+            yield part.tool
+            yield getattr(part.state, "output", "")
+            yield getattr(part.state, "error", "")
 
 
 def plain(text: str) -> str:
@@ -68,17 +133,25 @@ def plain(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
+    return "".join(map(_plain, _PIECE.findall(text)))
+
+
+def _plain(text: str) -> str:
     apart = normalize("NFKD", normalize("NFKD", text).casefold())
     return normalize("NFC", _ACCENTS.sub("", apart))
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, as they are compared.
+    """The words of a text, as they are compared; of a long word its first `LONGEST` characters.
 
     >>> words_of("喝Tea吗?")
     ['喝', 'tea', '吗']
     """
-    return _WORD.findall(plain(text))
+    return _words(plain(text))
+
+
+def _words(folded: str) -> list[str]:
+    return [word[:LONGEST] for word in _WORD.findall(folded, 0, SEARCHED)]
 
 
 def token(word: str) -> str:
@@ -91,13 +164,29 @@ def token(word: str) -> str:
 
 
 def phrases(query: str) -> list[list[str]]:
-    """What a query asks for: phrases of words, all of which must be there.
+    """What a query asks for: phrases of words, all of which must be there, each of them once.
 
-    >>> phrases('Tea "hot water" 喝茶')
+    A query of more than `MOST_WORDS` words is refused with `ValidationError`.
+
+    >>> phrases('Tea "hot water" 喝茶 TEA')
     [['tea'], ['hot', 'water'], ['喝', '茶']]
     """
-    found = (words_of(quoted or single) for quoted, single in _QUERY.findall(query))
-    return [words for words in found if words]
+    if len(query) > _LONGEST_QUERY:
+        detail = f"has {len(query):,} characters; a search takes at most {_LONGEST_QUERY:,}"
+        raise ValidationError(detail, path="$.words", rule="search.length")
+    found = list(dict.fromkeys(_phrases(query)))
+    count = sum(map(len, found))
+    if count > MOST_WORDS:
+        detail = f"has {count:,} words; a search takes at most {MOST_WORDS}: leave some out"
+        raise ValidationError(detail, path="$.words", rule="search.words")
+    return [list(words) for words in found]
+
+
+def _phrases(query: str) -> Iterator[tuple[str, ...]]:
+    for match in _QUERY.finditer(query):
+        words = words_of(match[1] or match[2] or "")
+        if words:
+            yield tuple(words)
 
 
 def has(text: str, wanted: list[list[str]]) -> bool:
@@ -109,7 +198,7 @@ def has(text: str, wanted: list[list[str]]) -> bool:
     folded = plain(text)
     if not all(word in folded for phrase in wanted for word in phrase):
         return False
-    words = _joined(_WORD.findall(folded))
+    words = _joined(_words(folded))
     return all(_joined(phrase) in words for phrase in wanted)
 
 
@@ -124,8 +213,8 @@ def snippet(text: str, query: str) -> str:
     'We had tea at five.'
     """
     line = " ".join(text.split())
-    wanted = phrases(query)
-    place = _place(line, wanted[0][0]) if wanted else -1
+    wanted = next(_phrases(query), None)
+    place = -1 if wanted is None else _place(line, wanted[0])
     start = max(place - _AROUND, 0)
     end = max(place, 0) + _AROUND * 2
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"

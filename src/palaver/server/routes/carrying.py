@@ -184,7 +184,8 @@ def verify(service: Served, conversation: FromPath[str]) -> Proof:
     """Walk through a conversation and say everything that is wrong with it."""
     service.store.keeper.head(conversation)
     problems = list(service.store.verify(conversation))
-    return Proof(problems=problems, whole=not problems)
+    notes = [] if problems else list(service.store.notes(conversation))
+    return Proof(problems=problems, notes=notes, whole=not problems)
 
 
 ROUTES: Final = [export, import_, convert, verify]

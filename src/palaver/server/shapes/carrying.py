@@ -16,9 +16,10 @@ Form = Literal["openai-chat", "openai-responses", "anthropic", "gemini", "palave
 
 
 class Proof(Shape, frozen=True):
-    """Everything that is wrong, in words."""
+    """Everything that is wrong, in words; `notes` says which messages a search does not find."""
 
     problems: list[str]
+    notes: list[str]
     whole: bool
 
 

@@ -34,6 +34,7 @@ from palaver.stores.postgres.writing import (
 from palaver.stores.records import Change, Erased, Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import ROLE_NUMBERS, message_of, packed, pruned, tombstone
 from palaver.stores.sealing import other_problems, row_hash, row_problems
+from palaver.stores.words import phrases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -343,6 +344,7 @@ class PostgresKeeper:
 
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, the newest first."""
+        phrases(words)  # a query that is refused waits for nothing
         stretches = None if conversation is None else self._lineage(conversation)
         self._words.catch_up()
         hits = self._words.search(words, stretches, limit)
@@ -456,6 +458,10 @@ class PostgresKeeper:
                 break
             version = rows[-1][4]
         yield from other_problems(self._read("record_hashes", conversation))
+
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """The messages that a search does not find, or not by all they say, and why."""
+        return self._read("unindexed_messages", conversation)
 
     def check(self) -> Iterator[str]:
         """Rows that belong to nothing, and forks whose parent is gone."""

@@ -303,43 +303,63 @@ SELECT conversation, first, count, number,
                 FROM palaver.store)
 FROM palaver.journal WHERE number > %s ORDER BY number LIMIT %s;
 
+-- The next messages for the search index, without their bodies: those may be large.
 -- name: to_index
-SELECT m.conversation, m.seq, m.time, m.body
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS j (conversation, first, count)
+SELECT j.change, m.conversation, m.seq, octet_length(m.body)
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[])
+     WITH ORDINALITY AS j (conversation, first, stop, change)
 JOIN palaver.messages AS m
-  ON m.conversation = j.conversation AND m.seq >= j.first AND m.seq < j.first + j.count
+  ON m.conversation = j.conversation AND m.seq >= j.first AND m.seq < j.stop
 WHERE NOT EXISTS (SELECT 1 FROM palaver.words AS w
                   WHERE w.conversation = m.conversation AND w.seq = m.seq)
-ORDER BY m.conversation, m.seq;
+ORDER BY j.change, m.seq
+LIMIT %s;
+
+-- In the order in which they are asked for.
+-- name: bodies_at
+SELECT m.conversation, m.seq, m.body
+FROM unnest(%s::text[], %s::bigint[]) WITH ORDINALITY AS p (conversation, seq, place)
+JOIN palaver.messages AS m ON m.conversation = p.conversation AND m.seq = p.seq
+ORDER BY p.place;
 
 -- name: index_words
-INSERT INTO palaver.words (conversation, seq, time, words)
-VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))
+INSERT INTO palaver.words (words, reason, conversation, seq, time)
+SELECT array_to_tsvector(%s::text[]), %s, conversation, seq, time
+FROM palaver.messages WHERE conversation = %s AND seq = %s
 ON CONFLICT (conversation, seq) DO NOTHING;
 
 -- name: note_indexed
 UPDATE palaver.indexing SET indexed = %s;
 
 -- name: reindex_words
-UPDATE palaver.words SET words = array_to_tsvector(%s::text[]) WHERE conversation = %s AND seq = %s;
+UPDATE palaver.words SET words = array_to_tsvector(%s::text[]), reason = %s
+WHERE conversation = %s AND seq = %s;
 
+-- name: unindexed_messages
+SELECT seq, reason FROM palaver.words
+WHERE conversation = %s AND reason IS NOT NULL ORDER BY seq;
+
+-- Where the hits are, and how large: bodies are read one by one behind it.
 -- name: search
-SELECT m.conversation, m.seq, m.body
-FROM palaver.words AS w JOIN palaver.messages AS m USING (conversation, seq)
-WHERE w.words @@ %(query)s::tsquery
-ORDER BY w.time DESC, w.conversation DESC, w.seq DESC
-LIMIT %(limit)s OFFSET %(offset)s;
+SELECT w.conversation, w.seq, octet_length(m.body)
+FROM (SELECT conversation, seq, time FROM palaver.words WHERE words @@ %(query)s::tsquery
+      ORDER BY time DESC, conversation DESC, seq DESC
+      LIMIT %(limit)s OFFSET %(offset)s) AS w
+LEFT JOIN palaver.messages AS m ON m.conversation = w.conversation AND m.seq = w.seq
+ORDER BY w.time DESC, w.conversation DESC, w.seq DESC;
 
 -- name: search_in
-SELECT m.conversation, m.seq, m.body
-FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
-     AS s (conversation, start, stop)
-JOIN palaver.words AS w
-  ON w.conversation = s.conversation AND w.seq >= s.start AND w.seq < s.stop
-JOIN palaver.messages AS m ON m.conversation = w.conversation AND m.seq = w.seq
-WHERE w.words @@ %(query)s::tsquery
-ORDER BY w.seq DESC
-LIMIT %(limit)s OFFSET %(offset)s;
+SELECT w.conversation, w.seq, octet_length(m.body)
+FROM (SELECT w.conversation, w.seq
+      FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+           AS s (conversation, start, stop)
+      JOIN palaver.words AS w
+        ON w.conversation = s.conversation AND w.seq >= s.start AND w.seq < s.stop
+      WHERE w.words @@ %(query)s::tsquery
+      ORDER BY w.seq DESC
+      LIMIT %(limit)s OFFSET %(offset)s) AS w
+LEFT JOIN palaver.messages AS m ON m.conversation = w.conversation AND m.seq = w.seq
+ORDER BY w.seq DESC;
 
 -- name: hashes
 SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conversation, seq,

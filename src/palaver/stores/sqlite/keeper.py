@@ -31,8 +31,10 @@ from palaver.stores.rows import (
 )
 from palaver.stores.sealing import other_problems, row_problems
 from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated, unknown
+from palaver.stores.sqlite.connection import connect
 from palaver.stores.sqlite.listing import page
 from palaver.stores.sqlite.writing import Writing
+from palaver.stores.words import phrases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -222,9 +224,10 @@ class SQLiteKeeper(Writing):
 
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, best first."""
-        self._write(self._words.catch_up)
+        phrases(words)  # a query that is refused waits for nothing
         stretches = None if conversation is None else self._lineage(conversation)
         with translated(self.path):
+            self._words.catch_up(self._reader(), lambda: connect(self.path, vfs=self._vfs))
             hits = self._words.search(self._reader(), words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there
             hits = [replace(hit, conversation=conversation) for hit in hits]
@@ -350,6 +353,10 @@ class SQLiteKeeper(Writing):
                 break
             version = rows[-1][4]
         yield from other_problems(self._read("record_hashes", cid))
+
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """The messages that a search does not find, or not by all they say, and why."""
+        return self._read("unindexed", self._cid(conversation))
 
     def check(self) -> Iterator[str]:
         """What SQLite itself finds wrong with the file."""

@@ -279,6 +279,53 @@ INSERT OR IGNORE INTO journal (number, cid, version, kind, at, first, count, sto
 SELECT ?1, 0, ?1, 'delete', 0, 0, 0, 0
 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE number >= ?1);
 
+-- name: indexed
+SELECT indexed FROM indexing;
+
+-- The next messages for the search index, without their bodies: those may be large.
+-- name: to_index
+SELECT number, cid, hash, octet_length(body) FROM messages
+WHERE number > ?1 AND number <= ?2 ORDER BY number LIMIT ?3;
+
+-- name: body_of
+SELECT body FROM messages WHERE number = ?;
+
+-- name: index_words
+INSERT INTO words (rowid, conversation, text) VALUES (?, ?, ?);
+
+-- name: unindex_words
+INSERT INTO words (words, rowid, conversation, text) VALUES ('delete', ?, ?, ?);
+
+-- name: destroys
+SELECT v FROM words_config WHERE k = 'secure-delete';
+
+-- name: destroy
+INSERT INTO words (words, rank) VALUES ('secure-delete', ?);
+
+-- name: note_indexed
+UPDATE indexing SET indexed = ?;
+
+-- name: note_unindexed
+INSERT INTO unindexed (number, indexed, reason) VALUES (?, ?, ?);
+
+-- name: unindexed_of
+SELECT indexed FROM unindexed WHERE number = ?;
+
+-- name: forget_unindexed
+DELETE FROM unindexed WHERE number = ?;
+
+-- name: unindexed
+SELECT m.seq, u.reason FROM unindexed AS u CROSS JOIN messages AS m ON m.number = u.number
+WHERE m.cid = ? ORDER BY m.seq;
+
+-- CROSS JOIN: the index is asked once, and not once for each message of a conversation. Bodies are
+-- read one by one behind it, so that sorting all hits takes little room.
+-- name: search
+SELECT m.number, m.cid, m.seq, c.id
+FROM words CROSS JOIN messages AS m ON m.number = words.rowid
+CROSS JOIN conversations AS c ON c.cid = m.cid
+WHERE words MATCH ? ORDER BY words.rank, m.number DESC;
+
 -- After a deletion: what the index has ends with the last message there is.
 -- name: index_again
 UPDATE indexing SET indexed = min(indexed, coalesce((SELECT max(number) FROM messages), 0));

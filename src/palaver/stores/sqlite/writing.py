@@ -209,7 +209,8 @@ class Writing(Connections):
             if fork is not None:
                 msg = f"{fork[0]} was forked from it, and reads its messages"
                 raise StoreError(msg)
-            self._forget_words(self._writer.execute(QUERIES["all_rows"], (cid,)).fetchall())
+            for number, body in self._writer.execute(QUERIES["all_rows"], (cid,)):
+                self._words.forget(number, cid, body)
             newest: int = self._writer.execute(QUERIES["newest"]).get
             for table in ("messages", "journal", "leases", "records", "conversations"):
                 self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
@@ -221,10 +222,6 @@ class Writing(Connections):
         self._lineages.clear()
         self.erasures += 1
         self._scrub()
-
-    def _forget_words(self, rows: list[Any]) -> None:
-        for number, body in rows:
-            self._words.forget(number, body)
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
@@ -287,11 +284,11 @@ class Writing(Connections):
 
     def _bury(self, number: int, columns: list[Any], body: str, left: Message) -> None:
         """Put a tombstone in the place of a message, here and in the index."""
-        self._words.forget(number, body)
+        self._words.forget(number, columns[0], body)
         what = body_of(left)
         mark = row_hash(what.encode(), *columns)
         self._writer.execute(QUERIES["bury"], (what, mark, number))
-        self._words.remember(number, what)
+        self._words.remember(number, columns[0], what)
 
     def _drop_records(self, cid: int, traces: Traces) -> list[tuple[str, str]]:
         """Take away the records that give something away."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from palaver.errors import ValidationError
 from palaver.messages import parse_message
 from palaver.messages.ids import new_id
-from palaver.testing.stores.expecting import expect, one, said
+from palaver.stores.words import LONGEST, MOST_WORDS, PARTIAL, SEARCHED
+from palaver.testing.stores.expecting import expect, one, raises, said
 from palaver.testing.stores.running import Checks
 
 if TYPE_CHECKING:
@@ -59,6 +61,67 @@ def a_phrase_is_found_in_its_order(trial: Trial) -> None:
     expect({"u1", "u2"}, _found(trial.store, f"{word} hot water"), "without quotes")
     expect({"u2"}, _found(trial.store, f'"water hot" {word}'), "across a comma")
     expect(set(), _found(trial.store, f'"hot {word} water"'), "a phrase that nobody said")
+
+
+@CHECKS
+def a_long_word_is_found_by_its_beginning(trial: Trial) -> None:
+    """However long it is, it is one word, and nothing else is lost for its sake."""
+    word = _word()
+    long = word + "x" * SEARCHED
+    trial.store.create(
+        [
+            one("u1", f"before {long} after"),
+            one("u2", f"{word} 茶{'茶' * LONGEST}杯 {word}"),
+            one("u3", f"{word} " + "e\u0301" * LONGEST + "e\u0300f"),
+        ]
+    )
+    for store in trial.now_and_later():
+        expect({"u1"}, _found(store, f"before {long[: LONGEST + 1]}"), "its beginning and more")
+        expect(set(), _found(store, long[: LONGEST - 1]), "less of it")
+        expect({"u2"}, _found(store, f"{word} 茶杯"), "the end of a text without spaces")
+        expect({"u3"}, _found(store, f"{word} {'é' * LONGEST}"), "a word with accents")
+        expect([], list(store.verify()), "problems")
+
+
+@CHECKS
+def the_beginning_of_a_long_message_is_searched(trial: Trial) -> None:
+    """Up to a number of characters; `notes` names the messages with more, until they are erased."""
+    word, late = _word(), _word()
+    filler = "tea " * (SEARCHED // 4)
+    history = trial.store.create(
+        [one("u1", f"{word} short"), one("u2", f"{word} {filler} {late}"), one("u3", word)]
+    )
+    note = f"{history.id}: message 1: {PARTIAL}"
+    for store in trial.now_and_later():
+        expect({"u1", "u2", "u3"}, _found(store, word), "the beginnings")
+        expect({"u2"}, _found(store, f"tea {word}", history.id), "the filler")
+        expect(set(), _found(store, late), "the end")
+        expect([note], list(store.notes(history.id)), "the notes")
+        expect(True, note in list(store.notes()), "the notes of all")  # noqa: FBT003 - the value
+        expect([], list(store.verify()), "problems")
+        (hit,) = store.search(f"{word} tea")
+        expect(True, len(hit.snippet) < LONGEST, "a snippet is short")  # noqa: FBT003 - the value
+    trial.store.get(history.id).erase("u2")
+    expect({"u1", "u3"}, _found(trial.store, word), "after erasing")
+    expect([], list(trial.store.notes(history.id)), "the notes after erasing")
+    expect([], list(trial.store.verify()), "problems after erasing")
+
+
+@CHECKS
+def a_query_is_as_long_as_its_different_words(trial: Trial) -> None:
+    """Repeated words count once; too many are refused, and said to be."""
+    word = _word()
+    words = [f"{word}{number}" for number in range(MOST_WORDS + 1)]
+    trial.store.create([one("u1", " ".join(words)), one("u2", f"{word} {'喝茶' * 100}")])
+    store = trial.store
+    expect({"u2"}, _found(store, f"{word} " * 10_000), "one word, many times")
+    expect({"u1"}, _found(store, " ".join(words[:-1])), "many words")
+    expect({"u1"}, _found(store, '"' + " ".join(words[:-1]) + '"'), "a long phrase")
+    expect({"u2"}, _found(store, f"{word} {'喝茶' * 100}"), "a phrase without spaces")
+    for name in (None, "nowhere"):
+        for query in (" ".join(words), '"' + "tea " * (MOST_WORDS + 1) + '"', "x" * 2_000_000):
+            with raises(ValidationError, "too much"):
+                store.search(query, conversation=name)
 
 
 @CHECKS
