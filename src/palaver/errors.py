@@ -8,6 +8,7 @@
     ├── UnknownMessage                  no message has this id, or this place
     ├── NothingToUndo                   undo or redo, with nothing to go back or on to
     ├── Conflict                        two sides changed the same thing; says what each did
+    │   └── VersionMismatch             a change for a certain version that is not the newest
     ├── BudgetExceeded                  what may be spent is spent
     ├── DoesNotFit                      what must be in a prompt is too much; says by how much
     ├── CompactionRefused               making room would not make room, or not safely
@@ -82,6 +83,7 @@ __all__ = [
     "UnknownMessage",
     "UnsupportedOperation",
     "ValidationError",
+    "VersionMismatch",
 ]
 
 
@@ -124,7 +126,7 @@ class ValidationError(PalaverError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        return _rebuild, (type(self), self.args[0], {"path": self.path, "rule": self.rule})
+        return partial(type(self), path=self.path, rule=self.rule), (self.detail,)
 
     def under(self, prefix: str) -> ValidationError:
         """The same error, seen from further out.
@@ -146,12 +148,7 @@ class ValidationError(PalaverError, ValueError):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
-        return {
-            **super().to_dict(),
-            "detail": self.detail,
-            "path": self.path,
-            "rule": self.rule,
-        }
+        return super().to_dict() | {"detail": self.detail, "path": self.path, "rule": self.rule}
 
 
 class PartValidationError(ValidationError):
@@ -176,14 +173,13 @@ class PartValidationError(ValidationError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        keywords = {"path": self.path, "rule": self.rule, "part": self.part}
-        return _rebuild, (type(self), self.args[0], keywords)
+        made = partial(type(self), path=self.path, rule=self.rule, part=self.part)
+        return made, (self.detail,)
 
     def under(self, prefix: str) -> PartValidationError:
         """The same error, seen from further out."""
-        return PartValidationError(
-            self.detail, path=prefix + self.path[1:], rule=self.rule, part=self.part
-        )
+        path = prefix + self.path[1:]
+        return PartValidationError(self.detail, path=path, rule=self.rule, part=self.part)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
@@ -222,15 +218,12 @@ class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the desi
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data, in the design's own form."""
-        return {
-            "name": "InvalidStateTransition",
-            "message": str(self),
-            "details": {
-                "currentStatus": self.current_status,
-                "attemptedStatus": self.attempted_status,
-                "validTransitions": list(self.valid_transitions),
-            },
+        details = {
+            "currentStatus": self.current_status,
+            "attemptedStatus": self.attempted_status,
+            "validTransitions": list(self.valid_transitions),
         }
+        return {**super().to_dict(), "details": details}
 
 
 class UnsupportedOperation(PalaverError, ValueError):  # noqa: N818 - what it is, not that it is one
@@ -296,6 +289,35 @@ class Conflict(PalaverError):  # noqa: N818 - as above
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data, with both sides."""
         return {**super().to_dict(), "clashes": [clash._asdict() for clash in self.clashes]}
+
+
+class VersionMismatch(Conflict):
+    """A change that was expected to follow a certain version, which is not the newest.
+
+    `expected` are the versions that it might have followed, `version` is the newest.
+
+    >>> str(VersionMismatch((17,), 18))
+    'the conversation is at version 18, not 17'
+    """
+
+    def __init__(self, expected: tuple[int, ...], version: int) -> None:
+        """Keep both numbers; they are the two sides of the conflict, too."""
+        meant = " or ".join(map(str, expected)) or "none that exists"
+        ours, theirs = f"changed at version {meant}", f"is at version {version}"
+        super().__init__((Clash("the conversation", ours, theirs),))
+        self.expected, self.version, self._meant = expected, version, meant
+
+    def __str__(self) -> str:
+        """Say which version there is, and which was expected."""
+        return f"the conversation is at version {self.version}, not {self._meant}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        return type(self), (self.expected, self.version)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data, with both versions."""
+        return {**super().to_dict(), "expected": list(self.expected), "version": self.version}
 
 
 class BudgetExceeded(PalaverError):  # noqa: N818 - it reads as what happened
@@ -424,17 +446,13 @@ class ModelError(PalaverError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        facts = (self.provider, self.status, self.retry_after)
-        return _rebuild_model_error, (type(self), self.detail, *facts)
+        facts: dict[str, Any] = {"status": self.status, "retry_after": self.retry_after}
+        return partial(type(self), provider=self.provider, **facts), (self.detail,)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
-        return {
-            **super().to_dict(),
-            "provider": self.provider,
-            "status": self.status,
-            "retryAfter": self.retry_after,
-        }
+        facts = {"status": self.status, "retryAfter": self.retry_after}
+        return {**super().to_dict(), "provider": self.provider, **facts}
 
 
 class AuthError(ModelError):
@@ -479,17 +497,3 @@ class Aborted(ModelError):  # noqa: N818 - as above
 
 def _short(path: str) -> str:
     return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
-
-
-def _rebuild_model_error(
-    kind: type[ModelError],
-    detail: str,
-    provider: str,
-    status: int | None,
-    retry_after: float | None,
-) -> ModelError:
-    return kind(detail, provider=provider, status=status, retry_after=retry_after)
-
-
-def _rebuild(kind: type[ValidationError], detail: str, keywords: dict[str, str]) -> ValidationError:
-    return kind(detail, **keywords)

@@ -22,6 +22,7 @@ from palaver.testing.stores import (
     forking,
     keeping,
     lasting,
+    preconditions,
     pruning,
     repeating,
     sharing,
@@ -38,6 +39,7 @@ store_conformance = Conformance(
     pruning.CHECKS,
     repeating.CHECKS,
     sharing.CHECKS,
+    preconditions.CHECKS,
     finding.CHECKS,
 )
 """Runs every check, and says which failed; `checks` has them one by one."""
