@@ -292,9 +292,7 @@ class Conflict(PalaverError):  # noqa: N818 - as above
 
 
 class VersionMismatch(Conflict):
-    """A change that was expected to follow a certain version, which is not the newest.
-
-    `expected` are the versions that it might have followed, `version` is the newest.
+    """A change that must follow one of the versions `expected`; the newest is `version`.
 
     >>> str(VersionMismatch((17,), 18))
     'the conversation is at version 18, not 17'
@@ -303,8 +301,10 @@ class VersionMismatch(Conflict):
     def __init__(self, expected: tuple[int, ...], version: int) -> None:
         """Keep both numbers; they are the two sides of the conflict, too."""
         meant = " or ".join(map(str, expected)) or "none that exists"
-        ours, theirs = f"changed at version {meant}", f"is at version {version}"
-        super().__init__((Clash("the conversation", ours, theirs),))
+        passed = bool(expected) and expected[-1] < version
+        there = f"went from version {expected[-1]} to" if passed else "is at version"
+        clash = Clash("the conversation", f"changed at version {meant}", f"{there} {version}")
+        super().__init__((clash,))
         self.expected, self.version, self._meant = expected, version, meant
 
     def __str__(self) -> str:
