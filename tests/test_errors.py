@@ -12,6 +12,7 @@ from palaver.errors import (
     PartValidationError,
     RateLimited,
     ValidationError,
+    VersionMismatch,
 )
 
 ERRORS = [
@@ -20,6 +21,7 @@ ERRORS = [
     PartValidationError("is odd", path="$.a[0].b", rule="BR-09", part="tool"),
     InvalidStateTransition("pending", "completed", ("running",)),
     RateLimited("slow down", provider="openai", status=429, retry_after=1.5),
+    VersionMismatch((17, 18), 20),
 ]
 
 
@@ -33,7 +35,9 @@ def test_errors_travel_between_processes(error: PalaverError) -> None:
 
 def test_every_error_is_a_palaver_error_and_a_refusal_a_value_error() -> None:
     assert all(isinstance(error, PalaverError) for error in ERRORS)
-    assert [False, True, True, False, False] == [isinstance(error, ValueError) for error in ERRORS]
+    assert [False, True, True, False, False, False] == [
+        isinstance(error, ValueError) for error in ERRORS
+    ]
 
 
 def test_an_error_says_where_what_and_which_rule() -> None:
@@ -43,6 +47,7 @@ def test_an_error_says_where_what_and_which_rule() -> None:
         "$.a[0].b: is odd (tool part) [BR-09]",
         "a tool call that is pending cannot become completed; it can only become running",
         "openai: slow down (status 429, wait 1.5 s)",
+        "the conversation is at version 20, not 17 or 18",
     ] == [str(error) for error in ERRORS]
 
 

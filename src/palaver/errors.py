@@ -8,6 +8,7 @@
     ├── UnknownMessage                  no message has this id, or this place
     ├── NothingToUndo                   undo or redo, with nothing to go back or on to
     ├── Conflict                        two sides changed the same thing; says what each did
+    │   └── VersionMismatch             a change for a certain version that is not the newest
     ├── BudgetExceeded                  what may be spent is spent
     ├── DoesNotFit                      what must be in a prompt is too much; says by how much
     ├── CompactionRefused               making room would not make room, or not safely
@@ -84,6 +85,7 @@ __all__ = [
     "UnknownMessage",
     "UnsupportedOperation",
     "ValidationError",
+    "VersionMismatch",
 ]
 
 
@@ -126,7 +128,7 @@ class ValidationError(PalaverError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        return partial(type(self), path=self.path, rule=self.rule), (self.args[0],)
+        return partial(type(self), path=self.path, rule=self.rule), (self.detail,)
 
     def under(self, prefix: str) -> ValidationError:
         """The same error, seen from further out.
@@ -148,12 +150,7 @@ class ValidationError(PalaverError, ValueError):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
-        return {
-            **super().to_dict(),
-            "detail": self.detail,
-            "path": self.path,
-            "rule": self.rule,
-        }
+        return super().to_dict() | {"detail": self.detail, "path": self.path, "rule": self.rule}
 
 
 class PartValidationError(ValidationError):
@@ -178,13 +175,13 @@ class PartValidationError(ValidationError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between processes."""
-        return partial(type(self), path=self.path, rule=self.rule, part=self.part), self.args[:1]
+        made = partial(type(self), path=self.path, rule=self.rule, part=self.part)
+        return made, (self.detail,)
 
     def under(self, prefix: str) -> PartValidationError:
         """The same error, seen from further out."""
-        return PartValidationError(
-            self.detail, path=prefix + self.path[1:], rule=self.rule, part=self.part
-        )
+        path = prefix + self.path[1:]
+        return PartValidationError(self.detail, path=path, rule=self.rule, part=self.part)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
@@ -223,15 +220,12 @@ class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the desi
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data, in the design's own form."""
-        return {
-            "name": "InvalidStateTransition",
-            "message": str(self),
-            "details": {
-                "currentStatus": self.current_status,
-                "attemptedStatus": self.attempted_status,
-                "validTransitions": list(self.valid_transitions),
-            },
+        details = {
+            "currentStatus": self.current_status,
+            "attemptedStatus": self.attempted_status,
+            "validTransitions": list(self.valid_transitions),
         }
+        return {**super().to_dict(), "details": details}
 
 
 class UnsupportedOperation(PalaverError, ValueError):  # noqa: N818 - what it is, not that it is one
@@ -297,6 +291,35 @@ class Conflict(PalaverError):  # noqa: N818 - as above
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data, with both sides."""
         return {**super().to_dict(), "clashes": [clash._asdict() for clash in self.clashes]}
+
+
+class VersionMismatch(Conflict):
+    """A change that must follow one of the versions `expected`; the newest is `version`.
+
+    >>> str(VersionMismatch((17,), 18))
+    'the conversation is at version 18, not 17'
+    """
+
+    def __init__(self, expected: tuple[int, ...], version: int) -> None:
+        """Keep both numbers; they are the two sides of the conflict, too."""
+        meant = " or ".join(map(str, expected)) or "none that exists"
+        passed = bool(expected) and expected[-1] < version
+        there = f"went from version {expected[-1]} to" if passed else "is at version"
+        clash = Clash("the conversation", f"changed at version {meant}", f"{there} {version}")
+        super().__init__((clash,))
+        self.expected, self.version, self._meant = expected, version, meant
+
+    def __str__(self) -> str:
+        """Say which version there is, and which was expected."""
+        return f"the conversation is at version {self.version}, not {self._meant}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        return type(self), (self.expected, self.version)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready data, with both versions."""
+        return {**super().to_dict(), "expected": list(self.expected), "version": self.version}
 
 
 class BudgetExceeded(PalaverError):  # noqa: N818 - it reads as what happened
@@ -447,12 +470,8 @@ class ModelError(PalaverError):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
-        return {
-            **super().to_dict(),
-            "provider": self.provider,
-            "status": self.status,
-            "retryAfter": self.retry_after,
-        }
+        facts = {"status": self.status, "retryAfter": self.retry_after}
+        return {**super().to_dict(), "provider": self.provider, **facts}
 
 
 class AuthError(ModelError):

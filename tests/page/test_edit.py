@@ -249,7 +249,7 @@ def _wish(page: Page, text: str) -> None:
 def test_both_sides_are_shown_when_others_were_quicker_and_mine_moves_along(
     page: Page, stand: Stand, name: str, forgiven: list[str]
 ) -> None:
-    forgiven.append("status of 409")
+    forgiven.append("status of 412")
     _wish(page, "What time is it in Faro?")
     theirs = [{"role": "user", "content": "Theirs."}]
     _meanwhile(stand, name, {"operation": "INSERT", "position": 1, "messages": theirs})
@@ -270,7 +270,7 @@ def test_both_sides_are_shown_when_others_were_quicker_and_mine_moves_along(
 def test_a_message_that_others_changed_too_is_named_and_left_when_i_say_so(
     page: Page, stand: Stand, name: str, forgiven: list[str]
 ) -> None:
-    forgiven.append("status of 409")
+    forgiven.append("status of 412")
     _wish(page, "Mine.")
     other = {"operation": "REPLACE", "index": 1, "message": {"role": "user", "content": "Theirs."}}
     _meanwhile(stand, name, other)
@@ -285,7 +285,7 @@ def test_a_message_that_others_changed_too_is_named_and_left_when_i_say_so(
 def test_what_is_gone_can_not_be_edited(
     page: Page, stand: Stand, name: str, forgiven: list[str]
 ) -> None:
-    forgiven.append("status of 409")
+    forgiven.append("status of 412")
     _wish(page, "Mine.")
     _meanwhile(stand, name, {"operation": "TRUNCATE", "keepLast": 2})
     do(page, "Replace")

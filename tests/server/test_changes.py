@@ -84,7 +84,7 @@ def test_an_edit_of_an_old_version_is_refused_with_both_sides(ask: Asker) -> Non
         {"operation": {"operation": "CLEAR"}},
         headers={"if-match": '"0"'},
     )
-    assert (409, 1) == (problem["status"], problem["version"])
+    assert (412, 1) == (problem["status"], problem["version"])
     assert "version 0 to 1" in problem["clashes"][0]["theirs"]
 
 
@@ -237,7 +237,7 @@ def test_the_way_back(ask: Asker) -> None:
     assert 422 == ask.refused("POST", f"{path}/restore", {"version": 99})["status"]
     stale = {"if-match": '"0"'}
     for way, body in (("undo", {}), ("redo", {}), ("rollback", {"batch": 0})):
-        assert 409 == ask.refused("POST", f"{path}/{way}", body, headers=stale)["status"]
+        assert 412 == ask.refused("POST", f"{path}/{way}", body, headers=stale)["status"]
 
 
 # ── forks and marks ─────────────────────────────────────────────────────────────────────────────

@@ -134,9 +134,34 @@ def test_every_part_comes_back_as_it_was(ask: Asker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stamp", "status"), [('"0"', 201), ("0", 201), ("*", 201), ('"7"', 409), ("x", 422)]
+    ("stamp", "status"),
+    [
+        ('"0"', 201),
+        ("0", 201),
+        (" * ", 201),
+        ('"7", "0"', 201),
+        ('"7","0",', 201),
+        ('"a,b", W/"7" , "0"', 201),
+        ('"7"', 412),
+        ('"7", "8"', 412),
+        ('W/"0"', 412),
+        ('W/"0", "7"', 412),
+        ('"00"', 412),
+        ('""', 412),
+        ('"abc"', 412),
+        ('"99999999999999999999"', 412),
+        ("x", 422),
+        ("", 422),
+        (", ,", 422),
+        ('"0', 422),
+        ('w/"0"', 422),
+        ('*, "0"', 422),
+        ('"0" "1"', 422),
+        ("-1", 422),
+    ],
 )
 def test_an_addition_may_name_its_version(ask: Asker, stamp: str, status: int) -> None:
+    """RFC 9110, 13.1.1: any of a list, `*` for whatever is there, and a weak tag never matches."""
     name = ask.begun("a")
     said = {"messages": [{"role": "user", "content": "b"}]}
     headers = {"if-match": stamp}
@@ -207,7 +232,7 @@ def test_an_append_for_a_version_that_has_just_passed_is_refused(
     meanwhile.append("before")
     body = {"messages": [{"role": "user", "content": "mine"}]}
     refused = ask.refused("POST", f"conversations/{name}/messages", body, headers=stamp)
-    assert (409, 1) == (refused["status"], refused["version"])
+    assert (412, 1) == (refused["status"], refused["version"])
     assert ["first", "somebody else"] == ask.texts(name)
 
 

@@ -31,6 +31,7 @@ EXPECTED = {
     "UnknownConversation": 404,
     "AlreadyExists": 409,
     "Conflict": 409,
+    "VersionMismatch": 412,
     "Stale": 409,
     "LeaseTaken": 409,
     "LeaseLost": 409,

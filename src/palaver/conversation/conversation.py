@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from palaver.history.results import Result
     from palaver.messages import Role, ToolCallPart
     from palaver.stores.history import StoredHistory
+    from palaver.stores.preconditions import Expected
     from palaver.stores.store import Store
     from palaver.tokens import Counter
     from palaver.wire import Request
@@ -126,15 +127,24 @@ class Conversation:
         """How many messages it has."""
         return len(self.history.view)
 
-    def add(self, message: Message | Mapping[str, Any], *, key: str | None = None) -> Message:
-        """Add a message at the end and return it; `key` makes doing it again harmless."""
+    def add(
+        self,
+        message: Message | Mapping[str, Any],
+        *,
+        key: str | None = None,
+        expect: Expected | None = None,
+    ) -> Message:
+        """Add a message at the end and return it; `key` makes doing it again harmless.
+
+        `expect` is the version that it must follow; `VersionMismatch` where that is not the newest.
+        """
         if not isinstance(message, Message):
             if not (message.get("role") and "content" in message):
                 raise ValidationError(_NOT_A_MESSAGE, path="$", rule="CV-01")
             message = parse_message(message)
         if message.role in ("user", "system") and not message.content:
             raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="CV-01")
-        kept = self.history.append(message, key=key)
+        kept = self.history.append(message, key=key, expect=expect)
         self._emit("message.added", {"id": kept.id, "role": kept.role})
         return kept
 

@@ -51,6 +51,7 @@ _REASONS: Final = {
     404: "There is no such conversation, message or route.",
     408: "The request did not arrive in time.",
     409: "Somebody else was there first; both sides are named.",
+    412: "If-Match does not name the newest version, which is `version`; nothing was changed.",
     413: "The body is too large.",
     414: "The path is too long.",
     415: "A form, which no page of this server sends.",
@@ -178,6 +179,8 @@ def _complete(
     good = str(handler.status_code)
     answers: dict[str, Any] = {good: _good(operation["responses"][good], handler, shapes)}
     wrong = [*_ALWAYS, *(_WRITING if method != "get" else ())]
+    if any(parameter["name"] == "If-Match" for parameter in operation.get("parameters", [])):
+        wrong.append(412)
     for status in sorted(wrong):
         answers[str(status)] = _problem(_REASONS[status])
     operation["responses"] = answers

@@ -34,6 +34,7 @@ STATUSES: Final[tuple[tuple[type[errors.PalaverError], int], ...]] = (
     (errors.InvalidStateTransition, 409),
     (errors.UnknownMessage, 404),
     (errors.NothingToUndo, 409),
+    (errors.VersionMismatch, 412),
     (errors.Conflict, 409),
     (errors.BudgetExceeded, 409),
     (errors.DoesNotFit, 422),
@@ -147,7 +148,7 @@ def _of_palaver(error: errors.PalaverError) -> tuple[Problem, dict[str, str]]:
     status, said = _status(error), error.to_dict()
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         _log.error("the store failed: %s", error)
-    known = {key: said.pop(key) for key in ("path", "rule", "clashes") if key in said}
+    known = {key: said.pop(key) for key in ("path", "rule", "clashes", "version") if key in said}
     if "clashes" in known:
         known["clashes"] = [Clashing(**clash) for clash in known["clashes"]]
     name, detail = said.pop("name"), said.pop("detail", said.pop("message"))

@@ -21,6 +21,7 @@ from palaver.server.problems import Refusal
 from palaver.server.shapes.changes import Size
 from palaver.server.shapes.tokens import Compacted, Compacting, Gone, Saved
 from palaver.server.working import Workshop
+from palaver.stores.preconditions import check_expected
 
 if TYPE_CHECKING:
     from palaver.conversation.compaction import Plan, Preview, Strategy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from palaver.history import View
     from palaver.messages import Role
     from palaver.server.service import Service
+    from palaver.stores.preconditions import Expected
 
 __all__ = ["Rooms"]
 
@@ -68,17 +70,23 @@ class Rooms:
         self._previews: OrderedDict[str, _Kept] = OrderedDict()
         self._gate = threading.Lock()
 
-    async def make(self, conversation: str, asked: Compacting) -> Compacted:
-        """Make room, or say what doing so would come to; busy while a step is under way."""
+    async def make(
+        self, conversation: str, asked: Compacting, expect: Expected | None = None
+    ) -> Compacted:
+        """Make room, or say what doing so would come to; busy while a step is under way.
+
+        `expect` is the version that must be the newest, when it begins and when it is done.
+        """
         workshop = self._service.part(Workshop)
         running = workshop.claim(conversation, asked.model or workshop.shelf.default)
         try:
             talk = await to_thread.run_sync(self._opened, workshop, conversation)
+            check_expected(expect, talk.history.version)
             strategy = await to_thread.run_sync(_strategy, workshop, asked)
             kept = self._previews.get(conversation)
             if kept is not None and kept.asked == _without_preview(asked):
                 strategy = _Planned(strategy, kept.found.plan, kept.found.version)
-            return await self._made(talk, strategy, asked)
+            return await self._made(talk, strategy, asked, expect)
         except ModelError as error:
             raise Refusal(409, str(error), name=type(error).__name__) from None
         finally:
@@ -90,15 +98,19 @@ class Rooms:
         own.compacted = shared.compacted
         return own
 
-    async def _made(self, talk: Conversation, strategy: Strategy, asked: Compacting) -> Compacted:
+    async def _made(
+        self, talk: Conversation, strategy: Strategy, asked: Compacting, expect: Expected | None
+    ) -> Compacted:
         found = await preview(talk, strategy)
+        check_expected(expect, talk.history.version)
         if found is None:
             return await to_thread.run_sync(_nothing, talk)
         self._keep(talk.id, _Kept(_without_preview(asked), found))
         before = talk.messages
         if asked.preview:
             return await to_thread.run_sync(_shown, talk, before, found, None)
-        done = await compact(talk, _Planned(strategy, found.plan, found.version))
+        planned = _Planned(strategy, found.plan, found.version)
+        done = await compact(talk, planned, expect=expect)
         version = None if done is None else done.version
         return await to_thread.run_sync(_shown, talk, before, found, version)
 

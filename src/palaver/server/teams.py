@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from palaver.server.underway import Outcome, Running
     from palaver.stores import Store
     from palaver.stores.history import StoredHistory
+    from palaver.stores.preconditions import Expected
     from palaver.team import Floor, Member, Team
 
 __all__ = ["TAG", "Teams", "keep_roster", "speakers", "spoken"]
@@ -129,11 +130,17 @@ class Teams:
     # ── what it does ────────────────────────────────────────────────────────────────────────────
 
     async def say(
-        self, conversation: str, text: str, *, speaker: str | None = None, key: str | None = None
+        self,
+        conversation: str,
+        text: str,
+        *,
+        speaker: str | None = None,
+        key: str | None = None,
+        expect: Expected | None = None,
     ) -> Message:
-        """A human speaks."""
+        """A human speaks; `expect` is the version that the message must follow."""
         coordinator = await self._coordinator(conversation)
-        return await coordinator.say(text, speaker=speaker, key=key)
+        return await coordinator.say(text, speaker=speaker, key=key, expect=expect)
 
     async def run(self, conversation: str) -> str:
         """Give everybody their turns, as a step of the server; answer the step's id."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from palaver.conversation import Conversation
     from palaver.messages import Message
     from palaver.server.service import Service
+    from palaver.stores.preconditions import Expected
 
 __all__ = ["Workshop"]
 
@@ -119,14 +120,24 @@ class Workshop:
     # ── beginning and ending ────────────────────────────────────────────────────────────────────
 
     async def step(
-        self, conversation: str, order: Order, *, text: str | None = None, key: str | None = None
+        self,
+        conversation: str,
+        order: Order,
+        *,
+        text: str | None = None,
+        key: str | None = None,
+        expect: Expected | None = None,
     ) -> Started:
-        """Say something, if there is something to say, and let the model answer."""
+        """Say something, if there is something to say, and let the model answer.
+
+        `expect` is the version that must be the newest when it begins.
+        """
 
         def said(talk: Conversation) -> bool:
             if text is None:
+                talk.history.extend([], expect=expect)  # adds nothing, and checks the version
                 return True
-            kept = talk.add(user(text), key=key)
+            kept = talk.add(user(text), key=key, expect=expect)
             return talk.messages[-1].id == kept.id
 
         async def work(talk: Conversation, running: Running) -> Outcome:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from palaver.errors import AlreadyExists, ValidationError
+from palaver.errors import AlreadyExists, UnknownConversation, ValidationError
 from palaver.messages.gate import check_name
 
 if TYPE_CHECKING:
     from palaver.stores.protocol import Keeper
     from palaver.stores.records import Change, Head
 
-__all__ = ["begin", "check_key"]
+__all__ = ["begin", "check_key", "was_begun"]
 
 
 def check_key(name: str | None, key: str | None) -> None:
@@ -31,7 +31,14 @@ def begin(keeper: Keeper, head: Head, first: Change) -> None:
     try:
         keeper.create(head, first)
     except AlreadyExists:
-        parent = keeper.head(head.id).parent
-        key = keeper.keys(head.id, -1, 0).get(0)
-        if first.key is None or (key, parent) != (first.key, head.parent):
+        if first.key is None or not was_begun(keeper, head.id, head.parent, first.key):
             raise
+
+
+def was_begun(keeper: Keeper, name: str, parent: str | None, key: str) -> bool:
+    """Tell whether a conversation is there that was begun from a parent with a key."""
+    try:
+        found = keeper.head(name)
+    except UnknownConversation:
+        return False
+    return (found.parent, keeper.keys(name, -1, 0).get(0)) == (parent, key)

@@ -4,6 +4,9 @@ Another process may have changed the conversation since it was read. An append t
 after what came in between (see `keeping`). An edit is what its caller saw and meant: it is merged
 with what came in between, by the same three-way merge that brings forks home, and where both
 touched the same message it is a `Conflict` and nothing changes. Nothing is ever lost in silence.
+
+A change with an `expect` is never merged: it is made after the version it names, or refused with
+`VersionMismatch` (see `preconditions`).
 """
 
 from __future__ import annotations
@@ -12,18 +15,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from palaver.errors import Clash, Conflict, Stale, ValidationError
+from palaver.errors import Clash, Conflict, Stale, ValidationError, VersionMismatch
 from palaver.history import History
+from palaver.history import marks as marking
 from palaver.history.erasing import Receipt, with_summaries
+from palaver.history.handles import IMPORT
 from palaver.history.merging import Sides, join
-from palaver.history.operations import Append, as_operation
+from palaver.history.operations import Append, Rollback, as_operation, read_messages
 from palaver.history.plan import Edit, planned
 from palaver.history.rewriting import Rewrite
 from palaver.history.rope import size
 from palaver.messages import Message, new_id
 from palaver.messages.gate import check_name
-from palaver.stores.beginning import begin, check_key
+from palaver.stores.beginning import begin, check_key, was_begun
 from palaver.stores.keeping import KeptBefore, KeptHistory
+from palaver.stores.preconditions import check_expected
 from palaver.stores.rebasing import meant_by
 from palaver.stores.records import Change, Head
 from palaver.stores.traces import family_messages
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from palaver.history.results import Result
     from palaver.history.rewriting import Piece
     from palaver.history.view import View
+    from palaver.stores.preconditions import Expected
     from palaver.stores.records import Record
 
 __all__ = ["StoredHistory"]
@@ -52,27 +59,34 @@ class StoredHistory(KeptHistory):
         operation: Operation | Mapping[str, Any] | bytes | str,
         *,
         key: str | None = None,
+        expect: Expected | None = None,
     ) -> Result:
         """Carry out an operation, given as a value or as JSON; `key` makes repeating it harmless.
 
-        What was done under the same key before is not done again, whatever has come since.
+        What was done under the same key before is not done again, whatever has come since. `expect`
+        is the version that it must follow; `VersionMismatch` where that is not the newest.
         """
         operation = as_operation(operation)
         if isinstance(operation, Append):
-            return self.extend(operation.messages, key=key)
+            return self.extend(operation.messages, key=key, expect=expect)
         with self._lock:
             self._key = key
             try:
-                return super().execute(operation)
+                self._check_expected(expect, key)
+                if isinstance(operation, Rollback):
+                    return self.rollback(operation.target_batch_index, expect=expect)
+                return self._edit(operation, expect)
             except KeptBefore:
                 return self._result()
             finally:
                 self._key = None
 
-    def _edit(self, operation: Edit) -> Result:
+    def _edit(self, operation: Edit, expect: Expected | None = None) -> Result:
         return self._kept(
             lambda: super(StoredHistory, self)._edit(operation),
             lambda seen: self._rebased(operation, seen),
+            expect=expect,
+            key=self._key,
         )
 
     def rewrite(
@@ -83,14 +97,19 @@ class StoredHistory(KeptHistory):
         of_log: bool = False,
         records: Sequence[Record] = (),
         unless: Callable[[View], None] | None = None,
+        expect: Expected | None = None,
     ) -> Result:
-        """Select anew in one batch, as in a history; `records` and `unless` are as in `extend`."""
+        """Select anew in one batch, as in a history.
+
+        `records`, `unless` and `expect` are as in `extend`.
+        """
         with self._lock:
+            self._check_expected(expect)
             self._records, self._unless = tuple(records), unless
             try:
                 if unless is not None:
                     unless(self.view)
-                return self._edit(Rewrite(tuple(pieces), reason, of_log))
+                return self._edit(Rewrite(tuple(pieces), reason, of_log), expect)
             finally:
                 self._records, self._unless = (), None
 
@@ -134,46 +153,77 @@ class StoredHistory(KeptHistory):
 
         return refuse
 
-    def rollback(self, batch_index: int) -> Result:
+    def rollback(self, batch_index: int, *, expect: Expected | None = None) -> Result:
         """Go back to a batch; a `Conflict` where others changed the conversation meanwhile."""
         refuse = self._unseen(f"rolled back to batch {batch_index}")
-        return self._kept(lambda: History.rollback(self, batch_index), refuse)
+        return self._kept(lambda: History.rollback(self, batch_index), refuse, expect=expect)
 
-    def undo(self) -> Result:
+    def undo(self, *, expect: Expected | None = None) -> Result:
         """Reverse the last call; a `Conflict` where others changed the conversation meanwhile."""
-        return self._kept(lambda: History.undo(self), self._unseen("undone"))
+        return self._kept(lambda: History.undo(self), self._unseen("undone"), expect=expect)
 
-    def redo(self) -> Result:
+    def redo(self, *, expect: Expected | None = None) -> Result:
         """Bring back what was undone; a `Conflict` where others changed it meanwhile."""
-        return self._kept(lambda: History.redo(self), self._unseen("redone"))
+        return self._kept(lambda: History.redo(self), self._unseen("redone"), expect=expect)
 
-    def restore(self, version: int) -> Result:
+    def restore(self, version: int, *, expect: Expected | None = None) -> Result:
         """Return to a version; a `Conflict` where others changed the conversation meanwhile."""
         refuse = self._unseen(f"restored to version {version}")
-        return self._kept(lambda: History.restore(self, version), refuse)
+        return self._kept(lambda: History.restore(self, version), refuse, expect=expect)
 
-    def merge(self, other: History) -> Result:
+    def merge(self, other: History, *, expect: Expected | None = None) -> Result:
         """Bring in what a fork did; see `History.merge`."""
         first, second = sorted((self, other), key=lambda side: (side.id, id(side)))
         with first._lock, second._lock:  # noqa: SLF001 - in one order, whoever merges whom
-            return self._kept(lambda: History.merge(self, other))
+            return self._kept(lambda: History.merge(self, other), expect=expect)
 
-    def set_team_task(self, task: str | None) -> None:
+    def set_team_task(self, task: str | None, *, expect: Expected | None = None) -> None:
         """Say what the team is at work on, or None for nothing."""
-        self._kept(lambda: History.set_team_task(self, task))
+        self._kept(lambda: History.set_team_task(self, task), expect=expect)
 
-    def _remark(self, which: int | str | Message, name: str, change: Any) -> None:  # noqa: ANN401 - put or take
-        place = self.view.find(which)
-        message = self._log[place]
-        self._kept(lambda: super(StoredHistory, self)._remark(message, name, change))
+    def mark(
+        self, which: int | str | Message, name: str, *, expect: Expected | None = None
+    ) -> None:
+        """Put a mark on a message, given by its index, its id, or itself."""
+        self._remark(which, name, marking.put, expect)
 
-    def _replace_all(
-        self, messages: tuple[Message, ...], team_task: str | None, reason: str
+    def unmark(
+        self, which: int | str | Message, name: str, *, expect: Expected | None = None
+    ) -> None:
+        """Take a mark off a message."""
+        self._remark(which, name, marking.take, expect)
+
+    def _remark(
+        self,
+        which: int | str | Message,
+        name: str,
+        change: Any,  # noqa: ANN401 - put or take
+        expect: Expected | None = None,
+    ) -> None:
+        with self._lock:
+            self._check_expected(expect)
+            message = self._log[self.view.find(which)]
+            self._kept(
+                lambda: super(StoredHistory, self)._remark(message, name, change), expect=expect
+            )
+
+    def replace_all(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        team_task: str | None,
+        reason: str = IMPORT,
+        expect: Expected | None = None,
     ) -> Result:
-        """All at once; a `Conflict` where others changed the conversation meanwhile."""
+        """Put other messages in the place of all; see `History.replace_all`.
+
+        A `Conflict` where others changed the conversation meanwhile.
+        """
+        new = read_messages(messages)
         return self._kept(
-            lambda: super(StoredHistory, self)._replace_all(messages, team_task, reason),
+            lambda: History.replace_all(self, new, team_task=team_task, reason=reason),
             self._unseen("replaced as a whole"),
+            expect=expect,
         )
 
     # ── forks and erasure ───────────────────────────────────────────────────────────────────────
@@ -184,16 +234,28 @@ class StoredHistory(KeptHistory):
         at: int | None = None,
         id: str | None = None,  # noqa: A002 - the word for it
         key: str | None = None,
+        expect: Expected | None = None,
     ) -> StoredHistory:
         """A conversation that goes its own way from here; it shares every message up to here.
 
         With an `id` and a `key` of the caller's, doing it again returns the fork that was made.
+        `expect` is the version that must be the newest; `VersionMismatch` where it is not.
         """
         check_key(id, key)
         if id == self.id:
             raise ValidationError("must be another than its parent's", path="$.id", rule="HI-13")
         with self._lock:
-            version = self.version if at is None else at
+            called = self._keeper.head(self.id)  # it may have another title meanwhile
+            try:
+                check_expected(expect, called.version)
+            except VersionMismatch:
+                if id is None or key is None or not was_begun(self._keeper, id, self.id, key):
+                    raise
+                return StoredHistory(self._keeper, id, clock=self._clock)
+            newest = self.version if expect is None else called.version
+            if newest > self.version:
+                self.refresh()
+            version = newest if at is None else at
             frame, stop = self._versions.frame(version), self._stops[version]
             base = max(frame.logged, stop)
             name = new_id() if id is None else id
@@ -201,7 +263,6 @@ class StoredHistory(KeptHistory):
             now = self._clock()
             bare = replace(frame, logged=base, back=None, redo=None)
             count = size(bare.root) + stop - bare.start
-            called = self._keeper.head(self.id)  # it may have another title meanwhile
             head = Head(
                 id=name, version=0, stop=stop, length=base, counts=self._log.before(base),
                 framed=0, size=count, parent=self.id, base=base, origin=version,
@@ -214,11 +275,12 @@ class StoredHistory(KeptHistory):
             begin(self._keeper, head, first)
             return StoredHistory(self._keeper, name, clock=self._clock)
 
-    def erase(self, which: int | str | Message) -> Receipt:
+    def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place."""
         with self._lock:
+            self._check_expected(expect)
             name = self._log[self.view.find(which)].id
-            return self._kept(lambda: self._erase(name))
+            return self._kept(lambda: self._erase(name), expect=expect)
 
     def _erase(self, name: str) -> Receipt:
         """Bury the message and every summary of it, and note it, in one step."""

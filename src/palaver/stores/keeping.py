@@ -1,7 +1,8 @@
 """Every change of a kept history is on disk before it is seen, and appends never fail for others'.
 
 Another process may have changed the conversation since it was read. An append then simply goes
-after what came in between; what becomes of an edit is decided in `history`.
+after what came in between; what becomes of an edit is decided in `history`. A change with an
+`expect` is made after the version it names, or not at all: see `preconditions`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from palaver.errors import Stale, StoreDamaged, ValidationError
+from palaver.errors import Stale, StoreDamaged, ValidationError, VersionMismatch
 from palaver.history import History
 from palaver.history.operations import read_messages
 from palaver.history.rope import size
@@ -19,6 +20,7 @@ from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
 from palaver.stores.ancestry import read_frames
 from palaver.stores.log import StoredLog
+from palaver.stores.preconditions import check_expected, expected_versions
 from palaver.stores.records import NONE, Again, Change
 from palaver.stores.versions import StoredStops
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from palaver.history.log import Log
     from palaver.history.results import Result
     from palaver.history.view import View
+    from palaver.stores.preconditions import Expected
     from palaver.stores.protocol import Keeper
     from palaver.stores.records import Lease, Record
 
@@ -153,26 +156,60 @@ class KeptHistory(History):
             records=(*names, *self._records),
         )
 
-    def _kept(self, change: Callable[[], _T], rebase: Callable[[View], _T] | None = None) -> _T:
-        """Make a change; where another came first, refresh and make it again, or rebase it."""
+    def _kept(
+        self,
+        change: Callable[[], _T],
+        rebase: Callable[[View], _T] | None = None,
+        *,
+        expect: Expected | None = None,
+        key: str | None = None,
+    ) -> _T:
+        """Make a change; where another came first, refresh and make it again, or rebase it.
+
+        With `expect` it is neither rebased nor made after any other version.
+        """
         with self._lock:
             while True:
+                self._check_expected(expect, key)
                 seen = self.view
                 try:
-                    return change()
+                    made = change()
                 except KeptBefore:
                     self._stored.forget()
                     self.refresh()
                     raise
                 except Stale:
                     self._stored.forget()
-                    if rebase is not None:
+                    if rebase is not None and expect is None:
                         return rebase(seen)
                     self._see_others(seen.version)
                 except BaseException:
                     self._stored.forget()
                     self._read_names()
                     raise
+                else:
+                    if expect is not None and self.version == seen.version:
+                        self.refresh()  # nothing was committed, so nothing has been checked
+                        self._check_expected(expect, key)
+                    return made
+
+    def _check_expected(self, expect: Expected | None, key: str | None = None) -> None:
+        """Refuse a change that expects another version than the newest.
+
+        A change that was kept under this key, after a version that it expects, is `KeptBefore`.
+        """
+        if expect is None:
+            return
+        versions = expected_versions(expect)
+        if self.version not in versions:
+            self.refresh()
+        try:
+            check_expected(versions, self.version)
+        except VersionMismatch:
+            for made in [] if key is None else [version + 1 for version in versions]:
+                if self._keeper.keys(self.id, made - 1, made).get(made) == key:
+                    raise KeptBefore(made) from None
+            raise
 
     def _see_others(self, version: int) -> None:
         """Refresh after `Stale`: where nothing came in between, it is the file that is wrong."""
@@ -185,27 +222,44 @@ class KeptHistory(History):
 
     # ── appends go after what came in between ───────────────────────────────────────────────────
 
-    def append(self, message: Message | Mapping[str, Any], *, key: str | None = None) -> Message:
+    def append(
+        self,
+        message: Message | Mapping[str, Any],
+        *,
+        key: str | None = None,
+        expect: Expected | None = None,
+    ) -> Message:
         """Add a message at the end and return it.
 
-        `key` makes doing it again harmless: what was kept the first time is returned.
+        `key` makes doing it again harmless: what was kept the first time is returned. `expect` is
+        the version that the message must follow; `VersionMismatch` where that is not the newest.
         """
         if type(message) is not Message:
             (message,) = read_messages([message])
         with self._lock:
-            new = (message,)
-            kept = self._append_now(new, key)
-            if kept is None:
-                kept = self._kept_as(lambda: self._add(new, key))
+            kept = self._append((message,), key, expect=expect)
             return message if kept == 0 else self._brought_by(kept)
 
-    def _kept_as(self, change: Callable[[], None]) -> int:
-        """Make a change; answer 0, or the version that it was kept as before."""
+    def _append(
+        self,
+        messages: tuple[Message, ...],
+        key: str | None,
+        records: tuple[Record, ...] = (),
+        unless: Callable[[View], None] | None = None,
+        expect: Expected | None = None,
+    ) -> int:
+        """Add messages; answer 0, or the version that they were kept as before."""
         try:
-            self._kept(change)
+            if expect is not None:
+                self._check_expected(expect, key)
+            kept = self._append_now(messages, key, records, unless)
+            if kept is None:
+                self._kept(
+                    lambda: self._add(messages, key, records, unless), expect=expect, key=key
+                )
         except KeptBefore as known:
             return known.version
-        return 0
+        return kept or 0
 
     def _brought_by(self, version: int) -> Message:
         """The message that a version brought."""
@@ -260,22 +314,22 @@ class KeptHistory(History):
         records: Sequence[Record] = (),
         lease: Lease | None = None,
         unless: Callable[[View], None] | None = None,
+        expect: Expected | None = None,
     ) -> Result:
         """Add messages at the end, in one change; `key` makes doing it again harmless.
 
         `records` are kept beside the log in the same change. Under a `lease` that another holds
         meanwhile it is refused with `LeaseLost`. `unless` is shown what the messages would come
-        after, whoever wrote it; what it raises stops the change.
+        after, whoever wrote it; what it raises stops the change. `expect` is the version that they
+        must follow; `VersionMismatch` where that is not the newest.
         """
         new = read_messages(messages)
         if not new:
-            return self._result()
+            return self._kept(self._result, expect=expect)
         with self._lock:
             token, self._token = self._token, self._token if lease is None else lease.token
             try:
-                kept = self._append_now(new, key, tuple(records), unless)
-                if kept is None:
-                    self._kept_as(lambda: self._add(new, key, tuple(records), unless))
+                self._append(new, key, tuple(records), unless, expect)
             finally:
                 self._token = token
         return self._result()

@@ -67,12 +67,16 @@ class MemoryKeeper:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _of(self, conversation: str) -> Conversation:
-        try:
-            return self._kept[conversation]
-        except KeyError:
+    def _of(self, conversation: str, after: int | None = None) -> Conversation:
+        """A conversation; `Stale` where it is not at the version `after`."""
+        kept = self._kept.get(conversation)
+        if kept is None:
             msg = f"no conversation has the id {conversation!r}"
-            raise UnknownConversation(msg) from None
+            raise UnknownConversation(msg)
+        if after is not None and kept.head.version != after:
+            msg = f"{conversation} is no longer at version {after}"
+            raise Stale(msg)
+        return kept
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -103,10 +107,7 @@ class MemoryKeeper:
             ):
                 msg = "the lease went to another worker meanwhile"
                 raise LeaseLost(msg)
-            head = kept.head
-            if head.version != change.after:
-                msg = f"{change.conversation} is no longer at version {change.after}"
-                raise Stale(msg)
+            head = self._of(change.conversation, change.after).head
             version = head.version + 1
             self._add(kept, change, head.counts)
             kept.head = replace(
@@ -169,16 +170,18 @@ class MemoryKeeper:
         self._by_time.note(kept.head.id, kept.head.updated)
         self._news.notify_all()
 
-    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
+    def describe(
+        self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
+    ) -> None:
         """Set a conversation's title and tags."""
         with self._news:
-            kept = self._of(conversation)
+            kept = self._of(conversation, after)
             kept.head = replace(kept.head, title=title, tags=tuple(tags))
 
-    def delete(self, conversation: str) -> None:
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Forget a conversation that nothing was forked from."""
         with self._news:
-            kept = self._of(conversation)
+            kept = self._of(conversation, after)
             for fork in kept.forks:
                 msg = f"{fork} was forked from it, and reads its messages"
                 raise StoreError(msg)

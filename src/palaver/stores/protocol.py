@@ -67,11 +67,22 @@ class Keeper(Protocol):
         """
         ...
 
-    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
-        """Set a conversation's title and tags."""
+    def describe(
+        self,
+        conversation: str,
+        title: str | None,
+        tags: Sequence[str],
+        *,
+        after: int | None = None,
+    ) -> None:
+        """Set a conversation's title and tags.
 
-    def delete(self, conversation: str) -> None:
-        """Forget a conversation that nothing was forked from."""
+        With `after`, only if that is the newest version; `Stale` otherwise, and nothing changes.
+        The check and the change are one step, as in `commit`.
+        """
+
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
+        """Forget a conversation that nothing was forked from; `after` is as in `describe`."""
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""

@@ -20,6 +20,7 @@ from palaver.history.erasing import ERASED
 from palaver.history.rope import Branch, Leaf
 from palaver.history.versions import Versions
 from palaver.stores.ancestry import read_frames
+from palaver.stores.preconditions import check_expected
 from palaver.stores.records import Change
 from palaver.stores.rows import PRUNED, body_of
 from palaver.stores.versions import StoredStops
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from palaver.history.frame import Batch, Frame
     from palaver.history.rope import Rope
     from palaver.stores.frames import FrameBook
+    from palaver.stores.preconditions import Expected
     from palaver.stores.protocol import Keeper
     from palaver.stores.records import Head
 
@@ -47,12 +49,21 @@ class Pruned(Struct, frozen=True, rename="camel"):
     done: bool
 
 
-def prune(keeper: Keeper, conversation: str, *, undo: int, dry_run: bool, at: int) -> Pruned:
+def prune(
+    keeper: Keeper,
+    conversation: str,
+    *,
+    undo: int,
+    dry_run: bool,
+    at: int,
+    expect: Expected | None = None,
+) -> Pruned:
     """Take the text of messages that nothing reaches; `dry_run` only says which."""
     if type(undo) is not int or undo < 0:
         raise ValidationError(f"must be 0 or more, not {undo!r}", path="$.undo")
     while True:
         head = keeper.head(conversation)
+        check_expected(expect, head.version)
         family = keeper.family(conversation)
         book, frames = read_frames(keeper, head)
         stops = StoredStops(keeper, head.id, head.version, head.stop)
@@ -67,6 +78,8 @@ def prune(keeper: Keeper, conversation: str, *, undo: int, dry_run: bool, at: in
         ids = tuple(name for _, name, _ in gone)
         freed = sum(count for _, _, count in gone)
         if dry_run or not gone:
+            if expect is not None:  # nothing is committed, and others may have been before us
+                check_expected(expect, keeper.head(conversation).version)
             return Pruned(conversation, ids, freed, done=False)
         note = _note(head, book, versions, undo, at)
         try:

@@ -14,7 +14,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from palaver.errors import UnknownConversation, ValidationError
+from palaver.errors import Stale, UnknownConversation, ValidationError
 from palaver.history.frame import Frame
 from palaver.history.operations import read_messages
 from palaver.messages import new_id
@@ -24,6 +24,7 @@ from palaver.stores.beginning import begin, check_key
 from palaver.stores.checking import problems
 from palaver.stores.frames import FrameBook
 from palaver.stores.history import StoredHistory
+from palaver.stores.preconditions import check_expected
 from palaver.stores.pruning import Pruned, prune
 from palaver.stores.records import Change, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import one
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from palaver.messages import Message
+    from palaver.stores.preconditions import Expected
     from palaver.stores.protocol import Keeper
 
 __all__ = ["Store"]
@@ -151,22 +153,65 @@ class Store:
             yield from page.conversations
 
     def describe(
-        self, conversation: str, *, title: str | None = None, tags: Iterable[str] = ()
+        self,
+        conversation: str,
+        *,
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        expect: Expected | None = None,
     ) -> None:
-        """Give a conversation a title and tags."""
-        self.keeper.describe(conversation, _title(title), _tags(tags))
+        """Give a conversation a title and tags.
 
-    def delete(self, conversation: str) -> None:
-        """Forget a conversation and everything in it, if nothing was forked from it."""
-        self.keeper.delete(conversation)
+        `expect` is the version that must be the newest; `VersionMismatch` where it is not. Title
+        and tags are no part of a version: changing them makes none.
+        """
+        title, tags = _title(title), _tags(tags)
+        self._conditional(
+            conversation,
+            expect,
+            lambda after: self.keeper.describe(conversation, title, tags, after=after),
+        )
 
-    def prune(self, conversation: str, *, undo: int = 0, dry_run: bool = False) -> Pruned:
+    def delete(self, conversation: str, *, expect: Expected | None = None) -> None:
+        """Forget a conversation and everything in it, if nothing was forked from it.
+
+        `expect` is the version that must be the newest; `VersionMismatch` where it is not.
+        """
+        self._conditional(
+            conversation, expect, lambda after: self.keeper.delete(conversation, after=after)
+        )
+
+    def _conditional(
+        self, conversation: str, expect: Expected | None, change: Callable[[int | None], None]
+    ) -> None:
+        """Make a change of something that has no version, if the newest version is expected."""
+        if expect is None:
+            change(None)
+            return
+        while True:
+            version = self.keeper.head(conversation).version
+            check_expected(expect, version)
+            try:
+                change(version)
+            except Stale:
+                continue  # somebody wrote meanwhile: look again
+            return
+
+    def prune(
+        self,
+        conversation: str,
+        *,
+        undo: int = 0,
+        dry_run: bool = False,
+        expect: Expected | None = None,
+    ) -> Pruned:
         """Make room: take the text of messages that nothing leads to any more.
 
         Those are the ones that only abandoned versions have: what was undone, or rolled back and
         left behind. What the view has, its batches and its marks stay, and so does whatever a fork
         shares. `undo` is how many steps of undo and redo shall stay whole;
-        `dry_run` only says what would go. There is no way back.
+        `dry_run` only says what would go. `expect` is the version that must be the newest;
+        `VersionMismatch` where it is not. There is no way back.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")
@@ -177,7 +222,8 @@ class Store:
         >>> len(store.prune(history.id).messages)
         1
         """
-        return prune(self.keeper, conversation, undo=undo, dry_run=dry_run, at=self._clock())
+        at = self._clock()
+        return prune(self.keeper, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
 
     def search(
         self, words: str, *, conversation: str | None = None, limit: int = 20

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message
     from palaver.stores.history import StoredHistory
+    from palaver.stores.preconditions import Expected
     from palaver.stores.records import Lease
     from palaver.stores.store import Store
     from palaver.team.state import State
@@ -58,13 +59,16 @@ class Book:
         token = None if self._lease is None else self._lease.token
         self.store.keeper.keep(self.history.id, [state.record()], token=token)
 
-    def add(self, message: Message, state: State, key: str | None) -> Message:
+    def add(
+        self, message: Message, state: State, key: str | None, expect: Expected | None = None
+    ) -> Message:
         """Keep a message and the state that it leads to, in one change.
 
         Answers the message as it is kept: with a key that is known, the one of the first time,
         which has the same id.
         """
-        self.history.extend([message], key=key, records=[state.record()], lease=self._lease)
+        records = [state.record()]
+        self.history.extend([message], key=key, records=records, lease=self._lease, expect=expect)
         log = self.history.view.log
         return log[log.positions_of(message.id)[0]]
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from palaver.conversation.models.base import Model
     from palaver.stores.history import StoredHistory
+    from palaver.stores.preconditions import Expected
     from palaver.stores.store import Store
     from palaver.team.roster import Agent, Member, Team
     from palaver.team.state import State, Turn
@@ -120,12 +121,18 @@ class Coordinator:
     # ── humans ──────────────────────────────────────────────────────────────────────────────────
 
     async def say(
-        self, text: str, *, speaker: str | None = None, key: str | None = None
+        self,
+        text: str,
+        *,
+        speaker: str | None = None,
+        key: str | None = None,
+        expect: Expected | None = None,
     ) -> Message:
         """A human speaks: by itself the one who has the floor, or spoke last.
 
         What it says may call others; where it calls nobody and nobody waits, the team's `default`
-        gets it. `key` makes saying it again harmless.
+        gets it. `key` makes saying it again harmless. `expect` is the version that the message must
+        follow; `VersionMismatch` where that is not the newest.
         """
         if not text.strip():
             raise ValidationError("must not be empty", path="$.text", rule="TM-01")
@@ -148,7 +155,7 @@ class Coordinator:
                     routing=route.kept(over=over),
                 )
                 first = None if len(self.history) else self.team.task
-                return await self._add(message, heard, key, team_task_in(text) or first)
+                return await self._add(message, heard, key, team_task_in(text) or first, expect)
 
         return await self._book.while_held(spoken)
 
@@ -303,14 +310,21 @@ class Coordinator:
         await to_thread.run_sync(self._book.note, state)
 
     async def _add(
-        self, message: Message, state: State, key: str | None, task: str | None = None
+        self,
+        message: Message,
+        state: State,
+        key: str | None,
+        task: str | None = None,
+        expect: Expected | None = None,
     ) -> Message:
         # the task goes first: should the process end in between, the turn is taken again
-        if task is not None:
+        if task is not None and expect is None:
             await to_thread.run_sync(self._face.set_team_task, task)
-        kept = await to_thread.run_sync(self._book.add, message, state, key)
+        kept = await to_thread.run_sync(self._book.add, message, state, key, expect)
         if kept != message:  # it was said before
             return kept
+        if task is not None and expect is not None:  # the message is what the version is for
+            await to_thread.run_sync(self._face.set_team_task, task)
         data = {"id": message.id, "role": message.role}
         await self.events.publish(Event("message.added", self.id, self.history.version, data))
         self._tell(self._on_message, message)

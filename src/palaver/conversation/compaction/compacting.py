@@ -11,6 +11,7 @@ from palaver.conversation.compaction.scene import scene_of
 from palaver.errors import CompactionRefused
 from palaver.events import Event
 from palaver.history import Piece, Price, Rewrite
+from palaver.stores.preconditions import check_expected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from palaver.conversation.compaction.scene import Scene
     from palaver.conversation.conversation import Conversation
     from palaver.messages import Role
+    from palaver.stores.preconditions import Expected
 
 __all__ = ["Compaction", "Plan", "Preview", "Strategy", "compact", "compacting", "preview"]
 
@@ -95,19 +97,23 @@ async def preview(conversation: Conversation, strategy: Strategy) -> Preview | N
     return await to_thread.run_sync(_weighed, conversation, strategy, scene, plan)
 
 
-async def compact(conversation: Conversation, strategy: Strategy) -> Compaction | None:
+async def compact(
+    conversation: Conversation, strategy: Strategy, *, expect: Expected | None = None
+) -> Compaction | None:
     """Make room now; None where there is nothing to gain, or nothing new since the last time.
 
     What does not make the conversation shorter is refused with `CompactionRefused`, and nothing
-    changes.
+    changes. `expect` is the version that it must follow; `VersionMismatch` where that is not the
+    newest.
     """
     scene = await to_thread.run_sync(_look, conversation, strategy)
+    check_expected(expect, conversation.history.version)
     if scene is None:
         return None
     plan = await strategy.plan(scene)
     if plan is None:
         return None
-    done = await to_thread.run_sync(_switch, conversation, strategy, scene, plan)
+    done = await to_thread.run_sync(_switch, conversation, strategy, scene, plan, expect)
     history = conversation.history
     event = Event("compaction.done", history.id, history.version, done.to_dict())
     await conversation.events.publish(event)
@@ -162,10 +168,16 @@ def _weighed(conversation: Conversation, strategy: Strategy, scene: Scene, plan:
     return Preview(strategy.name, plan, version, scene.total, added + kept, price)
 
 
-def _switch(conversation: Conversation, strategy: Strategy, scene: Scene, plan: Plan) -> Compaction:
+def _switch(
+    conversation: Conversation,
+    strategy: Strategy,
+    scene: Scene,
+    plan: Plan,
+    expect: Expected | None,
+) -> Compaction:
     """Put the plan in place, where it makes the conversation shorter."""
     history, price = conversation.history, _weighed(conversation, strategy, scene, plan).price
-    history.rewrite(plan.pieces)
+    history.rewrite(plan.pieces, expect=None if expect is None else scene.view.version)
     version = history.version
     conversation.compacted[strategy.name] = version
     after = conversation.tally.total(history.view)

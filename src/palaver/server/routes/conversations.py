@@ -12,9 +12,10 @@ from msgspec import UNSET
 from palaver.errors import StoreError
 from palaver.server.problems import Refusal
 from palaver.server.reading import read_messages
+from palaver.server.routes.messages import Stamp
 from palaver.server.service import Served, Service
 from palaver.server.shapes.conversations import Description, Head, Heads, Opening, Work, head_of
-from palaver.server.stamps import stamped
+from palaver.server.stamps import expected, stamped
 from palaver.server.working import Workshop
 
 if TYPE_CHECKING:
@@ -67,24 +68,27 @@ async def head(service: Served, conversation: FromPath[str]) -> Response[Head]:
 
 @patch("/conversations/{conversation:str}", sync_to_thread=True)
 def describe(
-    service: Served, conversation: FromPath[str], data: JSONBody[Description]
+    service: Served,
+    conversation: FromPath[str],
+    data: JSONBody[Description],
+    if_match: Stamp = None,
 ) -> Response[Head]:
-    """Give a conversation another title, other tags, or both."""
+    """Give a conversation another title, other tags, or both; that makes no version."""
     now = service.store.keeper.head(conversation)
     title = now.title if data.title is UNSET else data.title
     tags = now.tags if data.tags is UNSET else data.tags
-    service.store.describe(conversation, title=title, tags=tags)
+    service.store.describe(conversation, title=title, tags=tags, expect=expected(if_match))
     service.live.changed(conversation)
     found = _head(service, conversation)
     return stamped(found, found.version)
 
 
 @delete("/conversations/{conversation:str}", sync_to_thread=True)
-def forget(service: Served, conversation: FromPath[str]) -> None:
+def forget(service: Served, conversation: FromPath[str], if_match: Stamp = None) -> None:
     """Forget a conversation and everything in it, if nothing was forked from it."""
     service.store.keeper.head(conversation)
     try:
-        service.store.delete(conversation)
+        service.store.delete(conversation, expect=expected(if_match))
     except StoreError as error:
         if type(error) is not StoreError:
             raise

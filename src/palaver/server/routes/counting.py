@@ -9,8 +9,10 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from palaver.server.counting import counted
 from palaver.server.roommaking import Rooms
+from palaver.server.routes.messages import Stamp
 from palaver.server.service import Served
 from palaver.server.shapes.tokens import Compacted, Compacting, Tokens
+from palaver.server.stamps import expected
 from palaver.server.working import Workshop
 
 __all__ = ["ROUTES"]
@@ -31,13 +33,16 @@ def tokens(
 
 @post("/conversations/{conversation:str}/compact", status_code=200)
 async def compact(
-    conversation: FromPath[str], data: JSONBody[Compacting], service: Served
+    conversation: FromPath[str],
+    data: JSONBody[Compacting],
+    service: Served,
+    if_match: Stamp = None,
 ) -> Compacted:
     """Make room: clear old outputs, drop the oldest turns, or have a model sum up.
 
     It is an ordinary edit, which undo takes back. With `preview` nothing changes.
     """
-    return await service.part(Rooms).make(conversation, data)
+    return await service.part(Rooms).make(conversation, data, expected(if_match))
 
 
 ROUTES: Final = [tokens, compact]

@@ -12,18 +12,23 @@ from palaver.server.routes.messages import Key, Stamp
 from palaver.server.service import Served
 from palaver.server.shapes.changes import Changed, Merging, outcome_of
 from palaver.server.shapes.conversations import Forking, Head, head_of
-from palaver.server.stamps import check_version, stamped
+from palaver.server.stamps import expected, stamped
 
 __all__ = ["ROUTES"]
 
 
 @post("/conversations/{conversation:str}/fork", sync_to_thread=True)
 def fork(
-    service: Served, conversation: FromPath[str], data: JSONBody[Forking], key: Key = None
+    service: Served,
+    conversation: FromPath[str],
+    data: JSONBody[Forking],
+    key: Key = None,
+    if_match: Stamp = None,
 ) -> Response[Head]:
     """Begin a conversation that goes its own way from here, or from a version."""
     history = service.store.get(conversation)
-    made = history.fork(at=data.at, id=data.id, key=None if data.id is None else key)
+    key = None if data.id is None else key
+    made = history.fork(at=data.at, id=data.id, key=key, expect=expected(if_match))
     if data.title is not UNSET:
         service.store.describe(made.id, title=data.title, tags=made.tags)
     head = service.store.keeper.head(made.id)
@@ -36,8 +41,7 @@ def merge(
 ) -> Response[Changed]:
     """Bring in what a fork did; where both changed the same message, each is named."""
     history = service.store.get(conversation)
-    check_version(history, if_match)
-    result = history.merge(service.store.get(data.other))
+    result = history.merge(service.store.get(data.other), expect=expected(if_match))
     answer = Changed(version=history.version, result=outcome_of(result))
     return stamped(answer, history.version)
 

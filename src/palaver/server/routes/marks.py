@@ -7,9 +7,10 @@ from typing import Annotated, Final
 from litestar import Response, delete, get, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from palaver.server.routes.messages import Stamp
 from palaver.server.service import Served
 from palaver.server.shapes.marks import Mark, Marked, Marking
-from palaver.server.stamps import stamped
+from palaver.server.stamps import expected, stamped
 
 __all__ = ["ROUTES"]
 
@@ -31,21 +32,30 @@ def marks(service: Served, conversation: FromPath[str]) -> Response[list[Mark]]:
 
 @put("/conversations/{conversation:str}/marks/{name:str}", sync_to_thread=True)
 def mark(
-    service: Served, conversation: FromPath[str], name: FromPath[str], data: JSONBody[Marking]
+    service: Served,
+    conversation: FromPath[str],
+    name: FromPath[str],
+    data: JSONBody[Marking],
+    if_match: Stamp = None,
 ) -> Response[Marked]:
     """Put a mark on a message."""
     history = service.store.get(conversation)
-    history.mark(data.message, name)
+    history.mark(data.message, name, expect=expected(if_match))
     return stamped(Marked(version=history.version), history.version)
 
 
 @delete("/conversations/{conversation:str}/marks/{name:str}", sync_to_thread=True, status_code=200)
 def unmark(
-    service: Served, conversation: FromPath[str], name: FromPath[str], message: Which
+    service: Served,
+    conversation: FromPath[str],
+    name: FromPath[str],
+    message: Which,
+    if_match: Stamp = None,
 ) -> Response[Marked]:
     """Take a mark off a message, given by its id, its handle or its index."""
     history = service.store.get(conversation)
-    history.unmark(int(message) if message.isdecimal() and message.isascii() else message, name)
+    which = int(message) if message.isdecimal() and message.isascii() else message
+    history.unmark(which, name, expect=expected(if_match))
     return stamped(Marked(version=history.version), history.version)
 
 

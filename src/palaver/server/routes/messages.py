@@ -19,7 +19,7 @@ from palaver.server.shapes.messages import (
     FoundItem,
     Items,
 )
-from palaver.server.stamps import check_version, stamped
+from palaver.server.stamps import expected, stamped
 from palaver.server.working import Workshop
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _USUAL: Final = 50
 _MOST: Final = 500
 
 Key = Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)]
-Stamp = Annotated[str | None, HeaderParameter(name="If-Match", max_length=40)]
+Stamp = Annotated[str | None, HeaderParameter(name="If-Match", max_length=1_000)]
 
 
 @get("/conversations/{conversation:str}/messages")
@@ -89,16 +89,14 @@ def append(
     key: Key = None,
     if_match: Stamp = None,
 ) -> Response[Added]:
-    """Add messages at the end; with an Idempotency-Key, doing it again adds nothing."""
+    """Add messages at the end; with an Idempotency-Key, doing it again adds nothing.
+
+    With If-Match, they are only added after a version that it names.
+    """
     messages = read_messages(data.messages)
     history = service.part(Workshop).talks.get(conversation).history
     followed: list[View] = []
-
-    def follow(view: View) -> None:
-        check_version(view, if_match)
-        followed.append(view)
-
-    history.extend(messages, key=key, unless=follow)
+    history.extend(messages, key=key, expect=expected(if_match), unless=followed.append)
     view, added = _outcome(history, followed, messages)
     if added:
         items = items_of(view, len(view) - len(messages), len(view))

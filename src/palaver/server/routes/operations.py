@@ -24,8 +24,9 @@ from palaver.server.shapes.changes import (
     Receipt,
     outcome_of,
 )
-from palaver.server.stamps import check_version, stamped
+from palaver.server.stamps import expected, stamped
 from palaver.server.working import Workshop
+from palaver.stores.preconditions import check_expected
 from palaver.stores.pruning import Pruned
 
 __all__ = ["ROUTES"]
@@ -37,12 +38,14 @@ def operate(
 ) -> Response[Changed]:
     """Carry out an operation: one of the seven, or DELETE, which takes a range out."""
     history = service.store.get(conversation)
+    expect = expected(if_match)
+    check_expected(expect, history.version)
     operation = read_operation(data.operation, len(history))
-    check_version(history, if_match)
+    read = None if expect is None else history.version  # which the operation was read for
     if isinstance(operation, Rewrite):
-        result = history.rewrite(operation.pieces, reason=operation.reason)
+        result = history.rewrite(operation.pieces, reason=operation.reason, expect=read)
     else:
-        result = history.execute(operation)
+        result = history.execute(operation, expect=read)
     answer = Changed(version=history.version, result=outcome_of(result))
     return stamped(answer, history.version)
 
@@ -74,11 +77,11 @@ def price(
 
 @post("/conversations/{conversation:str}/erase", sync_to_thread=True, status_code=200)
 def erase(
-    service: Served, conversation: FromPath[str], data: JSONBody[Erasure]
+    service: Served, conversation: FromPath[str], data: JSONBody[Erasure], if_match: Stamp = None
 ) -> Response[Receipt]:
     """Destroy what a message says, in every version and fork; there is no way back."""
     history = service.store.get(conversation)
-    done = history.erase(data.message)
+    done = history.erase(data.message, expect=expected(if_match))
     answer = Receipt(
         message_id=done.message_id,
         erased_at=done.erased_at,
@@ -98,11 +101,14 @@ def erase(
     status_code=200,
     opt={"reads": True},
 )
-def prune(service: Served, conversation: FromPath[str], data: JSONBody[Pruning]) -> Pruned:
+def prune(
+    service: Served, conversation: FromPath[str], data: JSONBody[Pruning], if_match: Stamp = None
+) -> Pruned:
     """Let go of what only abandoned versions have; a dry run only says what would go."""
     if service.settings.read_only and not data.dry_run:
         raise Refusal(403, "this server is read-only: only a dry run may be asked for")
-    return service.store.prune(conversation, undo=data.undo, dry_run=data.dry_run)
+    expect = expected(if_match)
+    return service.store.prune(conversation, undo=data.undo, dry_run=data.dry_run, expect=expect)
 
 
 ROUTES: Final = [operate, price, erase, prune]

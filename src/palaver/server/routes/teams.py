@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 from litestar import get, post, put
-from litestar.params import FromPath, HeaderParameter, JSONBody
+from litestar.params import FromPath, JSONBody
 from msgspec import UNSET
 
 from palaver.server.routes.context import explained
+from palaver.server.routes.messages import Key, Stamp
 from palaver.server.service import Served, Service
 from palaver.server.shapes.context import Explained
 from palaver.server.shapes.steps import StepBegun
@@ -23,6 +24,7 @@ from palaver.server.shapes.teams import (
     TeamSeen,
     TurnSeen,
 )
+from palaver.server.stamps import check_stamp, expected
 from palaver.server.teams import Teams, speakers, spoken
 from palaver.server.working import Workshop
 from palaver.team import Command, Human, Member, ModelMember, Turn
@@ -44,11 +46,14 @@ def team(conversation: FromPath[str], service: Served) -> TeamSeen:
 
 
 @put(_TEAM, sync_to_thread=True)
-def set_team(conversation: FromPath[str], data: JSONBody[Roster], service: Served) -> TeamSeen:
+def set_team(
+    conversation: FromPath[str], data: JSONBody[Roster], service: Served, if_match: Stamp = None
+) -> TeamSeen:
     """Give a conversation a team of humans and models.
 
     Programs are run only for the team of a file, which the server was started with.
     """
+    check_stamp(service.store, conversation, if_match)
     service.part(Teams).set_roster(conversation, data.document)
     return _seen(service, conversation)
 
@@ -58,41 +63,46 @@ async def say(
     conversation: FromPath[str],
     data: JSONBody[Saying],
     service: Served,
-    key: Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)] = None,
+    key: Key = None,
+    if_match: Stamp = None,
 ) -> Said:
     """Speak as a human of the team: the one named, or who has the floor."""
-    teams = service.part(Teams)
-    message = await teams.say(conversation, data.text, speaker=data.as_, key=key)
+    teams, expect = service.part(Teams), expected(if_match)
+    message = await teams.say(conversation, data.text, speaker=data.as_, key=key, expect=expect)
     step = await teams.run(conversation) if data.run else None
     head = await to_thread.run_sync(service.store.keeper.head, conversation)
     return Said(version=head.version, message=message, step=step)
 
 
 @post(f"{_TEAM}/run", status_code=202)
-async def run(conversation: FromPath[str], service: Served) -> StepBegun:
+async def run(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> StepBegun:
     """Give everybody their turns, until a human has the floor."""
+    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
     step = await service.part(Teams).run(conversation)
     head = await to_thread.run_sync(service.store.keeper.head, conversation)
     return StepBegun(step=step, version=head.version)
 
 
 @post(f"{_TEAM}/pause", status_code=200)
-async def pause(conversation: FromPath[str], service: Served) -> TeamSeen:
+async def pause(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> TeamSeen:
     """Begin no further turn; the one under way is seen through."""
+    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
     await service.part(Teams).pause(conversation)
     return await to_thread.run_sync(_seen, service, conversation)
 
 
 @post(f"{_TEAM}/resume", status_code=200)
-async def resume(conversation: FromPath[str], service: Served) -> TeamSeen:
+async def resume(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> TeamSeen:
     """Let turns begin again; `run` goes on where it was."""
+    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
     await service.part(Teams).resume(conversation)
     return await to_thread.run_sync(_seen, service, conversation)
 
 
 @post(f"{_TEAM}/cancel", status_code=200)
-async def cancel(conversation: FromPath[str], service: Served) -> TeamSeen:
+async def cancel(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> TeamSeen:
     """Call off the turn under way and all that wait; the floor goes to the human."""
+    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
     await service.part(Teams).cancel(conversation)
     return await to_thread.run_sync(_seen, service, conversation)
 

@@ -12,8 +12,10 @@ from msgspec import UNSET
 from palaver.conversation.ledger import changed_since
 from palaver.messages import pending
 from palaver.server.problems import Refusal
+from palaver.server.routes.messages import Stamp
 from palaver.server.service import Served
 from palaver.server.shapes.steps import Call, Calls, Settling, StepBegun
+from palaver.server.stamps import check_stamp
 from palaver.server.working import Workshop
 
 if TYPE_CHECKING:
@@ -53,7 +55,11 @@ def calls(conversation: FromPath[str], service: Served) -> Calls:
 
 @post("/conversations/{conversation:str}/calls/{call:str}", status_code=202)
 async def settle(
-    conversation: FromPath[str], call: FromPath[str], data: JSONBody[Settling], service: Served
+    conversation: FromPath[str],
+    call: FromPath[str],
+    data: JSONBody[Settling],
+    service: Served,
+    if_match: Stamp = None,
 ) -> StepBegun:
     """Run a call that waits, or deny it; then the model goes on, if no other call waits.
 
@@ -61,6 +67,7 @@ async def settle(
     with the digest that it has, and the call waits on.
     """
     workshop = service.part(Workshop)
+    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
     waiting = await to_thread.run_sync(_waiting, workshop, conversation, call, data.digest)
     order = await to_thread.run_sync(
         workshop.order, data.model, data.tools, data.loop, data.options

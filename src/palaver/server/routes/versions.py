@@ -11,7 +11,7 @@ from msgspec import UNSET
 from palaver.history.diff import missing
 from palaver.server.lineage import told_batches, told_versions
 from palaver.server.routes.messages import Stamp
-from palaver.server.service import Served, Service
+from palaver.server.service import Served
 from palaver.server.shapes.changes import (
     BatchNumber,
     Branch,
@@ -23,7 +23,7 @@ from palaver.server.shapes.changes import (
     Versions,
     outcome_of,
 )
-from palaver.server.stamps import check_version, stamped
+from palaver.server.stamps import expected, stamped
 
 if TYPE_CHECKING:
     from palaver.history import Result, View
@@ -137,15 +137,15 @@ def _without(view: View, other: View, most: int) -> tuple[int, list[Entry]]:
 @post("/conversations/{conversation:str}/undo", sync_to_thread=True, status_code=200)
 def undo(service: Served, conversation: FromPath[str], if_match: Stamp = None) -> Response[Changed]:
     """Reverse the last change; that is itself a new version."""
-    history = _found(service, conversation, if_match)
-    return _changed(history, history.undo())
+    history = service.store.get(conversation)
+    return _changed(history, history.undo(expect=expected(if_match)))
 
 
 @post("/conversations/{conversation:str}/redo", sync_to_thread=True, status_code=200)
 def redo(service: Served, conversation: FromPath[str], if_match: Stamp = None) -> Response[Changed]:
     """Bring back what the last undo, rollback or restore left."""
-    history = _found(service, conversation, if_match)
-    return _changed(history, history.redo())
+    history = service.store.get(conversation)
+    return _changed(history, history.redo(expect=expected(if_match)))
 
 
 @post("/conversations/{conversation:str}/rollback", sync_to_thread=True, status_code=200)
@@ -156,8 +156,8 @@ def rollback(
     if_match: Stamp = None,
 ) -> Response[Changed]:
     """Go back to a batch as it ended."""
-    history = _found(service, conversation, if_match)
-    return _changed(history, history.rollback(data.batch))
+    history = service.store.get(conversation)
+    return _changed(history, history.rollback(data.batch, expect=expected(if_match)))
 
 
 @post("/conversations/{conversation:str}/restore", sync_to_thread=True, status_code=200)
@@ -168,14 +168,8 @@ def restore(
     if_match: Stamp = None,
 ) -> Response[Changed]:
     """Return to a version: its messages, batches, marks and team task."""
-    history = _found(service, conversation, if_match)
-    return _changed(history, history.restore(data.version))
-
-
-def _found(service: Service, conversation: str, stamp: str | None) -> StoredHistory:
     history = service.store.get(conversation)
-    check_version(history, stamp)
-    return history
+    return _changed(history, history.restore(data.version, expect=expected(if_match)))
 
 
 def _changed(history: StoredHistory, result: Result) -> Response[Changed]:

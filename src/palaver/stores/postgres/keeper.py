@@ -27,6 +27,7 @@ from palaver.stores.postgres.writing import (
     Adoption,
     begin,
     keep,
+    lock,
     new_attempt,
     tags_text,
     unknown,
@@ -118,17 +119,21 @@ class PostgresKeeper:
         self._bell.ring()
         return version
 
-    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
+    def describe(
+        self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
+    ) -> None:
         """Set a conversation's title and tags."""
 
         def work(line: Line) -> int:
             with line.transaction():
+                if after is not None:
+                    lock(line, conversation, after)
                 return label(line, [conversation], lambda erased, *_: (erased, title, list(tags)))
 
         if not self._connections.run(work):
             unknown(conversation)
 
-    def delete(self, conversation: str) -> None:
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Forget a conversation that nothing was forked from.
 
         The rows are gone for every statement, and the server's own clean-up takes their bytes in
@@ -140,7 +145,7 @@ class PostgresKeeper:
             nonlocal tried
             with line.transaction():
                 self._words.lock(line)
-                if line.execute(STATEMENTS["lock"], (conversation,)).fetchone() is None:
+                if not lock(line, conversation, after):
                     if tried:  # the answer was lost, the deed was not
                         return
                     unknown(conversation)

@@ -259,7 +259,7 @@ SELECT name, value FROM palaver.records
 WHERE conversation = %s AND kind = %s AND name >= %s AND name < %s ORDER BY name DESC LIMIT %s;
 
 -- name: lock
-SELECT 1 FROM palaver.conversations WHERE id = %s FOR UPDATE;
+SELECT version FROM palaver.conversations WHERE id = %s FOR UPDATE;
 
 -- name: a_fork_of
 SELECT id FROM palaver.conversations WHERE parent = %s LIMIT 1;

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from palaver.stores.postgres.connections import Connections, Cursor, Line
     from palaver.stores.records import Change, Head
 
-__all__ = ["Adoption", "begin", "keep", "new_attempt", "tags_text", "unknown"]
+__all__ = ["Adoption", "begin", "keep", "lock", "new_attempt", "tags_text", "unknown"]
 
 _NONE: Final = -1  # in a list of numbers, where NULL is meant
 _MANY: Final = 100
@@ -78,8 +78,22 @@ def _explain(line: Line, change: Change, attempt: int) -> int:
     if change.token is not None and found.token != change.token:
         msg = "the lease went to another worker meanwhile"
         raise LeaseLost(msg)
-    msg = f"{change.conversation} is no longer at version {change.after}"
-    raise Stale(msg)
+    raise _stale(change.conversation, change.after)
+
+
+def lock(line: Line, conversation: str, after: int | None = None) -> bool:
+    """Lock a conversation until the transaction ends, and tell whether it is there.
+
+    With `after`, `Stale` where that is not its newest version.
+    """
+    row = line.execute(STATEMENTS["lock"], (conversation,)).fetchone()
+    if row is not None and after is not None and row[0] != after:
+        raise _stale(conversation, after)
+    return row is not None
+
+
+def _stale(conversation: str, after: int) -> Stale:
+    return Stale(f"{conversation} is no longer at version {after}")
 
 
 class _Outcome(NamedTuple):

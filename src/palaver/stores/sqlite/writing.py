@@ -126,7 +126,7 @@ class Writing(Connections):
         try:
             writer.execute(_APPENDS[len(messages) - 1], (cid, version, change.at, *row))
         except apsw.ConstraintError:
-            _stale(change)
+            _stale(change.conversation, change.after)
         return version
 
     def _commit(self, change: Change) -> int:
@@ -139,10 +139,8 @@ class Writing(Connections):
                 return known
         if change.token is not None:
             self._check_token(cid, change.token)
-        version: int = writer.execute(QUERIES["standing"], (cid,)).get
-        if version != change.after:
-            _stale(change)
-        version += 1
+        self._check_version(cid, change.conversation, change.after)
+        version = change.after + 1
         number = self._insert_rows(cid, version, change)
         if not change.plain:
             self._insert_journal(number, cid, version, change)
@@ -155,7 +153,12 @@ class Writing(Connections):
             )
         for record in change.records:
             self._put(cid, *record)
-        return int(version)
+        return version
+
+    def _check_version(self, cid: int, conversation: str, after: int) -> None:
+        """Refuse a change that was made for another version than the newest."""
+        if self._writer.execute(QUERIES["standing"], (cid,)).get != after:
+            _stale(conversation, after)
 
     def _insert_rows(self, cid: int, version: int, change: Change) -> int:
         """Insert a change's messages, and answer the number that comes after theirs."""
@@ -182,11 +185,15 @@ class Writing(Connections):
             msg = "the lease went to another worker meanwhile"
             raise LeaseLost(msg)
 
-    def describe(self, conversation: str, title: str | None, tags: Sequence[str]) -> None:
+    def describe(
+        self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
+    ) -> None:
         """Set a conversation's title and tags."""
 
         def work() -> None:
             cid = self._cid(conversation, self._writer)
+            if after is not None:
+                self._check_version(cid, conversation, after)
             self._label(cid, lambda erased, *_: (erased, title, json.dumps(list(tags))))
 
         self._write(work)
@@ -200,11 +207,13 @@ class Writing(Connections):
         said = change(erased, title, tags)
         self._writer.execute(QUERIES["label"], (*said, row_hash(b"", *fixed, *said), cid))
 
-    def delete(self, conversation: str) -> None:
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Forget a conversation that nothing was forked from."""
 
         def work() -> None:
             cid = self._cid(conversation, self._writer)
+            if after is not None:
+                self._check_version(cid, conversation, after)
             fork = self._writer.execute(QUERIES["a_fork_of"], (cid,)).fetchone()
             if fork is not None:
                 msg = f"{fork[0]} was forked from it, and reads its messages"
@@ -341,6 +350,6 @@ def _row(
             mark, key, message.id, body)  # fmt: skip
 
 
-def _stale(change: Change) -> NoReturn:
-    msg = f"{change.conversation} is no longer at version {change.after}"
+def _stale(conversation: str, after: int) -> NoReturn:
+    msg = f"{conversation} is no longer at version {after}"
     raise Stale(msg)

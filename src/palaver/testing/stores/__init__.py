@@ -23,6 +23,7 @@ from palaver.testing.stores import (
     keeping,
     lasting,
     leasing,
+    preconditions,
     pruning,
     repeating,
     sharing,
@@ -40,6 +41,7 @@ store_conformance = Conformance(
     repeating.CHECKS,
     sharing.CHECKS,
     leasing.CHECKS,
+    preconditions.CHECKS,
     finding.CHECKS,
 )
 """Runs every check, and says which failed; `checks` has them one by one."""

@@ -155,7 +155,7 @@ class Editor extends HTMLElement {
       await this.send(operation, this.version);
       this.close();
     } catch (error) {
-      if (error instanceof Problem && error.status === 409 && error.body.version !== undefined)
+      if (error instanceof Problem && error.status === 412 && error.body.version !== undefined)
         await this.clashed(operation, error);
       else this.say(saying(error));
     } finally {
