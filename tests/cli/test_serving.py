@@ -174,6 +174,8 @@ def test_a_password_is_not_shown() -> None:
     shown = serving._without_password
     assert "postgresql://me:…@db:5/t?x=1" == shown("postgresql://me:secret@db:5/t?x=1")
     assert "postgresql://me@db/t" == shown("postgresql://me@db/t")
+    assert "postgresql:///t?host=h" == shown("postgresql:///t?password=secret&host=h")
+    assert "postgresql:///t" == shown("postgresql:///t?sslpassword=secret")
     assert "a.db" == shown("a.db")
 
 

@@ -1,4 +1,7 @@
-"""A proxy between a client and PostgreSQL that cuts the connection when it is told to."""
+"""A proxy between a client and PostgreSQL that cuts the connection when it is told to.
+
+Or it hushes it: the connection stays open, and nothing comes through any more.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +41,26 @@ class Proxy:
         self._word: bytes | None = None
         self._commit = False
         self._when: When = "after"
+        self._hush = False
+        self._all = threading.Event()
         self.cuts = 0
         self._start(self._accept)
 
     def cut(self, word: bytes, when: When) -> None:
         """Cut the connection on which a word is said, once."""
-        self._when, self._word = when, word
+        self._when, self._word, self._hush = when, word, False
 
     def cut_commit(self, when: When) -> None:
         """Cut the connection on which something is committed, once."""
-        self._when, self._commit = when, True
+        self._when, self._commit, self._hush = when, True, False
+
+    def hush(self, word: bytes, when: When) -> None:
+        """Let nothing more through on the connection on which a word is said, once."""
+        self._when, self._word, self._hush = when, word, True
+
+    def hush_all(self) -> None:
+        """Let nothing through on any connection that there is, or that comes."""
+        self._all.set()
 
     def spare(self) -> None:
         """Cut nothing, whatever is said."""
@@ -87,17 +100,28 @@ class Proxy:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._server)
                 self._sockets += (client, server)
-                doomed = threading.Event()
-                self._start(self._from_client, client, server, doomed)
-                self._start(self._from_server, client, server, doomed)
+                events = threading.Event(), threading.Event()
+                self._start(self._from_client, client, server, *events)
+                self._start(self._from_server, client, server, *events)
 
     def _from_client(
-        self, client: socket.socket, server: socket.socket, doomed: threading.Event
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        doomed: threading.Event,
+        hushed: threading.Event,
     ) -> None:
         ear = Ear()
         with suppress(OSError):
             while data := client.recv(1 << 16):
+                if hushed.is_set() or self._all.is_set():
+                    continue
                 if self._dooms(data, commits=ear.commits(data)):
+                    if self._hush:
+                        hushed.set()
+                        if self._when != "before":
+                            server.sendall(data)
+                        continue
                     doomed.set()
                     if self._when == "before":
                         break
@@ -110,11 +134,17 @@ class Proxy:
             _shut(client)
             _shut(server)
 
-    @staticmethod
-    def _from_server(client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+    def _from_server(
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        doomed: threading.Event,
+        hushed: threading.Event,
+    ) -> None:
         with suppress(OSError):
             while (data := server.recv(1 << 16)) and not doomed.is_set():
-                client.sendall(data)
+                if not (hushed.is_set() or self._all.is_set()):
+                    client.sendall(data)
         _shut(client)
         _shut(server)
 

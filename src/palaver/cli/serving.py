@@ -201,11 +201,14 @@ def _without_password(place: str) -> str:
     """
     if "://" not in place:
         return click.format_filename(place)
+    place, mark, query = place.partition("?")
+    options = [option for option in query.split("&") if "pass" not in option.lower()]
+    rest = mark * any(options) + "&".join(options)
     found = urlsplit(place)
     if found.password is None:
-        return place
+        return place + rest
     user, _, host = found.netloc.rpartition("@")
-    return urlunsplit(found._replace(netloc=f"{user.partition(':')[0]}:…@{host}"))
+    return urlunsplit(found._replace(netloc=f"{user.partition(':')[0]}:…@{host}")) + rest
 
 
 def _open(page: str) -> None:

@@ -17,6 +17,7 @@ import click
 from palaver.cli.manners import Refused, on_terminal, say, styled
 from palaver.messages import to_dict
 from palaver.stores import open_store
+from palaver.stores.opening import check_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -75,6 +76,7 @@ def _default_file() -> Path:
 def opened(address: str | None, *, make: bool = False) -> Generator[Store]:
     """Open the store that was asked for; only a command that adds to it makes a new one."""
     where = place_of(address)
+    check_address(where)  # what is misspelt may hold a password, and is not shown
     if "://" not in where and where != ":memory:" and not Path(where).exists():
         if not make:
             msg = f"there is no store at {click.format_filename(where)}"

@@ -6,12 +6,14 @@ that is alone pays for none of this.
 
 An interrupt (Ctrl-C) is the affair of the thread it comes to. Where that one leads, what the others
 asked for is done in the next group, unless it was done already; where it waits, it leaves the line.
+
+`hold` takes the lead without a job: nobody runs anything until `release`.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, cast
 
 from palaver.errors import StoreError
 
@@ -26,7 +28,9 @@ _T = TypeVar("_T")
 class Job(Generic[_T]):
     """Something to do in a transaction, and what came of it."""
 
-    __slots__ = ("again", "atomic", "error", "kept", "leads", "others", "result", "turn", "work")
+    __slots__ = (
+        "again", "alone", "atomic", "error", "kept", "leads", "others", "result", "turn", "work",
+    )  # fmt: skip
 
     def __init__(self, work: Callable[[], _T], *, atomic: bool, again: bool = True) -> None:
         """Take what is to be done.
@@ -39,6 +43,7 @@ class Job(Generic[_T]):
         self.again = again
         self.result: _T | None = None
         self.error: BaseException | None = None
+        self.alone = False  # it leads nobody, and nobody leads it
         self.kept = False  # the transaction has ended, and the outcome stands
         self.turn: threading.Lock | None = None
         self.leads = False
@@ -62,9 +67,34 @@ class Group(Generic[_T]):
     def __init__(self, run_all: Callable[[list[Job[_T]]], None]) -> None:
         """Take what runs a list of jobs to its durable end."""
         self._run_all = run_all
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with an empty queue that nobody leads, as in a child after a fork."""
         self._gate = threading.Lock()
         self._queue: list[Job[_T]] = []
         self._busy = False
+
+    def hold(self, seconds: float = -1) -> bool:
+        """Wait for those who came before, and keep everyone else waiting until `release`.
+
+        Return False where that takes longer than so many seconds; -1 is without limit.
+        """
+        job: Job[_T] = Job(_nothing, atomic=False)
+        job.alone = True
+        try:
+            self._line_up(job)
+            if job.turn is None or job.turn.acquire(timeout=seconds):
+                return True
+        except BaseException:
+            self._leave(job)
+            raise
+        self._leave(job)
+        return False
+
+    def release(self) -> None:
+        """End a `hold`."""
+        self._pass_on(None)
 
     def do(self, work: Callable[[], _T], *, atomic: bool = False, again: bool = True) -> _T:
         """Have something done, alone or with others, and answer what came of it."""
@@ -81,13 +111,7 @@ class Group(Generic[_T]):
                     self._pass_on(None)
         job = Job(work, atomic=atomic, again=again)
         try:
-            with self._gate:
-                if self._busy:
-                    self._queue.append(job)
-                    job.turn = threading.Lock()
-                    job.turn.acquire()
-                else:
-                    self._busy = job.leads = True
+            self._line_up(job)
             if job.turn is not None:
                 job.turn.acquire()
             if job.leads:
@@ -99,11 +123,23 @@ class Group(Generic[_T]):
             raise job.error
         return cast("_T", job.result)  # it ran, or there is an error
 
+    def _line_up(self, job: Job[_T]) -> None:
+        """Lead, if nobody does; otherwise wait in line for a turn."""
+        with self._gate:
+            if self._busy:
+                self._queue.append(job)
+                job.turn = threading.Lock()
+                job.turn.acquire()
+            else:
+                self._busy = job.leads = True
+
     def _lead(self, job: Job[_T]) -> None:
         if self._queue:
             with self._gate:
-                job.others = [other for other in self._queue if other is not job]
-                self._queue = []
+                waiting = [other for other in self._queue if other is not job]
+                alone = (place for place, other in enumerate(waiting) if other.alone)
+                until = next(alone, len(waiting))
+                job.others, self._queue = waiting[:until], waiting[until:]
         try:
             self._run_all([job, *job.others])
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
@@ -148,4 +184,10 @@ class Group(Generic[_T]):
             following = self._queue[0]
             assert following.turn is not None  # noqa: S101 - as above
             following.leads = True
+            if following.alone:
+                del self._queue[0]
             following.turn.release()
+
+
+def _nothing() -> NoReturn:
+    raise AssertionError  # it is never run

@@ -19,12 +19,14 @@ from palaver.messages import Message
 from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
 from palaver.stores.ancestry import read_frames
+from palaver.stores.forking import restart_in_child
 from palaver.stores.log import StoredLog
 from palaver.stores.preconditions import check_expected, expected_versions
 from palaver.stores.records import NONE, Again, Change
 from palaver.stores.versions import StoredStops
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from palaver.history.frame import Frame
@@ -47,10 +49,39 @@ class KeptBefore(Exception):  # noqa: N818 - nothing went wrong
         self.version = version
 
 
+class _ReadAgain:
+    """Stands in for the lock of a history that was left in the middle of a change.
+
+    Whoever takes the lock first has the history read anew from its store.
+    """
+
+    def __init__(self, history: KeptHistory) -> None:
+        self._history = history
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        history = self._history
+        if history._lock is self:
+            token = history._token
+            KeptHistory.__init__(history, history._keeper, history.id, clock=history._clock)
+            history._token = token
+        history._lock.acquire()
+
+    def release(self) -> None:
+        self._history._lock.release()
+
+
 class KeptHistory(History):
     """A history in a store, and how it grows."""
 
-    __slots__ = ("_book", "_head", "_keeper", "_key", "_records", "_token", "_unless")
+    __slots__ = (
+        "__weakref__", "_book", "_head", "_keeper", "_key", "_records", "_token", "_unless",
+    )  # fmt: skip
 
     def __init__(self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms) -> None:
         """Read where a conversation stands; its messages are read when they are needed."""
@@ -68,6 +99,15 @@ class KeptHistory(History):
         self._stops = self._versions.stops
         self.origin = None if head.parent is None else (head.parent, head.origin)
         self._read_names()
+        restart_in_child(self)
+
+    def after_fork_in_child(self) -> None:
+        """See to it that no thread is waited for that is not in this process."""
+        self._stored.after_fork_in_child()
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:  # another thread was changing it: what there is of that change is not looked at
+            self._lock = cast("threading.RLock", _ReadAgain(self))
 
     @property
     def title(self) -> str | None:

@@ -48,6 +48,11 @@ class StoredLog(Counter):
         self.replaces: dict[int, int] = {}
         self.family = Family()  # its lock orders merges; the store knows the relatives
 
+    def after_fork_in_child(self) -> None:
+        """Begin with locks that nobody holds: who held them is not in this process."""
+        self._lock = threading.Lock()
+        self.family = Family()
+
     def __len__(self) -> int:
         """How many messages were ever added, pending ones included."""
         return self._length + len(self.pending)

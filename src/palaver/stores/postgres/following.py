@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from palaver.errors import StoreError
+from palaver.stores.forking import restart_in_child
 
 if TYPE_CHECKING:
     from palaver.stores.postgres.connections import Connections, Line
@@ -47,10 +48,18 @@ class Bell:
     def __init__(self, connections: Connections) -> None:
         """Take the way to the server."""
         self._connections = connections
+        self._closed = False
+        self._start()
+        restart_in_child(self)
+
+    def _start(self) -> None:
         self._due = threading.Event()
         self._gate = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closed = False
+
+    def after_fork_in_child(self) -> None:
+        """Begin without a thread: the parent's is not in the child."""
+        self._start()
 
     def ring(self) -> None:
         """There is news."""
@@ -93,7 +102,7 @@ class Bell:
             line.close()
 
     def _dial(self) -> Line:
-        line = self._connections.dial()
+        line = self._connections.dial(ask=False)
         line.execute(b"SET synchronous_commit = off")
         return line
 
@@ -104,9 +113,17 @@ class Ears:
     def __init__(self, connections: Connections) -> None:
         """Take the way to the server."""
         self._connections = connections
+        self._start()
+        restart_in_child(self)
+
+    def _start(self) -> None:
         self._local = threading.local()
         self._lines: list[Line] = []
         self._gate = threading.Lock()
+
+    def after_fork_in_child(self) -> None:
+        """Begin with no connection."""
+        self._start()
 
     def wait(self, seconds: float) -> None:
         """Wait until there may be news, and no longer than this."""
@@ -125,6 +142,7 @@ class Ears:
     def _begin(self) -> None:
         line = self._connections.dial()
         line.execute(b"LISTEN palaver")
+        line.limit = None  # nothing to hear is no silence: followers look by themselves, too
         self._local.line = line
         with self._gate:
             self._lines = [known for known in self._lines if not known.closed] + [line]

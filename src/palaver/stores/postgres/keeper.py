@@ -73,8 +73,8 @@ class PostgresKeeper:
         """Go to a database, and bring its schema up to date.
 
         `pool` is the most connections at a time; `patience` how many seconds a server that went
-        away is waited for; `rewrite` how large the tables may be, in bytes, for an erasure to write
-        them anew (see `cleaning`).
+        away or does not answer is waited for; `rewrite` how large the tables may be, in bytes, for
+        an erasure to write them anew (see `cleaning`).
         """
         self._connections = Connections(address, size=pool, patience=patience)
         self._rewrite = rewrite

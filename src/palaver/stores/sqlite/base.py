@@ -3,12 +3,17 @@
 Writes of all threads go through one connection and share commits (see `groups`); every thread reads
 through a connection of its own, which goes to another when the thread ends. What SQLite says is
 wrong is said again as an error of palaver's.
+
+No connection is carried across a fork: SQLite keeps one list of files and locks for a process, and
+a child would take the locks in it for its own although it holds none. So every connection is closed
+before the process forks, when no thread is using one, and opened again on both sides.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -20,6 +25,7 @@ from palaver.errors import (
     UnknownConversation,
 )
 from palaver.messages.gate import MAX_INT
+from palaver.stores.forking import leak, rest_for_fork
 from palaver.stores.groups import Group, Job
 from palaver.stores.sql import load_queries
 from palaver.stores.sqlite.connection import connect, migrate, schema_of
@@ -53,19 +59,50 @@ class Stretch(NamedTuple):
     stop: int
 
 
+class _Reader:
+    """A connection to read through, opened when it is first used and again after a fork.
+
+    Whoever uses it holds the lock, so that it is not closed for a fork meanwhile.
+    """
+
+    __slots__ = ("_connect", "connection", "lock")
+
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        """Take what opens a connection."""
+        self._connect = connect
+        self.connection: apsw.Connection | None = None
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> apsw.Connection:
+        """Use the connection."""
+        self.lock.acquire()
+        connection = self.connection
+        if connection is None:
+            try:
+                connection = self.connection = self._connect()
+            except BaseException:
+                self.lock.release()
+                raise
+        return connection
+
+    def __exit__(self, *_: object) -> None:
+        """Use it no longer."""
+        self.lock.release()
+
+
 class _Lent:
     """A connection that a thread reads through, until the thread ends."""
 
-    __slots__ = ("_free", "connection")
+    __slots__ = ("_free", "reader")
 
-    def __init__(self, connection: apsw.Connection, free: list[apsw.Connection]) -> None:
+    def __init__(self, reader: _Reader, free: list[_Reader]) -> None:
         """Lend a connection; it goes to `free` when nobody holds this any more."""
-        self.connection = connection
+        self.reader = reader
         self._free = free
 
     def __del__(self) -> None:
         """Give it back: many programs begin threads all the time."""
-        self._free.append(self.connection)
+        self._free.append(self.reader)
 
 
 class Connections:
@@ -76,9 +113,12 @@ class Connections:
         self.path = path
         self._vfs = vfs
         self._local = threading.local()
-        self._readers: list[apsw.Connection] = []
-        self._free: list[apsw.Connection] = []
+        self._readers: list[_Reader] = []
+        self._free: list[_Reader] = []
         self._gate = threading.Lock()
+        self._unopened = False  # the writing connection was closed for a fork
+        self._closed = False
+        self._refusal = "the store is closed"
         with translated(path):
             self._writer = connect(path, vfs=vfs)
             try:
@@ -92,44 +132,124 @@ class Connections:
         self._cids: dict[str, int] = {}
         self._lineages: dict[int, tuple[Stretch, ...]] = {}
         self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
-        self._closed = False
         self.erasures = 0
+        rest_for_fork(self)
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
         with self._gate:
+            if self._closed:
+                return
             self._closed = True
             readers, self._readers = self._readers, []
-        for connection in (*readers, self._writer):
-            connection.close()
+        for connection in (*(reader.connection for reader in readers), self._writer):
+            if connection is not None:
+                connection.close()
+
+    # ── forks of the process ────────────────────────────────────────────────────────────────────
+
+    def hold_for_fork(self, seconds: float) -> bool:
+        """Keep every other thread from the connections; see `forking`."""
+        end = time.monotonic() + seconds
+        if not self._group.hold(seconds):
+            return False
+        if not self._gate.acquire(timeout=max(end - time.monotonic(), 0)):
+            self._group.release()
+            return False
+        for count, reader in enumerate(self._readers):
+            if not reader.lock.acquire(timeout=max(end - time.monotonic(), 0)):
+                self._let_go(self._readers[:count])
+                return False
+        return True
+
+    def before_fork(self) -> None:
+        """Close every connection, to open them again when they are needed."""
+        if self._closed:
+            return
+        for reader in self._readers:
+            if reader.connection is not None:
+                reader.connection.close(True)
+                reader.connection = None
+        self._writer.close(True)
+        self._unopened = True
+
+    def resume_after_fork(self) -> None:
+        """Let every other thread go on."""
+        self._let_go(self._readers)
+
+    def _let_go(self, readers: list[_Reader]) -> None:
+        for reader in readers:
+            reader.lock.release()
+        self._gate.release()
+        try:
+            if self._unopened:
+                self._reopen()
+        except StoreError:
+            pass  # whoever writes next tries again, and is told
+        finally:
+            self._group.release()
+
+    def after_fork_in_child(self, *, held: bool) -> None:
+        """Begin anew; a store whose connections were in use is given up."""
+        self._group.reset()
+        self._gate = threading.Lock()
+        self._cids.clear()
+        self._lineages.clear()
+        self._heads.clear()
+        if held:
+            for reader in self._readers:
+                reader.lock.release()
+        elif not self._closed:
+            leak((self._writer, self._readers))
+            self._readers = []
+            self._unopened = self._closed = True
+            self._refusal = (
+                f"{self.path} was in use when the process forked, and can't be used in the child: "
+                "fork outside of changes, or open the store after the fork"
+            )
+
+    def _reopen(self) -> None:
+        """Open the writing connection again."""
+        with self._gate, translated(self.path):
+            if self._unopened and not self._closed:
+                self._writer = connect(self.path, vfs=self._vfs)
+                self._words._writer = self._writer  # noqa: SLF001 - it has no other state
+                self._unopened = False
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────
 
     def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
         try:
-            return self._reader().execute(QUERIES[name], values).fetchall()
+            with self._reader() as connection:
+                return connection.execute(QUERIES[name], values).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
 
-    def _reader(self) -> apsw.Connection:
+    def _reader(self) -> _Reader:
+        """What this thread reads through: `with self._reader() as connection`."""
         lent: _Lent | None = getattr(self._local, "lent", None)
-        if lent is None:
+        if lent is None or self._closed:
             if self._closed:
-                msg = "the store is closed"
-                raise StoreError(msg)
+                raise StoreError(self._refusal)
             try:
-                connection = self._free.pop()
+                reader = self._free.pop()
             except IndexError:
-                connection = connect(self.path, vfs=self._vfs)
+                reader = _Reader(self._connect)
                 with self._gate:
-                    self._readers.append(connection)
-            lent = self._local.lent = _Lent(connection, self._free)
-        return lent.connection
+                    self._readers.append(reader)
+            lent = self._local.lent = _Lent(reader, self._free)
+        return lent.reader
+
+    def _connect(self) -> apsw.Connection:
+        if self._closed:
+            raise StoreError(self._refusal)
+        return connect(self.path, vfs=self._vfs)
 
     def _write(self, work: Callable[[], Any], *, atomic: bool = False, again: bool = True) -> Any:  # noqa: ANN401 - what the work answers
         if self._closed:
-            msg = "the store is closed"
-            raise StoreError(msg)
+            raise StoreError(self._refusal)
+        if self._unopened:
+            self._reopen()
         try:
             return self._group.do(work, atomic=atomic, again=again)
         except (apsw.Error, UnicodeDecodeError) as error:
@@ -171,9 +291,12 @@ class Connections:
     def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
         cid = self._cids.get(conversation)
         if cid is None:
-            with translated(self.path):
-                found = connection or self._reader()
-                cid = found.execute(QUERIES["cid"], (conversation,)).get
+            if connection is None:
+                rows = self._read("cid", conversation)
+                cid = rows[0][0] if rows else None
+            else:
+                with translated(self.path):
+                    cid = connection.execute(QUERIES["cid"], (conversation,)).get
             if cid is None:
                 unknown(conversation)
             self._cids[conversation] = cid

@@ -226,9 +226,9 @@ class SQLiteKeeper(Writing):
         """The messages with all these words, best first."""
         phrases(words)  # a query that is refused waits for nothing
         stretches = None if conversation is None else self._lineage(conversation)
-        with translated(self.path):
-            self._words.catch_up(self._reader(), lambda: connect(self.path, vfs=self._vfs))
-            hits = self._words.search(self._reader(), words, stretches, limit)
+        with translated(self.path), self._reader() as reader:
+            self._words.catch_up(reader, lambda: connect(self.path, vfs=self._vfs))
+            hits = self._words.search(reader, words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there
             hits = [replace(hit, conversation=conversation) for hit in hits]
         return hits
@@ -256,12 +256,16 @@ class SQLiteKeeper(Writing):
     def wait(self, seconds: float) -> None:
         """Wait until another connection has written, and no longer than this."""
         end = time.monotonic() + seconds
-        reader = self._reader()
-        seen = reader.data_version()
+        seen = self._data_version()
         while time.monotonic() < end:
             time.sleep(min(0.01, max(end - time.monotonic(), 0)))
-            if reader.data_version() != seen:
+            if self._data_version() != seen:
                 return
+
+    def _data_version(self) -> tuple[int, int]:
+        """Changes when another connection has written, and when this one is opened again."""
+        with translated(self.path), self._reader() as reader:
+            return id(reader), reader.data_version()
 
     # ── beside the log ──────────────────────────────────────────────────────────────────────────
 
@@ -361,10 +365,9 @@ class SQLiteKeeper(Writing):
     def check(self) -> Iterator[str]:
         """What SQLite itself finds wrong with the file."""
         try:
-            with translated(self.path):
-                for (found,) in self._reader().execute("PRAGMA integrity_check(100)"):
-                    if found != "ok":
-                        yield str(found)
+            with translated(self.path), self._reader() as reader:
+                rows: list[Any] = reader.execute("PRAGMA integrity_check(100)").fetchall()
+            yield from (str(found) for (found,) in rows if found != "ok")
         except (StoreError, apsw.Error) as error:
             yield str(error)
 

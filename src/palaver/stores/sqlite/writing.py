@@ -309,8 +309,12 @@ class Writing(Connections):
 
     def _scrub(self) -> None:
         """Empty the write-ahead log, which still has what was destroyed."""
-        with translated(self.path):
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._group.hold()
+        try:
+            with translated(self.path):
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            self._group.release()
 
     def _put(self, cid: int, kind: str, name: str, value: bytes | None) -> None:
         if value is None:

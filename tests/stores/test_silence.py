@@ -1,0 +1,147 @@
+"""A PostgreSQL server that is there and says nothing is waited for no longer than is promised.
+
+How long is promised is the store's patience; here it is short, and a hang ends the run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from palaver.errors import StoreError
+from palaver.messages import user
+from palaver.stores import Store
+from palaver.stores.postgres import PostgresKeeper
+from tests.patience import within
+from tests.stores.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from palaver.stores.postgres.connections import Line
+    from tests.stores.postgres import Server
+    from tests.stores.proxy import When
+
+HANGING = 40
+
+
+@pytest.fixture
+def proxied(postgres_server: Server, postgres: str) -> Iterator[tuple[Proxy, str]]:
+    name = postgres.partition("@/")[2].partition("?")[0]
+    with (
+        tempfile.TemporaryDirectory(prefix="palaver-proxy-") as folder,
+        Proxy(Path(folder), postgres_server.folder) as proxy,
+    ):
+        yield proxy, postgres_server.address(name, Path(folder))
+
+
+# ── a server that is stopped (SIGSTOP) ──────────────────────────────────────────────────────────
+
+
+def test_a_stopped_server_is_an_error_and_nothing_is_lost_or_doubled(
+    postgres_server: Server, postgres: str
+) -> None:
+    keeper = PostgresKeeper(postgres, patience=1, pool=2)
+    with closing(keeper), within(HANGING), ThreadPoolExecutor(6) as pool:
+        history = Store(keeper).create([user("one")])
+        others = [Store(keeper).get(history.id) for _ in range(4)]
+        keeper.wait(0)  # begins to listen
+        with postgres_server.paused():
+            calls = [pool.submit(each.append, user(f"{n}"), key=f"{n}")
+                     for n, each in enumerate(others)]  # fmt: skip
+            calls.append(pool.submit(PostgresKeeper, postgres, patience=1))  # type: ignore[arg-type]
+            calls.append(pool.submit(keeper.wait, 0.2))  # type: ignore[arg-type]
+            errors = [call.exception() for call in calls]
+            assert [StoreError] * 5 + [type(None)] == [type(error) for error in errors]
+        for number, each in enumerate(others):
+            each.append(user(f"{number}"), key=f"{number}")
+        texts = [message.text for message in Store(keeper).get(history.id)]
+        assert "one" == texts[0]
+        assert ["0", "1", "2", "3"] == sorted(texts[1:])
+        assert [] == list(Store(keeper).verify())
+
+
+def test_a_store_is_closed_although_the_server_is_stopped(
+    postgres_server: Server, postgres: str
+) -> None:
+    keeper = PostgresKeeper(postgres, patience=1)
+    with within(HANGING):
+        Store(keeper).create().append(user("one"))
+        keeper.wait(0)
+        with postgres_server.paused():
+            keeper.close()
+            with pytest.raises(StoreError, match="closed"):
+                keeper.newest()
+
+
+def test_a_server_that_goes_on_in_time_is_no_error(postgres_server: Server, postgres: str) -> None:
+    keeper = PostgresKeeper(postgres, patience=4)
+    with closing(keeper), within(HANGING):
+        history = Store(keeper).create()
+        with postgres_server.paused() as go_on:
+            threading.Timer(2.3, go_on).start()  # when a second connection asks already
+            history.append(user("one"))
+        assert ["one"] == [message.text for message in Store(keeper).get(history.id)]
+        assert 1 == history.version
+
+
+def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
+    keeper = PostgresKeeper(postgres, patience=0.6)
+    times: list[int] = []
+
+    def work(line: Line) -> None:
+        times.append(line.pgconn.backend_pid)
+        line.execute("SELECT pg_sleep(1.2)")
+
+    with closing(keeper), within(HANGING):
+        keeper._connections.run(work)  # noqa: SLF001 - no statement of the store takes so long
+        assert 1 == len(times)
+
+
+# ── a connection through which nothing comes any more ───────────────────────────────────────────
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_change_whose_connection_falls_silent_is_made_once(
+    proxied: tuple[Proxy, str], when: When
+) -> None:
+    """The server is asked what became of it on another connection."""
+    proxy, address = proxied
+    keeper = PostgresKeeper(address, patience=1)
+    with closing(keeper), within(HANGING):
+        history = Store(keeper).create()
+        proxy.hush(b"swallowed", when)
+        history.append(user("swallowed"))
+        history.append(user("the next"))
+        assert 1 == proxy.cuts
+        assert ["swallowed", "the next"] == [m.text for m in Store(keeper).get(history.id)]
+        assert 2 == history.version
+
+
+def test_a_migration_whose_connection_falls_silent(proxied: tuple[Proxy, str]) -> None:
+    proxy, address = proxied
+    with within(HANGING):
+        proxy.hush(b"pg_advisory", "before")
+        with pytest.raises(StoreError, match="did not answer"):
+            PostgresKeeper(address, patience=1)
+        keeper = PostgresKeeper(address, patience=1)
+        assert (0, 0) != keeper.migrated
+        keeper.close()
+
+
+def test_a_follower_is_told_of_a_silent_server(proxied: tuple[Proxy, str]) -> None:
+    proxy, address = proxied
+    keeper = PostgresKeeper(address, patience=1)
+    with closing(keeper), within(HANGING):
+        history = Store(keeper).create([user("one")])
+        changes = Store(keeper).follow(history.id, after=-1)
+        assert 0 == next(changes).version
+        proxy.hush_all()
+        with pytest.raises(StoreError):
+            next(changes)
