@@ -80,6 +80,7 @@ def test_its_settings_are_what_was_asked_for(
     said = serve(
         "--read-only", "--store", str(store), "--allow-host", "a.example", "--allow-host",
         "b.example", "--model", "openai:x", "--tools", "math:sqrt", "--team", str(team),
+        "--limit", "idle_seconds=2.5", "--limit", "requests=50",
     )  # fmt: skip
     assert 0 == said.exit_code, said.output
     settings = asked[-1][0].service.settings
@@ -89,6 +90,7 @@ def test_its_settings_are_what_was_asked_for(
         settings.model,
         settings.team,
     )
+    assert (2.5, 50) == (settings.idle_seconds, settings.requests)
     assert ["sqrt"] == [tool.__name__ for tool in settings.toolset]
     assert "(read-only)" in said.output
 
@@ -108,6 +110,9 @@ def test_its_settings_are_what_was_asked_for(
         (["--read-only", "--store", "none.db"], "there is no store"),
         (["--host", "no.such.host.invalid", "--allow-host", "x"], "there is no address"),
         (["--store", "tape://x"], "tape"),
+        (["--limit", "idle_seconds=0"], "$.idle_seconds: must be a number from 0.001 on, not 0"),
+        (["--limit", "requests=many"], "such as requests=200"),
+        (["--limit", "token=1"], "'token' is no limit; the limits are body, rate"),
     ],
 )
 def test_what_is_wrong_is_said(

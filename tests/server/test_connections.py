@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import httpx
 import pytest
 
 import palaver
-from palaver.server import serving
+from palaver.server import Settings, serving
+from palaver.server.connections import Connections
 from tests.patience import within
 from tests.server.asking import TOKEN
 from tests.server.running import BEARER, in_thread
@@ -286,6 +287,29 @@ def test_where_every_connection_is_answered_a_new_one_is_closed(store: Store) ->
                 return rest_of(line).startswith(b"HTTP/1.1 200")
 
         patiently(is_well)
+
+
+class Waiting:
+    """A connection as `Connections` sees it."""
+
+    trusted = is_unfinished = False
+    is_waiting = True
+    address = "127.0.0.1", 5
+    peer = "127.0.0.1"
+
+
+def test_a_port_that_is_used_again_early_leaves_nothing_behind() -> None:
+    """After a reset a client may come again from the same port before the server has noticed."""
+    connections = Connections(Settings(token=TOKEN), 10)
+    first, second = cast("Any", Waiting()), cast("Any", Waiting())
+    for one in (first, second):
+        assert connections.add(one)
+        connections.queue(one)
+    for one in (second, first, first):
+        connections.remove(one)
+    left = vars(connections)
+    assert [0, 0, 0] == [len(left[name]) for name in ("_open", "_newest", "_peers")]
+    assert {False: {}, True: {}} == left["_waiting"]
 
 
 # ── the log, and the files a process may open ───────────────────────────────────────────────────

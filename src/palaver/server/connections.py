@@ -46,7 +46,8 @@ class Connections:
         """Take the limits; `most` is how many connections may be open."""
         self.settings = settings
         self._most = most
-        self._open: dict[tuple[str, int], Connection] = {}
+        self._open: set[Connection] = set()
+        self._newest: dict[tuple[str, int], Connection] = {}  # by the client's address and port
         self._waiting: dict[bool, _Queue] = {False: {}, True: {}}
         self._peers: dict[str, _Peer] = {}
 
@@ -60,15 +61,19 @@ class Connections:
             if oldest is None:
                 return False
             oldest.give_up()
-        self._open[connection.address] = connection
+        self._open.add(connection)
+        self._newest[connection.address] = connection
         self._peers.setdefault(connection.peer, _Peer()).number += 1
         return True
 
     def remove(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
-        if self._open.get(connection.address) is not connection:
+        if connection not in self._open:
             return
-        del self._open[connection.address]
+        self._open.remove(connection)
+        # after a reset the client may have used its port again before the end was noticed here
+        if self._newest.get(connection.address) is connection:
+            del self._newest[connection.address]
         self._unqueue(connection)
         peer = self._peers[connection.peer]
         peer.number -= 1
@@ -77,13 +82,13 @@ class Connections:
 
     def judge(self, client: tuple[str, int], *, trusted: bool) -> None:
         """Note whether the request that a connection has begun shows the token."""
-        connection = self._open.get((client[0], client[1]))
+        connection = self._newest.get((client[0], client[1]))
         if connection is not None:
             connection.judge(trusted=trusted)
 
     def queue(self, connection: Connection) -> None:
         """Note what a connection waits for; close others of its peer where too many wait."""
-        if connection.address not in self._open:
+        if connection not in self._open:
             return
         self._unqueue(connection)
         if not connection.is_waiting:
@@ -211,6 +216,9 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
         self._refuse(Refusal(400, msg))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Ignore an upgrade, as HTTP allows; it is no fault of this server's set-up."""
 
     # ── states and deadlines ────────────────────────────────────────────────────────────────────
 
