@@ -149,3 +149,20 @@ def test_either_file_may_be_standard_input_but_not_both(tmp_path: Path) -> None:
     one = CliRunner().invoke(app, ["apply", str(file), "--ops", "-"], input="[]")
     assert answer(one)["stats"]["totalMessages"] == 3
     assert CliRunner().invoke(app, ["apply", "-", "--ops", "-"], input="[]").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "operations", "path"),
+    [
+        ('[{"role": "user", "content": "a", "role": "system"}]', "[]", "$[0].role"),
+        ("[]", '[\n{"operation": "CLEAR",\n"operation": "CLEAR"}\n]', "$[0].operation"),
+        ('{\n"messages": [],\n"messages": []\n}', "[]", "$.messages"),
+        ('{"role": "user"}\n{"role": "user", "role": "user"}\n', "[]", "$[1].role"),
+    ],
+)
+def test_a_name_that_stands_twice_is_refused(
+    apply: Apply, messages: str, operations: str, path: str
+) -> None:
+    result = apply(messages, operations)
+    assert 0 != result.exit_code
+    assert f"{path}: stands twice in the same object" in result.stderr

@@ -230,3 +230,17 @@ def test_a_large_file_shows_progress_on_a_terminal(
     content = lines(USER, USER)
     assert 0 == validate(content).exit_code
     assert [len(content), len(content) // 2, len(content) // 2] == seen
+
+
+@pytest.mark.parametrize(
+    ("content", "path", "line"),
+    [
+        ('[{"role": "user",\n"content": "a",\n"role": "system"}]', "$[0].role", 1),
+        (lines(USER) + '{"role": "user", "content": "a", "role": "user"}\n', "$.role", 2),
+    ],
+)
+def test_a_name_that_stands_twice_is_told(
+    validate: Validate, content: str, path: str, line: int
+) -> None:
+    (error,) = errors(validate(content, "--json"))
+    assert (path, line, "json.duplicate") == (error["path"], error["line"], error["rule"])

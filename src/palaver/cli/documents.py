@@ -109,7 +109,7 @@ class Checker:
     def _document(self, data: bytes) -> Iterator[Problem]:
         if data.lstrip()[:1] == b"[":
             try:
-                self.checked = len(parse_messages(data))
+                self.checked = len(parse_messages(data, unique=True))
             except ValidationError:
                 pass
             else:
@@ -181,7 +181,7 @@ def _is_lines(first: bytes, second: bytes) -> bool:
     if not second:
         return False
     try:
-        load_json(first)
+        load_json(first, unique=False)
     except ValidationError:
         # no value by itself: either the beginning of a document, or a broken line before others
         return second.lstrip()[:1] == b"{" and not first.rstrip().endswith(_GOES_ON)

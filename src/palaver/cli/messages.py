@@ -14,6 +14,7 @@ from palaver.errors import ValidationError
 from palaver.history import Append, Insert, Operation, Replace, parse_operation
 from palaver.messages import MAX_DOCUMENT, Message, parse_messages
 from palaver.messages.codec import load_json
+from palaver.messages.duplicates import DUPLICATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +62,8 @@ def load_list(file: str, what: str) -> list[Any]:
         value = load_json(data)
     except ValidationError as error:
         lines = [line for line in data.splitlines() if line.strip()]
-        if len(lines) < 2 or data.lstrip()[:1] == b"[":  # noqa: PLR2004 - one line is a document
+        is_document = len(lines) < 2 or data.lstrip()[:1] == b"["  # noqa: PLR2004 - one line
+        if is_document or error.rule == DUPLICATE:
             raise _of_file(error, file) from None
         value = _lines(lines, file)
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from palaver.messages.gate import path_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["line_of", "offset_of", "offsets_of", "path_at", "too_deep"]
+__all__ = ["line_of", "offset_of", "offsets_of", "path_at", "repeated_name", "too_deep"]
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _Path = tuple[str | int, ...]
@@ -50,6 +52,41 @@ def _values(data: bytes) -> Iterator[tuple[int, list[str | int]]]:
             key_next = False
         else:
             yield match.start(), path
+
+
+def repeated_name(data: bytes) -> str:
+    """The path of the first name that stands twice in its object; `$` where there is none.
+
+    >>> repeated_name(b'[{"a": {"b": 1}, "a": 2}]')
+    '$[0].a'
+    """
+    path: list[str | int] = []
+    known: list[set[str]] = []  # the names so far of every object that is open
+    objects: list[bool] = []
+    key_next = False
+    for match in _TOKEN.finditer(data):
+        token = match.group()
+        if token in (b"{", b"["):
+            key_next = token == b"{"
+            objects.append(key_next)
+            known.append(set())
+            path.append("" if key_next else 0)
+        elif token in (b"}", b"]"):
+            key_next = False
+            objects.pop()
+            known.pop()
+            path.pop()
+        elif token == b",":
+            key_next = objects[-1]
+            if not key_next:
+                path[-1] = int(path[-1]) + 1
+        elif key_next:
+            key_next = False
+            path[-1] = name = msgspec.json.decode(token, type=str)
+            if name in known[-1]:
+                return "$" + "".join(map(path_step, path))
+            known[-1].add(name)
+    return "$"
 
 
 def path_at(data: bytes, offset: int) -> str:

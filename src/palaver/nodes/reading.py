@@ -20,6 +20,7 @@ import msgspec
 from palaver.errors import ValidationError
 from palaver.messages.codec import load_json, translated
 from palaver.messages.decoding import convert
+from palaver.messages.duplicates import DUPLICATE
 from palaver.nodes.configs import (
     Approve,
     Choose,
@@ -104,7 +105,9 @@ def _plain(text: str | bytes) -> tuple[object, Mapping[str, object]]:
     """The plain values in a text, and where each stands, as far as that is known."""
     try:
         return load_json(text), {}
-    except ValidationError:
+    except ValidationError as error:
+        if error.rule == DUPLICATE:
+            raise
         bare = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         if bare.lstrip()[:1] in {"[", "{", '"'} and '"' in bare.lstrip()[:3]:
             raise  # it is meant to be JSON

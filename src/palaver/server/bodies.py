@@ -15,8 +15,10 @@ from litestar.dto import AbstractDTO
 from litestar.openapi.spec import Schema
 from msgspec import Struct
 
+from palaver.errors import ValidationError
 from palaver.messages.codec import load_json, translated
 from palaver.messages.decoding import convert, prepared
+from palaver.messages.duplicates import check_unique
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from litestar.dto.data_structures import DTOFieldDefinition
     from litestar.typing import FieldDefinition
 
-__all__ = ["Bodies", "Shape", "converted", "read_body"]
+__all__ = ["Bodies", "Shape", "converted", "missing_body", "read_body"]
 
 _T = TypeVar("_T")
 
@@ -43,14 +45,67 @@ def read_body(data: bytes, kind: Any) -> Any:  # noqa: ANN401 - a value of the k
     >>> read_body(b'{"size": "3"}', Cup)
     Traceback (most recent call last):
     palaver.errors.ValidationError: $.size: Expected `int`, got `str` [schema]
+    >>> read_body(b'{"size": 3, "size": 4}', Cup)
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.size: stands twice in the same object; ... [json.duplicate]
+    >>> read_body(b"{}", Cup)
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.size: is missing; the body needs size (integer) [schema]
     """
+    if not data.strip():
+        raise missing_body(kind)
     try:
-        return prepared(kind).decode(data)
+        value = prepared(kind).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         load_json(data)  # says it better, where the text itself is wrong
         if isinstance(error, msgspec.ValidationError):
-            raise translated(error, {}) from None
+            raise _told(translated(error, {}), kind) from None
         raise  # pragma: no cover - what is wrong with the text, load_json has said
+    check_unique(data)
+    return value
+
+
+def missing_body(kind: Any) -> ValidationError:  # noqa: ANN401 - a type
+    """What is said of a request whose body is empty: which fields it needs, and of which types.
+
+    >>> class Cup(Shape, frozen=True):
+    ...     size: int
+    ...     name: str | None = None
+    >>> str(missing_body(Cup))
+    '$: the body is empty; it must be a JSON object with size (integer) [json]'
+    """
+    needed = _fields(kind, required=True)
+    allowed = _fields(kind, required=False)
+    more = f" with {needed}" if needed else f", {{}} at least; it may have {allowed}"
+    return ValidationError(f"the body is empty; it must be a JSON object{more}", rule="json")
+
+
+def _told(error: ValidationError, kind: Any) -> ValidationError:  # noqa: ANN401 - a type
+    """The error; of a field of the body that is missing it says which ones it needs."""
+    if error.detail != "is missing" or error.path.count(".") != 1 or "[" in error.path:
+        return error
+    detail = f"{error.detail}; the body needs {_fields(kind, required=True)}"
+    return ValidationError(detail, path=error.path, rule=error.rule)
+
+
+def _fields(kind: Any, *, required: bool) -> str:  # noqa: ANN401 - a type
+    """The fields of a body in words, with their types in JSON."""
+    (shape,), schemas = msgspec.json.schema_components([kind], ref_template="{name}")
+    found = schemas[shape["$ref"]]
+    names = [name for name in found["properties"] if (name in found["required"]) is required]
+    return ", ".join(f"{name} ({_type_of(found['properties'][name], schemas)})" for name in names)
+
+
+def _type_of(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+    """The type that a JSON schema allows, in words."""
+    if "$ref" in schema:
+        return _type_of(schemas[schema["$ref"]], schemas)
+    if "enum" in schema:
+        return " or ".join("null" if one is None else str(one) for one in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_type_of(one, schemas) for one in schema["anyOf"]))
+    types = schema.get("type", "any value")
+    return types if isinstance(types, str) else " or ".join(types)
 
 
 def converted(value: Any, kind: type[_T], place: str) -> _T:  # noqa: ANN401 - plain JSON

@@ -16,6 +16,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from msgspec import UNSET, Struct, UnsetType
 
 from palaver import errors
+from palaver.server.bodies import Bodies, missing_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,14 +124,22 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The response for an error, whichever it is."""
-    del request
-    problem, headers = problem_of(error)
+    problem, headers = problem_of(_of_request(request, error))
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,
         media_type=MEDIA,
         headers=headers,
     )
+
+
+def _of_request(request: Request[Any, Any, Any], error: Exception) -> Exception:
+    """The error; litestar says nothing of a body that is missing, so it is said here."""
+    if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        kind = Bodies.kinds.get(request.route_handler.handler_id)
+        if kind is not None and [one.get("key") for one in error.extra] == ["data"]:
+            return missing_body(kind)
+    return error
 
 
 def _title(status: int) -> str:

@@ -17,8 +17,7 @@ from msgspec import Raw, Struct
 
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.rope import MASK, Branch, Leaf, size
-from palaver.messages import parse_message
-from palaver.messages.codec import load_json, translated
+from palaver.messages.codec import decode_message, load_json, translated
 from palaver.messages.decoding import decode
 from palaver.messages.gate import (
     EMPTY,
@@ -106,7 +105,7 @@ def decoded(raw: bytes | Raw, kind: type[_T], path: str) -> _T:
         raise translated(error, {}).under(path) from None
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         try:
-            load_json(bytes(raw))
+            load_json(bytes(raw), unique=False)
         except ValidationError as error:
             raise error.under(path) from None
         raise ValidationError("can't be read", path=path, rule="json") from None
@@ -278,7 +277,7 @@ class Incoming:
 
 def _message(raw: Raw, path: str) -> Message:
     try:
-        return parse_message(bytes(raw))
+        return decode_message(bytes(raw))
     except ValidationError as error:
         raise error.under(path) from None
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.erasing import tombstone
 from palaver.history.rope import SHIFTS
-from palaver.messages import ROLES, Message, dump, parse_message
+from palaver.messages import ROLES, Message, dump
+from palaver.messages.codec import decode_message
 
 if TYPE_CHECKING:
     from palaver.messages import Role
@@ -48,7 +49,7 @@ def body_of(message: Message) -> str:
 def message_of(body: str) -> Message:
     """The message that was kept."""
     try:
-        return parse_message(body)
+        return decode_message(body)
     except ValidationError as error:
         msg = f"a message can't be read: {error}"
         raise StoreDamaged(msg) from error

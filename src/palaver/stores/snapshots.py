@@ -189,7 +189,7 @@ def import_conversation(
             name = _import(store, lambda: _read_lines(readable, start), id, progress)
         else:
             data = readable.read(MAX_DOCUMENT + 1)
-            document = load_json(data)
+            document = load_json(data, unique=False)
             if isinstance(document, dict) and document.get("version") == _EVERYTHING:
                 del document
                 name = _import(store, lambda: as_lines(data), id, progress)
@@ -271,7 +271,7 @@ def _import_into(history: StoredHistory, stream: BinaryIO, name: str | None) -> 
     with _rereadable(stream) as (readable, start):
         if _is_lines(readable, start):
             raise ValidationError(_WHOLE, path="$.version", rule="CX-08")
-        document = load_json(readable.read(MAX_DOCUMENT + 1))
+        document = load_json(readable.read(MAX_DOCUMENT + 1), unique=False)
     if isinstance(document, dict) and document.get("version") == _EVERYTHING:
         raise ValidationError(_WHOLE, path="$.version", rule="CX-08")
     snapshot = read_snapshot(document)

@@ -24,6 +24,7 @@ import msgspec
 
 from palaver.errors import ValidationError
 from palaver.messages.decoding import convert
+from palaver.messages.duplicates import check_unique
 from palaver.messages.gate import is_list, path_step
 from palaver.team.roster import Team
 
@@ -121,6 +122,7 @@ def _json(text: str) -> tuple[object, Places]:
         # raw tabs stand only between the values of JSON, where YAML wants none
         node = _composed(text.replace("\t", " "))
     except ValidationError:  # no PyYAML, or something that it reads in another way
+        check_unique(text.encode())
         return value, {}
     return value, dict(_walk(node, "$"))
 

@@ -77,7 +77,7 @@ def _text_format(stream: IO[bytes]) -> str | None:
     stream.seek(0)
     data = lines[0] if whole else stream.read(MAX_DOCUMENT + 1).removeprefix(_BOM)
     try:
-        value = load_json(data)
+        value = load_json(data, unique=False)
     except ValidationError:
         return _lines_format(lines)
     found = document_format(value)
@@ -103,7 +103,7 @@ def _first_lines(stream: IO[bytes]) -> list[bytes]:
 
 def _parses(text: bytes) -> bool:
     try:
-        load_json(text)
+        load_json(text, unique=False)
     except ValidationError:
         return False
     return True

@@ -107,7 +107,7 @@ def parsed_input(raw: str) -> Mapping[str, Any]:
     ({'q': 'tea'}, {})
     """
     try:
-        value = freeze(load_json(raw))
+        value = freeze(load_json(raw, unique=False))
     except ValidationError:
         return EMPTY
     return value if is_object(value) else EMPTY

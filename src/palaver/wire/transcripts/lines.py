@@ -108,7 +108,7 @@ def load_value(text: bytes, where: str, notes: Notes) -> Any:  # noqa: ANN401 - 
     What the gate refuses (NUL, half a character, a number too large) is replaced, with a note.
     """
     try:
-        value = load_json(text)
+        value = load_json(text, unique=False)
         return freeze(value) if _is_doubtful(text) else value
     except ValidationError as refusal:
         try:

@@ -1,0 +1,116 @@
+"""A name that an object has twice is refused wherever JSON comes from outside."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+import palaver
+from palaver.errors import ValidationError
+from palaver.history import History
+from palaver.history.operations import parse_operation, parse_operations
+from palaver.messages import duplicates, parse_message, parse_messages, parse_part
+from palaver.messages.codec import dump, load_json
+from palaver.messages.duplicates import DUPLICATE, check_unique
+from palaver.messages.exports import parse_turn
+from palaver.stores.snapshots import export_conversation, import_conversation
+from tests.messages.strategies import json_values
+from tests.profiles import at_least
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TWICE = '{"role": "user", "content": "hi", "role": "system"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"a": 1, "a": 1}', "$.a"),
+        ('{"a": {"b": [1, {"c": 1, "d": 2, "c": 3}]}}', "$.a.b[1].c"),
+        ('[[], {}, {"a": {"a": 1}, "b": {"a": 2}, "\\u0061": 3}]', "$[2].a"),
+        ('{"": 1, "x y": 2, "": 3}', "$['']"),
+        ('{"a": "\\", {\\"b\\": 1", "b": 1, "c": "b", "b": 2}', "$.b"),
+        ('{"a": %s, "b": 1, "b": 2}' % ("9" * 5_000), "$.b"),
+    ],
+)
+def test_the_first_name_that_stands_twice_is_told(text: str, path: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        check_unique(text.encode())
+    assert (path, DUPLICATE) == (caught.value.path, caught.value.rule)
+    assert "twice" in caught.value.detail
+
+
+@given(json_values)
+@at_least(100)
+def test_what_has_every_name_once_is_taken(value: Any) -> None:  # noqa: ANN401 - JSON
+    check_unique(json.dumps(value).encode())
+    check_unique(json.dumps(value, ensure_ascii=False, indent=1).encode(errors="replace"))
+
+
+@given(some.text(alphabet='{}[]":,\\ abu0161.-e\n', max_size=40))
+@at_least(300)
+def test_it_takes_whatever_the_decoder_takes(text: str) -> None:
+    """There is no third way: a text is no JSON, has a name twice, or is taken."""
+    data = text.encode()
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeError):
+        return
+    assert _rule(data) in {None, DUPLICATE}
+
+
+def _rule(data: bytes) -> str | None:
+    try:
+        check_unique(data)
+    except ValidationError as error:
+        return error.rule
+    return None
+
+
+def test_a_text_that_is_too_deep_is_refused_as_such() -> None:
+    with pytest.raises(ValidationError) as caught:
+        check_unique(b"[" * 200_000 + b"]" * 200_000)
+    assert "depth" == caught.value.rule
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "path"),
+    [
+        (parse_message, TWICE, "$.role"),
+        (parse_message, TWICE.encode(), "$.role"),
+        (lambda text: parse_messages(text, unique=True), f"[{TWICE}]", "$[0].role"),
+        (parse_part, '{"type": "hologram", "type": "text"}', "$.type"),
+        (parse_turn, '{"info": {"id": "a", "id": "b"}, "parts": []}', "$.info.id"),
+        (parse_operation, '{"operation": "CLEAR", "operation": "TRUNCATE"}', "$.operation"),
+        (parse_operations, '[{"operation": "CLEAR", "operation": "CLEAR"}]', "$[0].operation"),
+        (History().execute, '{"operation": "CLEAR", "operation": "CLEAR"}', "$.operation"),
+        (load_json, '{"a": 1, "a": 2}', "$.a"),
+    ],
+)
+def test_it_is_refused_by_every_reader(
+    read: Callable[[Any], object], text: str | bytes, path: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        read(text)
+    assert (path, DUPLICATE) == (caught.value.path, caught.value.rule)
+
+
+def test_bulk_data_is_not_read_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many messages, files that are imported, rows of a store: the check would take too long."""
+    store = palaver.open(":memory:")
+    kept = store.create([palaver.user("one"), palaver.user("two")])
+    file, checked = BytesIO(), list[bytes]()
+    monkeypatch.setattr(duplicates, "_decoder", lambda: checked.append(b"once"))
+    export_conversation(store, kept.id, file)
+    file.seek(0)
+    other = palaver.open(":memory:")
+    assert ["one", "two"] == [message.text for message in import_conversation(other, file)]
+    assert 2 == len(parse_messages(dump(list(kept))))
+    assert [] == checked
