@@ -4,9 +4,9 @@
 `contents` is all that can be read of a store, as JSON. What is under `data/` was written once, by
 the code of its time, and is never written again:
 
-    schema-1.db.gz   the SQLite file, schema 1
-    schema-1.sql     `pg_dump --inserts --schema=palaver` of the PostgreSQL database, schema 1
-    schema-1.json    the contents of both
+    schema-N.db.gz   the SQLite file, schema N
+    schema-N.sql     `pg_dump --inserts --schema=palaver` of the PostgreSQL database, schema N
+    schema-N.json    the contents of both
 """
 
 from __future__ import annotations

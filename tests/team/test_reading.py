@@ -192,7 +192,7 @@ def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
             "$.default: line 4, column 1: 'bob' is not in the team [TM-05]",
         ),
     ],
-    ids=range(30),
+    ids=range(32),
 )
 def test_what_is_wrong_and_where(text: str, expected: str) -> None:
     with pytest.raises(ValidationError) as refused:

@@ -2,7 +2,9 @@
 
 A server is open as long as its `async with` block; its tools are tools like any other. Whatever
 happens to the server (it says no, is silent, crashes) happens to the calls: each gets an error, and
-nobody else does. Links that a server gives are shown to the model and never followed.
+nobody else does. Links that a server gives are shown to the model and never followed. Names and
+descriptions are cleaned and bounded before anybody sees them; a program that is started gets a few
+variables of the environment and no key that is not given to it.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import msgspec
 
 from palaver.conversation.tools.base import ToolContext, ToolOutput
 from palaver.conversation.tools.checking import check_arguments
+from palaver.conversation.tools.listing import MAX_TOOLS, accept_tools, clean_text
 from palaver.conversation.tools.outputs import attached, fit_metadata, fit_text
 from palaver.errors import ToolFailed, ToolUnreachable
-from palaver.wire.tools import ToolSpec
+from palaver.messages.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,9 +34,11 @@ if TYPE_CHECKING:
     from mcp_types import Tool as Listed
 
     from palaver.messages import FilePart
+    from palaver.wire.tools import ToolSpec
 
 __all__ = ["McpServer", "McpTool"]
 
+_LONGEST_NAME: Final = 200
 _PAGES: Final = 100
 """So many pages of tools are asked for at most: a list without end ends somewhere."""
 
@@ -64,7 +69,8 @@ class McpServer:
         trust_hints: bool = True,
     ) -> None:
         """Say which server; nothing happens before it is opened."""
-        self.name = name or (source if isinstance(source, str) else "the MCP server")
+        named = name or (source if isinstance(source, str) else "the MCP server")
+        self.name = clean_text(redact(named), _LONGEST_NAME, lines=False)
         self.prefix = prefix
         self.timeout = timeout
         self.trust_hints = trust_hints
@@ -88,7 +94,8 @@ class McpServer:
     ) -> Self:
         """A server that is a program: it is started here and ends with the block.
 
-        It gets a few harmless variables of the environment, and `env`. What it writes on standard
+        It gets `PATH`, `HOME` and a few more variables of the environment that are no secrets, and
+        `env`: a key that it needs is given there. What it writes on standard
         error goes to `log`, a real file, or to our own standard error.
         """
         options.setdefault("name", command)
@@ -132,7 +139,8 @@ class McpServer:
         try:
             async with AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._connect(stack))
-                self.tools = tuple(McpTool(self, tool) for tool in await _listed(client))
+                listed = accept_tools(self.name, await _listed(client), self.prefix)
+                self.tools = tuple(McpTool(self, tool, spec) for tool, spec in listed)
                 self._client = client
                 task_status.started()
                 started = True
@@ -178,14 +186,13 @@ class McpServer:
 class McpTool:
     """One tool of an MCP server."""
 
-    def __init__(self, server: McpServer, listed: Listed) -> None:
-        """Take what the server tells of it."""
+    def __init__(self, server: McpServer, listed: Listed, spec: ToolSpec) -> None:
+        """Take what the server tells of it, and what of that a model is told."""
         self._server = server
         self._name = listed.name
         hints = listed.annotations if server.trust_hints else None
         self.idempotent = bool(hints and (hints.idempotent_hint or hints.read_only_hint))
-        name = server.prefix + listed.name
-        self.spec = ToolSpec(name, listed.description or listed.title or "", listed.input_schema)
+        self.spec = spec
 
     @property
     def timeout(self) -> float | None:
@@ -197,7 +204,8 @@ class McpTool:
         check_arguments(self.spec.parameters, arguments)
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
-            title = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+            done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+            title = clean_text(message or "", _LONGEST_NAME, lines=False) or done
             context.progress(title, {"progress": progress, "total": total})
 
         given: dict[str, Any] = msgspec.to_builtins(arguments)
@@ -252,7 +260,7 @@ async def _listed(client: mcp.Client) -> list[Listed]:
         page = await client.list_tools(cursor=cursor)
         found += page.tools
         cursor = page.next_cursor
-        if cursor is None:
+        if cursor is None or len(found) > MAX_TOOLS:
             break
     return found
 
@@ -305,4 +313,4 @@ def _why(error: BaseException) -> str:
     """The first thing that went wrong, out of however many groups it came in."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error) or type(error).__name__
+    return redact(str(error)) or type(error).__name__
