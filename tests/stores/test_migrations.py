@@ -88,9 +88,13 @@ def test_a_store_of_every_schema_can_be_used(thaw: Callable[[str], str], schema:
 
 
 def test_what_is_kept_is_what_is_written_today(store: Store) -> None:
+    """But for an erased message that two forks have: it stands in the journal once since."""
     fill(store)
-    written = json.loads(json.dumps(contents(store)))
-    assert expected(SCHEMAS[-1]) == written
+    known = expected(SCHEMAS[-1])
+    for record in known["talk"]["journal"]:
+        if record[1] == "erase":
+            record[-1]["messages"] = list(dict.fromkeys(record[-1]["messages"]))
+    assert known == json.loads(json.dumps(contents(store)))
     assert [] == list(store.verify())
 
 

@@ -97,8 +97,8 @@ class SQLiteKeeper(Writing):
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
         updated, _, name = (after or f"{FAR}:\U0010ffff").partition(":")
-        with translated(self.path):
-            rows = page(self._reader(), (int(updated), name), limit + 1, tag)
+        with translated(self.path), self._reader() as reader:
+            rows = page(reader, (int(updated), name), limit + 1, tag)
         heads = tuple(_since(_left(row), row[_LEFT:]) for _, row in rows[:limit])
         more = f"{rows[limit - 1][0]}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
