@@ -198,7 +198,14 @@ class Connection(H11Protocol):
         self._update()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the rest of this one."""
+        """Wait for the next request, or for the rest of this one.
+
+        Who has not shown the token sends one request at a time: a single packet could hold
+        hundreds, and those that were not answered may be sent again.
+        """
+        is_row = self.conn.their_state is h11.DONE and self.conn.trailing_data[0]
+        if is_row and not self.trusted:
+            self.transport.close()
         super().on_response_complete()
         self._update()
 
