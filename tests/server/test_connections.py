@@ -292,7 +292,7 @@ def test_where_every_connection_is_answered_a_new_one_is_closed(store: Store) ->
 class Waiting:
     """A connection as `Connections` sees it."""
 
-    trusted = is_unfinished = False
+    trusted = is_unfinished = is_queued = False
     is_waiting = True
     address = "127.0.0.1", 5
     peer = "127.0.0.1"

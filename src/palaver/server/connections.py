@@ -90,9 +90,11 @@ class Connections:
         """Note what a connection waits for; close others of its peer where too many wait."""
         if connection not in self._open:
             return
-        self._unqueue(connection)
+        if connection.is_queued:
+            self._unqueue(connection)
         if not connection.is_waiting:
             return
+        connection.is_queued = True
         peer, limits = self._peers[connection.peer], self.settings
         self._waiting[connection.trusted][connection] = None
         peer.waiting[connection.trusted][connection] = None
@@ -106,6 +108,7 @@ class Connections:
                 oldest.give_up()
 
     def _unqueue(self, connection: Connection) -> None:
+        connection.is_queued = False
         peer = self._peers[connection.peer]
         peer.unfinished.pop(connection, None)
         for queues in (self._waiting, peer.waiting):
@@ -145,6 +148,7 @@ class Connection(H11Protocol):
         """Begin without a transport."""
         super().__init__(config, **more)
         self.trusted = False
+        self.is_queued = False  # kept by `Connections`
         self.address = ("", 0)
         self._connections = config.connections
         self._limits = config.connections.settings
@@ -232,7 +236,7 @@ class Connection(H11Protocol):
     def judge(self, *, trusted: bool) -> None:
         """Note whether the request that has begun shows the token."""
         self.trusted, self._judged = trusted, True
-        if self.cycle is self._seen:
+        if self._state == "body":
             self._connections.queue(self)
 
     def give_up(self) -> None:
