@@ -18,7 +18,7 @@ import pytest
 
 import palaver
 from palaver.server import Settings, serving
-from palaver.server.connections import Connections
+from palaver.server.connections import Config, Connections
 from tests.patience import within
 from tests.server.asking import TOKEN
 from tests.server.running import BEARER, in_thread
@@ -215,6 +215,12 @@ def test_idle_connections_are_closed(store: Store) -> None:
         once.sendall(head(port, "GET /api/health"))
         assert 200 == answer(once)[0]
         assert (b"", b"") == (rest_of(never), rest_of(once))
+
+
+def test_uvicorn_closes_no_idle_connection_before_its_time() -> None:
+    for seconds in (0.3, 7.5, 90):
+        connections = Connections(Settings(token=TOKEN, idle_seconds=seconds), 10)
+        assert seconds <= Config(None, connections).timeout_keep_alive
 
 
 def test_a_refused_body_is_not_waited_for(store: Store) -> None:

@@ -8,6 +8,7 @@ requests is answered however many others wait, whether they come from its own ad
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
@@ -137,7 +138,8 @@ class Config(uvicorn.Config):
 
     def __init__(self, app: Any, connections: Connections, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
         """Take the application, its connections, and everything that uvicorn takes."""
-        super().__init__(app, http=Connection, ws="none", **more)
+        idle = math.ceil(connections.settings.idle_seconds)  # uvicorn's own timer is no earlier
+        super().__init__(app, http=Connection, ws="none", timeout_keep_alive=idle, **more)
         self.connections = connections
 
 
