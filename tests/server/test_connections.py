@@ -18,7 +18,7 @@ import pytest
 
 import palaver
 from palaver.server import Settings, serving
-from palaver.server.connections import Connections
+from palaver.server.connections import Config, Connections
 from tests.patience import within
 from tests.server.asking import TOKEN
 from tests.server.running import BEARER, in_thread
@@ -217,6 +217,12 @@ def test_idle_connections_are_closed(store: Store) -> None:
         assert (b"", b"") == (rest_of(never), rest_of(once))
 
 
+def test_uvicorn_closes_no_idle_connection_before_its_time() -> None:
+    for seconds in (0.3, 7.5, 90):
+        connections = Connections(Settings(token=TOKEN, idle_seconds=seconds), 10)
+        assert seconds <= Config(None, connections).timeout_keep_alive
+
+
 def test_a_refused_body_is_not_waited_for(store: Store) -> None:
     with within(60), in_thread(store, body_seconds=SHORT, idle_seconds=LONG) as port:
         sent = head(port, "POST /api/conversations", "Content-Length: 50000000")
@@ -292,7 +298,7 @@ def test_where_every_connection_is_answered_a_new_one_is_closed(store: Store) ->
 class Waiting:
     """A connection as `Connections` sees it."""
 
-    trusted = is_unfinished = False
+    trusted = is_unfinished = is_queued = False
     is_waiting = True
     address = "127.0.0.1", 5
     peer = "127.0.0.1"

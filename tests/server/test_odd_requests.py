@@ -106,20 +106,29 @@ def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(port: int)
     assert 200 == status(port, head(port, "GET /api/conversations/x", AUTHORIZATION))
 
 
-def test_requests_in_a_row_are_answered_in_order_and_each_is_asked_for_the_token(port: int) -> None:
+def in_a_row(port: int, *requests: bytes) -> list[int]:
+    """The statuses of the answers to requests that are sent all at once."""
+    with dial(port, b"".join(requests)) as line:
+        return [int(part[:3]) for part in rest_of(line).split(b"HTTP/1.1 ")[1:]]
+
+
+def test_of_requests_in_a_row_each_is_asked_for_the_token(port: int) -> None:
     """The token of one request does not count for the next, nor does its body become one."""
-    row = [
-        head(port, "GET /api/info", AUTHORIZATION),
-        head(port, "GET /api/info"),
-        head(port, "POST /api/info", f"Content-Length: {len(head(port, 'GET /'))}"),
-        head(port, "GET /"),
-        head(port, "GET //api/info", AUTHORIZATION),
-        head(port, "GET /api/health", "Connection: close"),
-    ]
-    with dial(port, b"".join(row)) as line:
-        found = rest_of(line)
-    said = [int(part[:3]) for part in found.split(b"HTTP/1.1 ")[1:]]
-    assert [200, 401, 401, 400, 200] == said
+    info, bare = head(port, "GET /api/info", AUTHORIZATION), head(port, "GET /api/info")
+    inside = head(port, "POST /api/info", AUTHORIZATION, f"Content-Length: {len(info)}") + info
+    odd = head(port, "GET //api/info", AUTHORIZATION)
+    assert [200, 405, 200, 401] == in_a_row(port, info, inside, info, bare, info)
+    assert [200, 400] == in_a_row(port, info, odd, info)
+
+
+def test_without_the_token_there_is_no_row(port: int) -> None:
+    """One packet could hold hundreds of requests; those left unanswered may be sent again."""
+    assert [200] == in_a_row(port, *[head(port, "GET /")] * 200)
+    assert [401] == in_a_row(port, *[head(port, "GET /api/info")] * 200)
+    with dial(port) as line:
+        for _ in range(3):
+            line.sendall(head(port, "GET /api/health"))
+            assert 200 == answer(line)[0]
 
 
 def test_a_chunk_that_is_none_ends_a_refused_request_quietly(

@@ -8,6 +8,7 @@ requests is answered however many others wait, whether they come from its own ad
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
@@ -90,9 +91,11 @@ class Connections:
         """Note what a connection waits for; close others of its peer where too many wait."""
         if connection not in self._open:
             return
-        self._unqueue(connection)
+        if connection.is_queued:
+            self._unqueue(connection)
         if not connection.is_waiting:
             return
+        connection.is_queued = True
         peer, limits = self._peers[connection.peer], self.settings
         self._waiting[connection.trusted][connection] = None
         peer.waiting[connection.trusted][connection] = None
@@ -106,6 +109,7 @@ class Connections:
                 oldest.give_up()
 
     def _unqueue(self, connection: Connection) -> None:
+        connection.is_queued = False
         peer = self._peers[connection.peer]
         peer.unfinished.pop(connection, None)
         for queues in (self._waiting, peer.waiting):
@@ -134,7 +138,8 @@ class Config(uvicorn.Config):
 
     def __init__(self, app: Any, connections: Connections, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
         """Take the application, its connections, and everything that uvicorn takes."""
-        super().__init__(app, http=Connection, ws="none", **more)
+        idle = math.ceil(connections.settings.idle_seconds)  # uvicorn's own timer is no earlier
+        super().__init__(app, http=Connection, ws="none", timeout_keep_alive=idle, **more)
         self.connections = connections
 
 
@@ -145,6 +150,7 @@ class Connection(H11Protocol):
         """Begin without a transport."""
         super().__init__(config, **more)
         self.trusted = False
+        self.is_queued = False  # kept by `Connections`
         self.address = ("", 0)
         self._connections = config.connections
         self._limits = config.connections.settings
@@ -198,7 +204,14 @@ class Connection(H11Protocol):
         self._update()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the rest of this one."""
+        """Wait for the next request, or for the rest of this one.
+
+        Who has not shown the token sends one request at a time: a single packet could hold
+        hundreds, and those that were not answered may be sent again.
+        """
+        is_row = self.conn.their_state is h11.DONE and self.conn.trailing_data[0]
+        if is_row and not self.trusted:
+            self.transport.close()
         super().on_response_complete()
         self._update()
 
@@ -225,7 +238,7 @@ class Connection(H11Protocol):
     def judge(self, *, trusted: bool) -> None:
         """Note whether the request that has begun shows the token."""
         self.trusted, self._judged = trusted, True
-        if self.cycle is self._seen:
+        if self._state == "body":
             self._connections.queue(self)
 
     def give_up(self) -> None:

@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 from contextlib import suppress
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -111,6 +112,7 @@ def cookie_value(token: str) -> str:
     return hmac.new(token.encode(), b"palaver session", hashlib.sha256).hexdigest()
 
 
+@lru_cache(1_024)
 def read_path(raw: bytes) -> str:
     """Decode the path of a request target; refuse every spelling but the usual one.
 

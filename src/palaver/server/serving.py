@@ -30,7 +30,7 @@ __all__ = ["AddressTaken", "bound", "serve"]
 
 _PATIENCE: Final = 20
 _WAITING: Final = 2_048
-_ACCEPTED: Final = 16
+_ACCEPTED: Final = 64
 """How many connections are accepted before other work has its turn."""
 _OTHER_FILES: Final = 400
 """Kept free for the store's files and for connections that were accepted and not yet counted."""

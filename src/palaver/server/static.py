@@ -123,8 +123,10 @@ class Page:
 
     def has(self, path: str) -> bool:
         """Tell whether an address is that of a file; under any digest, as `answer` has it."""
+        if not path.startswith("/page/"):
+            return path == "/"
         parts = _ADDRESS.fullmatch(path)
-        return path == "/" or (parts is not None and parts[2] in self._edition.files)
+        return parts is not None and parts[2] in self._edition.files
 
     def _file(self, path: str, headers: Mapping[str, str]) -> Answer:
         edition = self._edition
