@@ -84,6 +84,7 @@ def test_a_text_is_json_or_yaml(kind: Any, text: Any, expected: object) -> None:
         ("llm", "[5]", "$", "must be an object"),
         ("llm", '{"model": }', "$", "is not JSON"),
         ("llm", "model: [", "$", "line 1"),
+        ("llm", '{\n  "model": "a",\n  "model": "b"\n}', "$.model", "stands twice"),
         ("tool", {"approval": "some"}, "$.approval", "enum"),
         ("human", {"prompt": "x"}, "$.kind", "is missing"),
         ("human", {"kind": "shout"}, "$.kind", "'shout'"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 import pytest
 
 from palaver.stores import Store
+from palaver.stores.history import StoredHistory
 from palaver.stores.memory import MemoryKeeper
 from palaver.stores.protocol import Keeper
 from palaver.testing import store_conformance
-from palaver.testing.stores import Conformance, sharing
+from palaver.testing.stores import Conformance, preconditions, sharing
 from palaver.testing.stores.expecting import expect, raises
 from tests.patience import within
 
@@ -80,3 +82,16 @@ def test_what_was_expected_is_said() -> None:
     nothing = "a try: expected ValueError, and nothing was raised"
     with pytest.raises(AssertionError, match=nothing), raises(ValueError, "a try"):
         pass
+
+
+def test_every_method_that_expects_a_version_is_checked() -> None:
+    """Each is among the changes that the suite tries with a version that is not the newest."""
+    expecting = {
+        name
+        for kind in (StoredHistory, Store)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if name[0] != "_" and "expect" in inspect.signature(method).parameters
+    }
+    assert expecting == preconditions.CHANGES.keys() | preconditions.WITHOUT_VERSION.keys()
+    writing = {"append", "extend", "execute", "rewrite", "rollback", "undo", "redo", "restore"}
+    assert writing | {"merge", "mark", "unmark", "erase", "fork", "describe", "delete"} < expecting

@@ -218,7 +218,7 @@ def load_json(data: bytes | str, *, unique: bool = True) -> Any:  # noqa: ANN401
     except msgspec.MsgspecError as error:
         _explain_json(raw, error)
     if unique:
-        check_unique(raw)
+        check_unique(raw, value)
     return value
 
 

@@ -277,7 +277,10 @@ class KeptHistory(History):
         if type(message) is not Message:
             (message,) = read_messages([message])
         with self._lock:
-            kept = self._append((message,), key, expect=expect)
+            new = (message,)
+            kept = self._append_now(new, key) if expect is None else None
+            if kept is None:
+                kept = self._append(new, key, expect=expect)
             return message if kept == 0 else self._brought_by(kept)
 
     def _append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
@@ -92,8 +92,7 @@ class MemoryKeeper:
             msg = f"no conversation has the id {conversation!r}"
             raise UnknownConversation(msg)
         if after is not None and kept.head.version != after:
-            msg = f"{conversation} is no longer at version {after}"
-            raise Stale(msg)
+            _stale(conversation, after)
         return kept
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +124,9 @@ class MemoryKeeper:
             ):
                 msg = "the lease went to another worker meanwhile"
                 raise LeaseLost(msg)
-            head = self._of(change.conversation, change.after).head
+            head = kept.head
+            if head.version != change.after:
+                _stale(change.conversation, change.after)
             version = head.version + 1
             self._add(kept, change, head.counts)
             kept.head = replace(
@@ -508,3 +509,8 @@ class MemoryKeeper:
     def check(self) -> Iterator[str]:
         """Nothing can be wrong with a dict."""
         return iter(())
+
+
+def _stale(conversation: str, after: int) -> NoReturn:
+    msg = f"{conversation} is no longer at version {after}"
+    raise Stale(msg)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Store, StoredHistory, Expected], object]
 
-__all__ = ["CHANGES", "CHECKS"]
+__all__ = ["CHANGES", "CHECKS", "WITHOUT_VERSION"]
 
 CHECKS = Checks()
 
@@ -59,7 +59,7 @@ CHANGES: Final[dict[str, Change]] = {
 }
 """Every change of which only one can follow a version."""
 
-_WITHOUT_VERSION: Final[dict[str, Change]] = {
+WITHOUT_VERSION: Final[dict[str, Change]] = {
     "fork": lambda _, history, expect: history.fork(expect=expect),
     "describe": lambda store, history, expect: store.describe(
         history.id, title="new", expect=expect
@@ -90,7 +90,7 @@ def _seen(store: Store, history: StoredHistory) -> tuple[dict[str, Any], str | N
 def a_change_that_expects_another_version_is_refused(trial: Trial) -> None:
     """From a fresh view and from a stale one; the error has both versions, and nothing changes."""
     store, other = trial.store, trial.another()
-    for what, change in (CHANGES | _WITHOUT_VERSION).items():
+    for what, change in (CHANGES | WITHOUT_VERSION).items():
         history = _prepared(store, what)
         stale, version = other.get(history.id), history.version
         history.set_team_task("something else")
@@ -109,7 +109,7 @@ def a_change_that_expects_another_version_is_refused(trial: Trial) -> None:
 def a_change_that_expects_the_newest_version_is_made(trial: Trial) -> None:
     """Also by a view that has not seen that version yet, and where any of several will do."""
     store, other = trial.store, trial.another()
-    for what, change in (CHANGES | _WITHOUT_VERSION).items():
+    for what, change in (CHANGES | WITHOUT_VERSION).items():
         for several in (False, True):
             history = _prepared(store, what)
             stale, version = other.get(history.id), history.version
@@ -124,7 +124,7 @@ def a_change_that_expects_the_newest_version_is_made(trial: Trial) -> None:
                 expect("delete", what, "what takes a conversation away")
                 continue
             expect(False, before == after, f"{what}: whether nothing has changed")  # noqa: FBT003 - the value
-            more = 0 if what in _WITHOUT_VERSION else 1
+            more = 0 if what in WITHOUT_VERSION else 1
             expect(version + more, after[0]["version"], f"{what}: the version")
 
 
