@@ -130,3 +130,15 @@ async def test_nobody_runs_another_tool_in_the_place_of_a_call(store: Store) -> 
     )
     (outcome,) = await conversation.run_tools(open_calls(conversation), around=around)
     assert "only other arguments" in outcome.text
+
+
+async def test_an_error_of_a_call_that_was_edited_while_it_ran_says_what_ran(store: Store) -> None:
+    def say(word: str) -> str:
+        replaced_call(conversation, input={"word": "b"}, raw='{"word":"b"}')
+        raise LookupError(word)
+
+    conversation = await asked(store, ("say", {"word": "a"}), tools=[say])
+    await conversation.run_tools(open_calls(conversation))
+    ((_, status, text),) = results(conversation)
+    assert ("error", True) == (status, text.startswith("[the call was edited while it ran;"))
+    assert text.endswith("LookupError: a")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palaver.conversation import Conversation
 from palaver.errors import CallChanged, ValidationError
 from palaver.messages import ToolCallPart, ToolPart, new_id, user
-from palaver.nodes import Decision, ask_human, run_calls
+from palaver.nodes import Decision, approvals, ask_human, run_calls
 from palaver.nodes.approvals import decisions, keep_decisions, read_answer
 from tests.conversation.scripted import Scripted, calling
 
@@ -139,6 +139,17 @@ async def test_a_replayed_answer_decides_nothing_that_came_later(till: Till) -> 
     await till.called(7)
     replayed = await ask_human(till.talk, ask=till.answer(), key="one")
     assert ("nothing", 1) == (replayed.outcome, len(decisions(till.talk)))
+
+
+async def test_keys_of_answered_questions_are_remembered_for_a_while(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approvals, "_ANSWERS", 3)
+    for number in range(5):
+        await ask_human(till.talk, ask=till.answer(), key=f"key {number}")
+        till.replace(number)
+    remembered = till.talk.store.keeper.records(till.talk.id, approvals.ANSWERED)
+    assert {"key 2", "key 3", "key 4"} == set(remembered)
 
 
 async def test_of_two_calls_in_a_message_that_was_replaced_neither_is_decided(store: Store) -> None:
