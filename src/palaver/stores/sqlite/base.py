@@ -24,6 +24,7 @@ from palaver.stores.groups import Group, Job
 from palaver.stores.sql import load_queries
 from palaver.stores.sqlite.connection import connect, migrate, schema_of
 from palaver.stores.sqlite.searching import Words
+from palaver.stores.sqlite.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -87,6 +88,8 @@ class Connections:
             except BaseException:
                 self._writer.close()
                 raise
+        self._turns = Turns()
+        self._writer.set_busy_handler(self._turns.wait)
         self._words = Words(self._writer)
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
@@ -130,10 +133,13 @@ class Connections:
         if self._closed:
             msg = "the store is closed"
             raise StoreError(msg)
+        self._turns.begin()
         try:
             return self._group.do(work, atomic=atomic, again=again)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
+        finally:
+            self._turns.end()
 
     def _run_all(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in one transaction; one that fails takes only its own part back."""
