@@ -61,7 +61,7 @@ def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
 
 
 def _sync_folder(path: str) -> None:
-    """Put a new file's name on disk; SQLite does so for the files beside it, not for this one."""
+    """Put a new file's name on disk: SQLite does so only when it makes a file there itself."""
     folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

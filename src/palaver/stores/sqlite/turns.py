@@ -18,13 +18,13 @@ from typing import Final
 __all__ = ["Turns"]
 
 _PATIENCE: Final = 60.0
-_LOOK: Final = 0.001
-"""How long a writer that waits sleeps between its first tries, on average, in seconds."""
-_BREAK: Final = 2 * _LOOK
+_LOOK: Final = 0.004
+"""How long a writer that waits sleeps between two tries, on average, in seconds."""
+_BREAK: Final = 0.004
 """How long a writer stops: somebody who waits will look."""
 _TURN: Final = 0.01
 """How long it goes on before it stops, where it has just met others."""
-_ALONE: Final = 0.32
+_ALONE: Final = 0.64
 """And where it has not for long."""
 
 
@@ -46,8 +46,7 @@ class Turns:
             self._asked = now
         if now - self._asked > _PATIENCE:
             return False
-        longer = min(1 + times / 8, 3)  # who waits for long waits for many, and they look as well
-        time.sleep(_LOOK * longer * (0.5 + random.random()))  # noqa: S311 - no secret
+        time.sleep(_LOOK * (0.5 + random.random()))  # noqa: S311 - no secret
         self._length = _TURN
         self._since = time.monotonic()  # the turn begins when the waiting ends
         return True
