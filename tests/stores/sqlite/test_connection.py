@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import threading
 import time
@@ -37,6 +39,33 @@ def test_a_commit_is_on_disk_when_it_returns(path: Path) -> None:
         opened.pragma("journal_mode"), opened.pragma("synchronous"), opened.pragma("secure_delete"),
     )  # fmt: skip
     opened.close()
+
+
+def test_the_name_of_a_new_file_is_on_disk_before_anything_is_written_to_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = list[tuple[str, int]](), os.fsync
+
+    def watched(number: int) -> None:
+        synced.append((str(Path(f"/proc/self/fd/{number}").readlink()), path.stat().st_size))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    palaver.open(path).close()
+    assert [(str(path.parent), 0)] == synced
+    palaver.open(path).close()  # it is there already
+    assert 1 == len(synced)
+
+
+def test_a_file_system_that_can_not_sync_folders_is_no_obstacle(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with palaver.open(path) as store:
+        assert "u1" == line(store.create(talk("u1")))
 
 
 def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None:

@@ -30,6 +30,7 @@ from palaver.stores.groups import Group, Job
 from palaver.stores.sql import load_queries
 from palaver.stores.sqlite.connection import connect, migrate, schema_of
 from palaver.stores.sqlite.searching import Words
+from palaver.stores.sqlite.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -127,6 +128,8 @@ class Connections:
             except BaseException:
                 self._writer.close()
                 raise
+        self._turns = Turns()
+        self._writer.set_busy_handler(self._turns.wait)
         self._words = Words(self._writer)
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
@@ -193,6 +196,7 @@ class Connections:
         """Begin anew; a store whose connections were in use is given up."""
         self._group.reset()
         self._gate = threading.Lock()
+        self._turns = Turns()
         self._cids.clear()
         self._lineages.clear()
         self._heads.clear()
@@ -213,6 +217,7 @@ class Connections:
         with self._gate, translated(self.path):
             if self._unopened and not self._closed:
                 self._writer = connect(self.path, vfs=self._vfs)
+                self._writer.set_busy_handler(self._turns.wait)
                 self._words._writer = self._writer  # noqa: SLF001 - it has no other state
                 self._unopened = False
 
@@ -250,10 +255,13 @@ class Connections:
             raise StoreError(self._refusal)
         if self._unopened:
             self._reopen()
+        self._turns.begin()
         try:
             return self._group.do(work, atomic=atomic, again=again)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
+        finally:
+            self._turns.end()
 
     def _run_all(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in one transaction; one that fails takes only its own part back."""

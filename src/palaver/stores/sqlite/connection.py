@@ -35,6 +35,7 @@ def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
         except OSError as error:
             msg = f"{path} can't be made: {error.strerror}"
             raise StoreError(msg) from None
+        _sync_folder(path)
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=128)
     if connection.readonly("main") and os.access(path, os.W_OK):
         connection.close()  # SQLite tries that where opening failed, and then never writes
@@ -57,6 +58,17 @@ def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
         connection.close()
         raise
     return connection
+
+
+def _sync_folder(path: str) -> None:
+    """Put a new file's name on disk: SQLite does so only when it makes a file there itself."""
+    folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    except OSError:  # some file systems have no such thing for folders
+        pass
+    finally:
+        os.close(folder)
 
 
 def patient() -> Callable[[int], bool]:
