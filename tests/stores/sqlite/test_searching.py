@@ -94,9 +94,9 @@ def test_a_search_in_one_conversation_costs_what_one_in_all_does(path: Path) -> 
         def seconds(conversation: str | None) -> float:
             spent = []
             for _ in range(5):
-                began = time.perf_counter()
+                began = time.thread_time()
                 assert store.search("tea", conversation=conversation)
-                spent.append(time.perf_counter() - began)
+                spent.append(time.thread_time() - began)
             return min(spent)
 
         everywhere = seconds(None)
