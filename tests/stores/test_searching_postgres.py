@@ -12,6 +12,7 @@ import pytest
 import palaver
 from palaver import user
 from palaver.stores.postgres import searching
+from palaver.stores.rows import message_of
 from palaver.stores.words import SEARCHED
 from tests.history.samples import one
 
@@ -53,7 +54,8 @@ def test_a_large_change_is_indexed_in_steps_that_last(postgres: str) -> None:
         store.create([user(f"tea n{number}") for number in range(950)], id="a")
         for number in range(250):
             store.create([user(f"tea m{number}")])
-        connections = store.keeper._connections  # type: ignore[attr-defined]
+        keeper: Any = store.keeper
+        connections = keeper._connections
         first = searching._Feed()
         assert connections.run(first.add_some)
         assert connections.run(first.add_some)
@@ -117,12 +119,10 @@ def test_as_many_words_as_are_searched_fit_into_the_index(postgres: str, text: s
 def test_a_message_that_takes_too_much_memory_is_skipped_and_can_be_erased(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = searching.message_of
-
     def poor(body: str) -> Message:
         if "rum" in body:
             raise MemoryError
-        return read(body)
+        return message_of(body)
 
     with palaver.open(postgres) as store:
         history = store.create([user("tea one"), one("u1", "rum"), user("tea two")], id="talk")

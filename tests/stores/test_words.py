@@ -168,7 +168,7 @@ def seconds(text: str) -> float:
     return min(spent)
 
 
-@pytest.mark.parametrize("text", ["\u0301\u0316", "\u0f71\u0f72\u0f74", "A", "é", "茶", "\u0e35"])
+@pytest.mark.parametrize("text", ["\u0301\u0316", "\u0f71\u0f72\u0f74", "é", "茶", "\u0e35"])
 def test_time_grows_with_the_text(text: str) -> None:
     """Also for letters with more accents than anyone writes."""
     assert seconds("a" + text * 24_000) < 24 * seconds("a" + text * 3_000)

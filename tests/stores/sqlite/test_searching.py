@@ -16,6 +16,7 @@ import pytest
 import palaver
 from palaver import user
 from palaver.errors import StoreDamaged
+from palaver.stores.rows import message_of
 from palaver.stores.sqlite import searching
 from tests.history.samples import one, talk
 from tests.patience import within
@@ -204,12 +205,10 @@ def test_a_message_that_can_not_be_read_is_skipped_and_noted(path: Path) -> None
 def test_a_message_that_takes_too_much_memory_is_skipped_and_can_be_erased(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = searching.message_of
-
     def poor(body: str) -> Message:
         if "rum" in body:
             raise MemoryError
-        return read(body)
+        return message_of(body)
 
     with palaver.open(path) as store:
         history = store.create([user("tea one"), one("u1", "rum"), user("tea two")], id="talk")
