@@ -295,3 +295,20 @@ def test_an_index_whose_end_can_not_be_read_is_damage(path: Path, damage: str) -
         with pytest.raises(StoreDamaged, match="search index"):
             store.get(history.id).erase(0)
         assert 2 == len(store.get(history.id))
+
+
+def test_an_index_that_comes_no_further_is_damage(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is never what is there: nobody waits for that for ever."""
+    prepare = searching._prepared
+    monkeypatch.setattr(searching, "_AWAY", 0.0)
+    monkeypatch.setattr(
+        searching,
+        "_prepared",
+        lambda *values: [entry._replace(hash=-1) for entry in prepare(*values)],
+    )
+    with palaver.open(path) as store:
+        store.create(talk("u1"))
+        with pytest.raises(StoreDamaged, match="can't be brought further than message 0"):
+            store.search("u1")
