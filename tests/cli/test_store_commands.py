@@ -443,6 +443,23 @@ def test_prune_asks_first(run: Run, store: Store) -> None:
 # ── proof ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_verify_notes_what_is_not_searched(run: Run, store: Store) -> None:
+    store.create([user("tea " * 50_000)], id="long")
+    assert 0 == run("search", "nothing").exit_code  # the index has come to it
+    result = run("verify")
+    note = "long: message 0: only its first 100,000 characters are searched"
+    assert (0, f"note: {note}\nwhole\n") == (result.exit_code, result.stdout)
+    assert [note] == answer(run("verify", "long", "--json"))["notes"]
+
+
+def test_a_search_for_too_many_words_is_refused(run: Run, store: Store) -> None:
+    store.create([user("tea")], id="short")
+    assert 0 == run("search", *["tea"] * 10_000).exit_code
+    result = run("search", *(f"w{number}" for number in range(10_000)))
+    assert 1 == result.exit_code
+    assert "has 10,000 words; a search takes at most 256" in result.stderr
+
+
 def test_verify(run: Run, store: Store, tmp_path: Path) -> None:
     assert "whole\n" == run("verify").stdout
     assert {"problems": [], "notes": [], "whole": True} == answer(run("verify", "talk", "--json"))

@@ -143,6 +143,13 @@ def test_words_are_found(ask: Asker, store: Store) -> None:
     assert 400 == ask.refused("GET", "search")["status"]
 
 
+def test_a_search_for_too_many_words_is_refused(ask: Asker) -> None:
+    words = " ".join(f"{number:x}" for number in range(257))
+    refused = ask.refused("GET", "search", params={"q": words})
+    assert 400 <= refused["status"] < 500
+    assert "257 words; a search takes at most 256" in refused["detail"]
+
+
 def test_a_conversation_is_proved_whole(ask: Asker) -> None:
     name = ask.begun("a")
     proof = {"problems": [], "notes": [], "whole": True}

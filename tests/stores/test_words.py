@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,18 @@ from palaver.messages import (
     step_start_part,
     text_part,
 )
-from palaver.stores.words import has, indexed_text, phrases, plain, snippet, token, words_of
+from palaver.stores.words import (
+    LONGEST,
+    SEARCHED,
+    has,
+    indexed_text,
+    is_cut,
+    phrases,
+    plain,
+    snippet,
+    token,
+    words_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +134,60 @@ def test_a_snippet_is_a_line_around_the_first_word() -> None:
     accented = f"{'avant ' * 50} CAFÉ {'après ' * 50}"
     assert "CAFÉ" in snippet(accented, "cafe")
     assert snippet("İ" * 100 + " tea", "tea").endswith("tea")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Café ",
+        "e\u0301",
+        "か\u3099",
+        "\uff76\uff9e",
+        "\u1112\u1161\u11ab",
+        "हिन्दी ",
+        "שָׁלוֹם ",
+        "茶",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f466 ",
+        "\x00\ufffd\ue000 ",
+    ],
+)
+def test_a_long_text_is_made_plain_as_its_pieces_are(text: str) -> None:
+    many = 3_001
+    assert plain(text) * many == plain(text * many)
+    if text[-1] == " ":
+        assert words_of(text) * many == words_of(text * many)
+
+
+def seconds(text: str) -> float:
+    """What it takes of the processor to find the words of a text, at best."""
+    spent = []
+    for _ in range(3):
+        began = time.thread_time()
+        words_of(text)
+        spent.append(time.thread_time() - began)
+    return min(spent)
+
+
+@pytest.mark.parametrize("text", ["\u0301\u0316", "\u0f71\u0f72\u0f74", "é", "茶", "\u0e35"])
+def test_time_grows_with_the_text(text: str) -> None:
+    """Also for letters with more accents than anyone writes."""
+    assert seconds("a" + text * 24_000) < 24 * seconds("a" + text * 3_000)
+
+
+def test_a_word_is_cut_and_not_split() -> None:
+    assert ["a" * LONGEST, "b"] == words_of("A" * 1_000 + " b")
+    assert ["e" * LONGEST, "b"] == words_of("é" * 1_000 + " b")
+    assert ["茶"] * 1_000 == words_of("茶" * 1_000)
+    assert has("x" * 1_000, phrases("x" * LONGEST))
+    assert not has("x" * 1_000, phrases("x" * (LONGEST - 1)))
+
+
+def test_the_beginning_of_a_message_is_indexed() -> None:
+    session, name = new_id(), new_id()
+    half = "x" * (SEARCHED // 2)
+    parts = (text_part(session, name, half), reasoning_part(session, name, half))
+    message = Message("assistant", parts, id=name)
+    assert SEARCHED == len(indexed_text(message))
+    assert is_cut(message)
+    assert not is_cut(Message("user", "x" * SEARCHED))
+    assert is_cut(Message("user", "x" * SEARCHED + "y"))

@@ -284,7 +284,7 @@ SELECT indexed FROM indexing;
 
 -- The next messages for the search index, without their bodies: those may be large.
 -- name: to_index
-SELECT number, cid, hash, octet_length(body) FROM messages
+SELECT number, cid, hash, coalesce(octet_length(body), 0) FROM messages
 WHERE number > ?1 AND number <= ?2 ORDER BY number LIMIT ?3;
 
 -- name: body_of

@@ -44,6 +44,7 @@ _MUCH: Final = 200_000  # bytes of messages, or of their words, in a transaction
 _PAUSE: Final = 0.001  # seconds between two transactions, for others to write in
 _PATIENCE: Final = 60.0  # seconds, about
 _AWAY: Final = 0.05  # seconds before looking again, while another feeds the index
+_TRIES: Final = 100  # in vain, before it is no longer others who are in the way
 _RANGES: Final = 100  # of a conversation that was forked; with more, hits are sorted out afterwards
 
 
@@ -69,6 +70,7 @@ class Words:
         """Index the messages that there are now, through a connection of its own."""
         newest: int = reader.execute(_QUERIES["newest"]).get
         feeder: apsw.Connection | None = None
+        tries = 0
         try:
             while (indexed := _indexed(reader)) < newest:
                 entries = _prepared(reader, indexed, newest)
@@ -78,7 +80,15 @@ class Words:
                     feeder = connect()
                     feeder.set_busy_handler(_wait)
                     feeder.execute("PRAGMA synchronous = NORMAL")
-                time.sleep(_PAUSE if _add(feeder, indexed, entries) else _AWAY)
+                if _add(feeder, indexed, entries):
+                    tries = 0
+                    time.sleep(_PAUSE)
+                    continue
+                tries = tries + 1 if _indexed(reader) == indexed else 0
+                if tries == _TRIES:
+                    msg = f"the search index can't be brought further than message {indexed}"
+                    raise StoreDamaged(msg)
+                time.sleep(_AWAY)
         finally:
             if feeder is not None:
                 feeder.close()
@@ -150,7 +160,7 @@ def _add(feeder: apsw.Connection, indexed: int, entries: Sequence[_Entry]) -> bo
         there: list[Any] = feeder.execute(
             _QUERIES["to_index"], (indexed, upto, len(entries) + 1)
         ).fetchall()
-        valid = _indexed(feeder) == indexed and seen == [row[:3] for row in there]
+        valid = _indexed(feeder) == indexed < upto and seen == [row[:3] for row in there]
         if valid:
             _destroy(feeder, 0)
             feeder.executemany(
