@@ -18,7 +18,7 @@ from palaver.stores.sqlite.connection import patient
 
 __all__ = ["page"]
 
-_BEHIND: Final = 250  # messages; that many are looked at again for every page
+_BEHIND: Final = 32  # messages; that many are looked at again for every page
 _AT_ONCE: Final = 1_000  # conversations brought up to date in one transaction
 
 
@@ -40,10 +40,11 @@ def page(
     found: list[tuple[int, str, tuple[Any, ...]]] = [
         (row[0], row[1], row[1:]) for row in rows if row[1] not in known
     ]
-    for one in fresh:
-        if (one.updated, one.id) < before:
-            rows = reader.execute(QUERIES["list_one"], (one.cid, tag)).fetchall()
-            found += [(one.updated, one.id, row[1:]) for row in rows]
+    latest = sorted(((one.updated, one.id, one.cid) for one in fresh), reverse=True)
+    later = [one for one in latest if one[:2] < before]
+    for updated, name, cid in later if tag is not None else later[:limit]:
+        rows = reader.execute(QUERIES["list_one"], (cid, tag)).fetchall()
+        found += [(updated, name, row[1:]) for row in rows]
     found.sort(key=lambda entry: entry[:2], reverse=True)
     return [(updated, row) for updated, _, row in found[:limit]]
 
