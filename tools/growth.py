@@ -226,6 +226,7 @@ def _drop_copies(world: World) -> None:
 def _export(world: World) -> None:
     world.other = io.BytesIO()
     export_conversation(world.kept, world.history.id, world.other)
+    world.other.seek(0)
 
 
 def _tokens(message: Message) -> int:
@@ -381,7 +382,7 @@ def _of_store() -> Iterator[Operation]:
              label="export_conversation")  # fmt: skip
     yield op("import", lambda w: import_conversation(w.kept, w.other, id=w.new()),
              "messages", "ranges", "edits", "appends", "mark names", "records",
-             label="import_conversation", before=lambda w: (_export(w), w.other.seek(0)),
+             label="import_conversation", before=_export,
              after=_drop_copies)  # fmt: skip
     yield op("copy", lambda w: copy(w.kept, palaver.open(":memory:"), [w.history.id]),
              "messages", "ranges", "edits", "appends", "mark names", "records", "conversations",
@@ -527,7 +528,7 @@ def _has(backend: str, operation: Operation) -> bool:
     return operation.of == "History" or backend != "history"
 
 
-def _attempts(  # noqa: PLR0913, PLR0917 - what a measurement is of
+def _attempts(  # noqa: PLR0917 - what a measurement is of
     operation: Operation,
     dimension: str,
     backend: str,
@@ -558,8 +559,8 @@ def table(rows: Sequence[Measured]) -> str:
         key = (row.operation.of, row.operation.title, row.dimension)
         lines.setdefault(key, {})[row.backend] = row
     backends = list(dict.fromkeys(row.backend for row in rows))
-    head = ["operation", "grows with", "n", "at n", "at 10n", *(f"ratio, {one}" for one in backends),
-            "limit", "verdict"]  # fmt: skip
+    ratios = [f"ratio, {one}" for one in backends]
+    head = ["operation", "grows with", "n", "at n", "at 10n", *ratios, "limit", "verdict"]
     text = [_line(head), _line(["---"] * len(head))]
     for (of, title, dimension), found in lines.items():
         shown = found.get("sqlite") or next(iter(found.values()))

@@ -7,6 +7,8 @@ the code of its time, and is never written again:
     schema-1.db.gz   the SQLite file, schema 1
     schema-1.sql     `pg_dump --inserts --schema=palaver` of the PostgreSQL database, schema 1
     schema-1.json    the contents of both
+    schema-2.db.gz   the SQLite file, schema 2
+    schema-2.json    its contents
 """
 
 from __future__ import annotations

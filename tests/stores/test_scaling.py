@@ -133,6 +133,7 @@ def test_a_merge_writes_what_it_brought_and_not_what_others_did() -> None:
     store = palaver.open(":memory:")
     history = store.create(talk("u1 a2"))
     sizes: list[int] = []
+    fork = history.fork()
     for number in range(60):
         fork = history.fork()
         fork.append(one(f"u{number + 10}"))

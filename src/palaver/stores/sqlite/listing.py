@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from palaver.errors import StoreDamaged
 from palaver.stores.sqlite.base import QUERIES
 from palaver.stores.sqlite.connection import patient
 
@@ -38,7 +39,7 @@ def page(
     rows: Any = reader.execute(QUERIES["list"], (*before, tag, limit + len(fresh))).fetchall()
     known = {one.id for one in fresh}
     found: list[tuple[int, str, tuple[Any, ...]]] = [
-        (row[0], row[1], row[1:]) for row in rows if row[1] not in known
+        (*_key(row[0], row[1])[::-1], row[1:]) for row in rows if row[1] not in known
     ]
     latest = sorted(((one.updated, one.id, one.cid) for one in fresh), reverse=True)
     later = [one for one in latest if one[:2] < before]
@@ -51,15 +52,28 @@ def page(
 
 def _fresh(reader: apsw.Connection) -> list[_Fresh]:
     """The conversations with messages after `listed`; none once they are taken into account."""
-    listed, newest, conversations = reader.execute(QUERIES["behind"]).fetchall()[0]
+    found: Any = reader.execute(QUERIES["behind"]).fetchall()
+    if not found or not all(type(number) is int for number in found[0]):
+        msg = "up to where conversations are listed can't be read"
+        raise StoreDamaged(msg)
+    listed, newest, conversations = found[0]
     behind = newest - listed
     if behind <= 0:
         return []
     name = "fresh" if behind <= conversations else "fresh_of_all"
-    fresh = [_Fresh(*row) for row in reader.execute(QUERIES[name], (listed,)).fetchall()]
+    rows: Any = reader.execute(QUERIES[name], (listed,)).fetchall()
+    fresh = [_Fresh(cid, *_key(updated, id_)) for cid, id_, updated in rows]
     if behind > _BEHIND and _bring_up_to_date(reader, fresh, newest):
         return []
     return fresh
+
+
+def _key(updated: object, name: object) -> tuple[str, int]:
+    """A conversation's id and when it was last changed, where the file is sound."""
+    if type(updated) is not int or type(name) is not str:
+        msg = f"the conversation {name!r} was last changed at {updated!r}, which is no time"
+        raise StoreDamaged(msg)
+    return name, updated
 
 
 def _bring_up_to_date(connection: apsw.Connection, fresh: list[_Fresh], newest: int) -> bool:
