@@ -345,7 +345,8 @@ def _of_store() -> Iterator[Operation]:
              "records")  # fmt: skip
 
     def op(name: str, run: Step, *linear: str, **more: Any) -> Operation:  # noqa: ANN401 - of Operation
-        return Operation("Store", name, run, linear, **{"sizes": sizes, **more})
+        more.setdefault("sizes", sizes)
+        return Operation("Store", name, run, linear, **more)
 
     yield op("create", lambda w: w.kept.create([palaver.user("x")]), sizes=("conversations",))
     yield op("get", lambda w: w.kept.get(w.history.id), "ranges", "edits", "mark names")

@@ -27,8 +27,8 @@ class _Fresh(NamedTuple):
     """A conversation with messages after `listed`, and when it was last changed."""
 
     cid: int
-    id: str
     updated: int
+    id: str
 
 
 def page(
@@ -39,7 +39,7 @@ def page(
     rows: Any = reader.execute(QUERIES["list"], (*before, tag, limit + len(fresh))).fetchall()
     known = {one.id for one in fresh}
     found: list[tuple[int, str, tuple[Any, ...]]] = [
-        (*_key(row[0], row[1])[::-1], row[1:]) for row in rows if row[1] not in known
+        (*_checked(row[0], row[1]), row[1:]) for row in rows if row[1] not in known
     ]
     latest = sorted(((one.updated, one.id, one.cid) for one in fresh), reverse=True)
     later = [one for one in latest if one[:2] < before]
@@ -60,20 +60,20 @@ def _fresh(reader: apsw.Connection) -> list[_Fresh]:
     behind = newest - listed
     if behind <= 0:
         return []
-    name = "fresh" if behind <= conversations else "fresh_of_all"
-    rows: Any = reader.execute(QUERIES[name], (listed,)).fetchall()
-    fresh = [_Fresh(cid, *_key(updated, id_)) for cid, id_, updated in rows]
+    query = QUERIES["fresh" if behind <= conversations else "fresh_of_all"]
+    rows: Any = reader.execute(query, (listed,)).fetchall()
+    fresh = [_Fresh(cid, *_checked(updated, name)) for cid, name, updated in rows]
     if behind > _BEHIND and _bring_up_to_date(reader, fresh, newest):
         return []
     return fresh
 
 
-def _key(updated: object, name: object) -> tuple[str, int]:
-    """A conversation's id and when it was last changed, where the file is sound."""
+def _checked(updated: object, name: object) -> tuple[int, str]:
+    """When a conversation was last changed, and its id, where the file is sound."""
     if type(updated) is not int or type(name) is not str:
         msg = f"the conversation {name!r} was last changed at {updated!r}, which is no time"
         raise StoreDamaged(msg)
-    return name, updated
+    return updated, name
 
 
 def _bring_up_to_date(connection: apsw.Connection, fresh: list[_Fresh], newest: int) -> bool:
