@@ -45,7 +45,7 @@ def test_every_size_can_be_built_and_is_asked_for() -> None:
 def test_the_tool_measures_everything_and_makes_a_table(tmp_path: Path) -> None:
     """At sizes at which nothing can be told about growth: only that everything can be done."""
     backends = growth._backends(growth.BACKENDS, tmp_path, None)
-    rows = list(growth.measured(growth.OPERATIONS, backends, scale=0.01, repeats=1, attempts=1))
+    rows = list(growth.measured(growth.OPERATIONS, backends, scale=0.003, repeats=1, attempts=1))
     titles = {(one.of, one.title) for one in growth.OPERATIONS}
     assert titles == {(row.operation.of, row.operation.title) for row in rows}
     assert {"history", "memory", "sqlite"} == {row.backend for row in rows}
