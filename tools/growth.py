@@ -17,11 +17,13 @@ SQLite's virtual machine, which is the same on every machine and under any load.
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
@@ -453,9 +455,11 @@ def cost(operation: Operation, world: World, repeats: int, clock: Callable[[], f
             operation.before(world)
             world.again()
         if number:  # once for the time, and once for the steps: counting them takes time
+            gc.disable()  # what was made before is not to be collected now
             start = clock()
             operation.run(world)
             seconds = min(seconds, clock() - start)
+            gc.enable()
         else:
             with Steps(world.store) as counter:
                 operation.run(world)
@@ -595,6 +599,15 @@ def written(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for stores: on a disk in memory, where there is one, since nothing waits there."""
+    shared = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+    place = shared if shared.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="palaver-growth-", dir=place) as folder:
+        yield Path(folder)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and answer the exit status."""
     parser = argparse.ArgumentParser(prog="growth", description=(__doc__ or "").split("\n")[0])
@@ -605,13 +618,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", choices=BACKENDS, action="append", help="measure only there")
     parser.add_argument("--postgres", metavar="ADDRESS", help="a database to measure in, too")
     options = parser.parse_args(arguments)
-    shared = Path("/dev/shm")  # noqa: S108 - a disk in memory: syncing costs nothing there
-    place = shared if shared.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="palaver-growth-", dir=place) as folder:
+    with scratch() as folder:
         rows: list[Measured] = []
         for row in measured(
             [one for one in OPERATIONS if options.only in one.title],
-            _backends(options.backend or BACKENDS, Path(folder), options.postgres),
+            _backends(options.backend or BACKENDS, folder, options.postgres),
             scale=options.scale,
             repeats=options.repeats,
         ):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
 import palaver
 from palaver.history import History
 from palaver.stores import Store
 from palaver.stores.history import StoredHistory
 from tools import growth
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEQUENCE = {"__len__", "__getitem__", "__iter__", "__reversed__", "__contains__"}
 
@@ -42,10 +38,12 @@ def test_every_size_can_be_built_and_is_asked_for() -> None:
         assert set(one.linear) <= set(growth.SIZES)
 
 
-def test_the_tool_measures_everything_and_makes_a_table(tmp_path: Path) -> None:
+def test_the_tool_measures_everything_and_makes_a_table() -> None:
     """At sizes at which nothing can be told about growth: only that everything can be done."""
-    backends = growth._backends(growth.BACKENDS, tmp_path, None)
-    rows = list(growth.measured(growth.OPERATIONS, backends, scale=0.003, repeats=1, attempts=1))
+    with growth.scratch() as folder:
+        backends = growth._backends(growth.BACKENDS, folder, None)
+        found = growth.measured(growth.OPERATIONS, backends, scale=0.003, repeats=1, attempts=1)
+        rows = list(found)
     titles = {(one.of, one.title) for one in growth.OPERATIONS}
     assert titles == {(row.operation.of, row.operation.title) for row in rows}
     assert {"history", "memory", "sqlite"} == {row.backend for row in rows}
