@@ -87,6 +87,21 @@ def test_a_store_of_every_schema_can_be_used(thaw: Callable[[str], str], schema:
         assert [] == list(store.verify())
 
 
+def test_a_sqlite_store_of_the_second_schema_opens_and_lists_everything(path: Path) -> None:
+    with palaver.open(thawed("schema-2", path)) as store:
+        assert 2 == store.keeper.migrated[0]
+        assert expected("schema-2") == json.loads(json.dumps(contents(store)))
+        heads = sorted((store.keeper.head(name) for name in expected("schema-2")),
+                       key=lambda head: (head.updated, head.id), reverse=True)  # fmt: skip
+        assert heads == list(store)
+        page = store.list(limit=1)
+        assert heads[:1] == list(page.conversations)
+        assert heads[1:] == list(store.list(after=page.next).conversations)
+        store.get("talk").append(one("u90", "tea, again"))
+        assert "talk" == store.list(limit=1).conversations[0].id
+        assert [] == list(store.verify())
+
+
 def test_what_is_kept_is_what_is_written_today(store: Store) -> None:
     """But for an erased message that two forks have: it stands in the journal once since."""
     fill(store)

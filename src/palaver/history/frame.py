@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from palaver.errors import ValidationError
 from palaver.history.rope import Rope
@@ -44,11 +43,7 @@ class Batch(Struct, frozen=True, gc=False):
     place: int | None = None
     merged: Mapping[str, int] = EMPTY
     session: int = 0
-    """How long the log was when the session of this batch began; it follows from those before."""
-
-    def __post_init__(self) -> None:
-        """Work out where the session began, so that nobody has to walk back for it."""
-        force_setattr(self, "session", session_after(self.before, self.opened))
+    """How long the log was when the session of this batch began, as `session_after` says."""
 
     @property
     def description(self) -> str:

@@ -18,7 +18,7 @@ from palaver.history import marks as marking
 from palaver.history.diff import Diff, compare
 from palaver.history.editing import Editor
 from palaver.history.erasing import Receipt, erase_everywhere
-from palaver.history.frame import Batch, Frame, Redo, jump_of
+from palaver.history.frame import Batch, Frame, Redo, jump_of, session_after
 from palaver.history.handles import IMPORT
 from palaver.history.log import Log
 from palaver.history.merging import Sides, join
@@ -246,6 +246,7 @@ class History(Editor):
         ended = Batch(
             now.batch_index, now.line, jump_of(now.line), now.root, now.start, self._stop,
             now.opened, self._clock(), reason, place, now.merged,
+            session_after(now.line, now.opened),
         )  # fmt: skip
         start = stop = len(self._log)
         rest, last = split_last(rope)

@@ -87,15 +87,15 @@ def priced(
     tokens: Callable[[Message], int],
 ) -> Price:
     """The price of going from one view to another, where `added` messages come in besides."""
-    log = before.log
+    messages = before[:]
     removed = tuple(
         message
-        for messages in log.read((start, stop) for _, start, stop in missing(before, after))
-        for message in messages
+        for index, start, stop in missing(before, after)
+        for message in messages[index : index + stop - start]
     )
     first = common_prefix(before, after) if changed_from is None else changed_from
     calls, results = _pairs(after, added)
-    had_calls, had_results = _pairs(before, ())
+    had_calls, had_results = _pairs(messages, ())
     return Price(
         removed=removed,
         added=added,
@@ -107,7 +107,7 @@ def priced(
         results_without_calls=tuple(
             call for call in results if call not in calls and call in had_calls
         ),
-        cache_tokens=sum(tokens(message) for message in before[first:]),
+        cache_tokens=sum(map(tokens, messages[first:])),
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from palaver.errors import StoreDamaged
-from palaver.history.frame import Batch, Frame, Redo
+from palaver.history.frame import Batch, Frame, Redo, session_after
 from palaver.history.persistent import PersistentMap, changes_between
 from palaver.history.rope import Branch, Leaf, Rope
 from palaver.stores.rows import counts_of, packed
@@ -236,13 +236,15 @@ class FrameBook:
         return written if isinstance(written, dict) else self._merged.changed(*written)
 
     def _read_batch(self, written: _Batch) -> Batch:
+        before = None if written.before is None else self._batches[written.before]
         return Batch(
             written.index,
-            None if written.before is None else self._batches[written.before],
+            before,
             None if written.jump is None else self._batches[written.jump],
             self._node(written.root),
             written.start, written.stop, written.opened, written.ended, written.reason,
             written.place, self._read_merged(written.merged),
+            session_after(before, written.opened),
         )  # fmt: skip
 
     def _node(self, ref: Ref | None) -> Rope:

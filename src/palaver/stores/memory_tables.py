@@ -27,7 +27,7 @@ class Row:
         self.before = before
         self.body = body_of(message)
         self.id = message.id
-        self.role = message.role
+        self.role: Role = message.role
         self.time = message.timestamp
         self.replaces = replaces
 

@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from palaver.errors import StoreDamaged
 from palaver.stores.sqlite.base import QUERIES
 from palaver.stores.sqlite.connection import patient
 
 __all__ = ["page"]
 
-_BEHIND: Final = 250  # messages; that many are looked at again for every page
+_BEHIND: Final = 32  # messages; that many are looked at again for every page
 _AT_ONCE: Final = 1_000  # conversations brought up to date in one transaction
 
 
@@ -26,8 +27,8 @@ class _Fresh(NamedTuple):
     """A conversation with messages after `listed`, and when it was last changed."""
 
     cid: int
-    id: str
     updated: int
+    id: str
 
 
 def page(
@@ -38,27 +39,41 @@ def page(
     rows: Any = reader.execute(QUERIES["list"], (*before, tag, limit + len(fresh))).fetchall()
     known = {one.id for one in fresh}
     found: list[tuple[int, str, tuple[Any, ...]]] = [
-        (row[0], row[1], row[1:]) for row in rows if row[1] not in known
+        (*_checked(row[0], row[1]), row[1:]) for row in rows if row[1] not in known
     ]
-    for one in fresh:
-        if (one.updated, one.id) < before:
-            rows = reader.execute(QUERIES["list_one"], (one.cid, tag)).fetchall()
-            found += [(one.updated, one.id, row[1:]) for row in rows]
+    latest = sorted(((one.updated, one.id, one.cid) for one in fresh), reverse=True)
+    later = [one for one in latest if one[:2] < before]
+    for updated, name, cid in later if tag is not None else later[:limit]:
+        rows = reader.execute(QUERIES["list_one"], (cid, tag)).fetchall()
+        found += [(updated, name, row[1:]) for row in rows]
     found.sort(key=lambda entry: entry[:2], reverse=True)
     return [(updated, row) for updated, _, row in found[:limit]]
 
 
 def _fresh(reader: apsw.Connection) -> list[_Fresh]:
     """The conversations with messages after `listed`; none once they are taken into account."""
-    listed, newest, conversations = reader.execute(QUERIES["behind"]).fetchall()[0]
+    found: Any = reader.execute(QUERIES["behind"]).fetchall()
+    if not found or not all(type(number) is int for number in found[0]):
+        msg = "up to where conversations are listed can't be read"
+        raise StoreDamaged(msg)
+    listed, newest, conversations = found[0]
     behind = newest - listed
     if behind <= 0:
         return []
-    name = "fresh" if behind <= conversations else "fresh_of_all"
-    fresh = [_Fresh(*row) for row in reader.execute(QUERIES[name], (listed,)).fetchall()]
+    query = QUERIES["fresh" if behind <= conversations else "fresh_of_all"]
+    rows: Any = reader.execute(query, (listed,)).fetchall()
+    fresh = [_Fresh(cid, *_checked(updated, name)) for cid, name, updated in rows]
     if behind > _BEHIND and _bring_up_to_date(reader, fresh, newest):
         return []
     return fresh
+
+
+def _checked(updated: object, name: object) -> tuple[int, str]:
+    """When a conversation was last changed, and its id, where the file is sound."""
+    if type(updated) is not int or type(name) is not str:
+        msg = f"the conversation {name!r} was last changed at {updated!r}, which is no time"
+        raise StoreDamaged(msg)
+    return updated, name
 
 
 def _bring_up_to_date(connection: apsw.Connection, fresh: list[_Fresh], newest: int) -> bool:

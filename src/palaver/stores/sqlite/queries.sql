@@ -49,7 +49,7 @@ WHERE c.cid = ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHER
 
 -- name: behind
 SELECT listed, max(coalesce((SELECT max(number) FROM messages), 0), listed),
-       (SELECT max(cid) FROM conversations)
+       coalesce((SELECT max(cid) FROM conversations), 0)
 FROM listing;
 
 -- The conversations with messages after a number: by these messages, or where they are more than
