@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from tests.stores.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from palaver.stores.postgres.connections import Line
     from tests.stores.postgres import Server
@@ -53,10 +54,11 @@ def test_a_stopped_server_is_an_error_and_nothing_is_lost_or_doubled(
         others = [Store(keeper).get(history.id) for _ in range(4)]
         keeper.wait(0)  # begins to listen
         with postgres_server.paused():
-            calls = [pool.submit(each.append, user(f"{n}"), key=f"{n}")
-                     for n, each in enumerate(others)]  # fmt: skip
-            calls.append(pool.submit(PostgresKeeper, postgres, patience=1))  # type: ignore[arg-type]
-            calls.append(pool.submit(keeper.wait, 0.2))  # type: ignore[arg-type]
+            calls: list[Future[Any]] = [
+                pool.submit(each.append, user(f"{n}"), key=f"{n}") for n, each in enumerate(others)
+            ]
+            calls.append(pool.submit(PostgresKeeper, postgres, patience=1))
+            calls.append(pool.submit(keeper.wait, 0.2))
             errors = [call.exception() for call in calls]
             assert [StoreError] * 5 + [type(None)] == [type(error) for error in errors]
         for number, each in enumerate(others):
@@ -100,7 +102,7 @@ def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
         line.execute("SELECT pg_sleep(1.2)")
 
     with closing(keeper), within(HANGING):
-        keeper._connections.run(work)  # noqa: SLF001 - no statement of the store takes so long
+        keeper._connections.run(work)
         assert 1 == len(times)
 
 

@@ -18,7 +18,7 @@ import time
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["Resting", "Restarting", "leak", "rest_for_fork", "restart_in_child"]
+__all__ = ["Restarting", "Resting", "leak", "rest_for_fork", "restart_in_child"]
 
 _PATIENCE: Final = 10.0
 _TURN: Final = 0.25

@@ -124,7 +124,7 @@ class Connections:
         self._start()
 
     def close(self) -> None:
-        """Close every connection that is not in use, and the others after it; safe to call twice."""
+        """Close what is not in use, and the rest when it comes back; safe to call twice."""
         self._closed = True
         self._drop_idle()
 
@@ -279,4 +279,3 @@ class Connections:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return StoreDamaged(text) if isinstance(error, _DAMAGE) else StoreError(text)
-

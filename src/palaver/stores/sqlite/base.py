@@ -168,9 +168,9 @@ class Connections:
             return
         for reader in self._readers:
             if reader.connection is not None:
-                reader.connection.close(True)
+                reader.connection.close(force=True)
                 reader.connection = None
-        self._writer.close(True)
+        self._writer.close(force=True)
         self._unopened = True
 
     def resume_after_fork(self) -> None:
