@@ -68,6 +68,31 @@ def restart_in_child(resource: Restarting) -> None:
     _restarting.add(resource)
 
 
+class RestingCondition(threading.Condition):
+    """A condition whose lock is held while the process forks: a child sees no half change."""
+
+    def __init__(self) -> None:
+        """Begin with a lock that nobody holds."""
+        super().__init__(threading.RLock())
+        rest_for_fork(self)
+
+    def hold_for_fork(self, seconds: float) -> bool:
+        """Keep every other thread out."""
+        return self.acquire(timeout=seconds)
+
+    def before_fork(self) -> None:
+        """Nothing to let go of."""
+
+    def resume_after_fork(self) -> None:
+        """Let every other thread go on."""
+        self.release()
+
+    def after_fork_in_child(self, *, held: bool) -> None:
+        """Begin with another lock that nobody holds, and with nobody who waits."""
+        del held
+        super().__init__(threading.RLock())
+
+
 def leak(resource: object) -> None:
     """Never finalise an object: its finaliser would act on what belongs to the parent."""
     import ctypes  # noqa: PLC0415 - only in a child

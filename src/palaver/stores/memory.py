@@ -6,7 +6,6 @@ what a store has to do.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
-from palaver.stores.forking import rest_for_fork
+from palaver.stores.forking import RestingCondition
 from palaver.stores.records import (
     Again,
     Change,
@@ -91,8 +90,7 @@ class MemoryKeeper:
         self._all: list[Journaled] = []
         self._told = 0
         self.erasures = 0
-        self._news = threading.Condition(threading.RLock())
-        rest_for_fork(self)
+        self._news = RestingCondition()
 
     @property
     def migrated(self) -> tuple[int, int]:
@@ -101,22 +99,6 @@ class MemoryKeeper:
 
     def close(self) -> None:
         """Nothing to let go of."""
-
-    def hold_for_fork(self, seconds: float) -> bool:
-        """Keep every other thread out, so that a fork copies no half change; see `forking`."""
-        return self._news.acquire(timeout=seconds)
-
-    def before_fork(self) -> None:
-        """Nothing to let go of: the child has a copy of its own."""
-
-    def resume_after_fork(self) -> None:
-        """Let every other thread go on."""
-        self._news.release()
-
-    def after_fork_in_child(self, *, held: bool) -> None:
-        """Begin with a lock that nobody holds and nobody waits for."""
-        del held
-        self._news = threading.Condition(threading.RLock())
 
     def _of(self, conversation: str) -> _Kept:
         try:
