@@ -5,6 +5,8 @@ How long is promised is the store's patience; here it is short, and a hang ends 
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +106,26 @@ def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
     with closing(keeper), within(HANGING):
         keeper._connections.run(work)
         assert 1 == len(times)
+
+
+def test_a_stopped_session_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the server says that it is at work, but not for ever."""
+    monkeypatch.setattr("palaver.stores.postgres.connections._STATEMENT", 0.2)
+    keeper = PostgresKeeper(postgres, patience=0.6)
+    stopped: list[int] = []
+
+    def work(line: Line) -> int:
+        if not stopped:
+            stopped.append(line.pgconn.backend_pid)
+            threading.Timer(0.15, os.kill, [stopped[0], signal.SIGSTOP]).start()
+            line.execute("SELECT pg_sleep(30)")
+        return line.pgconn.backend_pid
+
+    try:
+        with closing(keeper), within(HANGING):
+            assert keeper._connections.run(work) not in stopped
+    finally:
+        os.kill(stopped[0], signal.SIGCONT)
 
 
 # ── a connection through which nothing comes any more ───────────────────────────────────────────

@@ -54,6 +54,7 @@ class Restarting(Protocol):
 
 _resting: Final[WeakSet[Any]] = WeakSet()
 _restarting: Final[WeakSet[Any]] = WeakSet()
+_first: Final[list[Restarting]] = []
 _forking: Final = threading.Lock()
 _held: Final[list[Resting]] = []
 
@@ -63,9 +64,15 @@ def rest_for_fork(resource: Resting) -> None:
     _resting.add(resource)
 
 
-def restart_in_child(resource: Restarting) -> None:
-    """Tell this object when it finds itself in a child."""
-    _restarting.add(resource)
+def restart_in_child(resource: Restarting, *, first: bool = False) -> None:
+    """Tell this object when it finds itself in a child.
+
+    One that has to be told `first`, before others let go of what they have, stays for ever.
+    """
+    if first:
+        _first.append(resource)
+    else:
+        _restarting.add(resource)
 
 
 class RestingCondition(threading.Condition):
@@ -130,6 +137,8 @@ def _after_in_child() -> None:
     held = [*_held]
     _held.clear()
     _forking.release()
+    for early in _first:
+        early.after_fork_in_child()
     for resource in list(_resting):
         resource.after_fork_in_child(held=any(resource is each for each in held))
     for restarting in list(_restarting):
