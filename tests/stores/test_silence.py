@@ -96,12 +96,12 @@ def test_a_server_that_goes_on_in_time_is_no_error(postgres_server: Server, post
 
 
 def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
-    keeper = PostgresKeeper(postgres, patience=0.6)
+    keeper = PostgresKeeper(postgres, patience=1.6)
     times: list[int] = []
 
     def work(line: Line) -> None:
         times.append(line.pgconn.backend_pid)
-        line.execute("SELECT pg_sleep(1.2)")
+        line.execute("SELECT pg_sleep(1.9)")
 
     with closing(keeper), within(HANGING):
         keeper._connections.run(work)
@@ -110,8 +110,8 @@ def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
 
 def test_a_stopped_session_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the server says that it is at work, but not for ever."""
-    monkeypatch.setattr("palaver.stores.postgres.connections._STATEMENT", 0.2)
-    keeper = PostgresKeeper(postgres, patience=0.6)
+    monkeypatch.setattr("palaver.stores.postgres.connections._STATEMENT", -0.5)
+    keeper = PostgresKeeper(postgres, patience=1.6)
     stopped: list[int] = []
 
     def work(line: Line) -> int:
