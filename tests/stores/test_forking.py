@@ -18,11 +18,13 @@ import pytest
 import palaver
 from palaver.errors import StoreError
 from palaver.messages import user
-from palaver.stores import Store
 from tests.patience import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from palaver.stores import Store
+    from palaver.stores.records import Change
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
@@ -116,7 +118,12 @@ def test_a_preloading_server(address: str) -> None:
         assert [0] * workers == codes
         history = store.get(name)
         said = [message.text.split() for message in history]
-        expected = {"first": 1, "last": 1, **written, **{f"child{w}": count for w in range(workers)}}
+        expected = {
+            "first": 1,
+            "last": 1,
+            **written,
+            **{f"child{w}": count for w in range(workers)},
+        }
         for writer, number in expected.items():
             assert list(range(number)) == [int(n) for who, n in said if who == writer]
         assert sum(expected.values()) == len(said) == history.version + 1
@@ -142,8 +149,8 @@ def test_a_pool_of_forked_processes(address: str, monkeypatch: pytest.MonkeyPatc
             assert os.getpid() not in pool.map(_work, range(6), chunksize=1)
         history.refresh().append(user("the end"))
         texts = [message.text for message in store.get(history.id)]
-        assert sorted(["preloaded", "the end"] + [f"pool{w} {n}" for w in range(6) for n in range(5)]
-                      ) == sorted(texts)  # fmt: skip
+        said = {f"pool{writer} {number}" for writer in range(6) for number in range(5)}
+        assert sorted({"preloaded", "the end"} | said) == sorted(texts)
         assert [] == list(store.verify())
 
 
@@ -155,11 +162,11 @@ def test_a_history_that_another_thread_was_changing(address: str) -> None:
         locked = threading.Event()
 
         def hold() -> None:
-            with history._lock:  # noqa: SLF001 - as in the middle of a change
-                history._log.extend([user("half a change")])  # noqa: SLF001 - the same
+            with history._lock:
+                history._log.extend([user("half a change")])
                 locked.set()
                 done.wait()
-                history._stored.forget()  # noqa: SLF001 - the same
+                history._stored.forget()
 
         thread = threading.Thread(target=hold)
         thread.start()
@@ -268,7 +275,7 @@ def test_a_fork_from_within_a_change_is_refused_in_the_child(
                 history.append(user("no"))
             store.close()
 
-        def changes() -> Iterator[palaver.stores.records.Change]:
+        def changes() -> Iterator[Change]:
             codes.extend(ended([forked(child)], 20))
             yield from ()
 
@@ -301,7 +308,7 @@ def test_a_child_that_closes_the_store_leaves_the_parents_connections(postgres: 
         pid = os.fork()
         if not pid:
             history.append(user("two"))
-            os.execv(sys.executable, [sys.executable, "-c", ""])  # closes what is inherited
+            os.execv(sys.executable, [sys.executable, "-c", ""])  # noqa: S606 - closes what is inherited
         assert [0] == ended([pid], 20)
         assert before <= sessions(postgres)
         assert ["one", "two"] == [message.text for message in history.refresh()]

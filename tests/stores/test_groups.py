@@ -281,3 +281,67 @@ def test_an_interrupt_in_the_store_leaves_it_usable(path: Path) -> None:
                 keeper._run_all(jobs)
             keeper._writer = writer
             assert [place == "COMMIT"] * 2 == [job.kept for job in jobs]
+
+
+# ── holding ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_whoever_holds_a_group_keeps_the_others_waiting() -> None:
+    """Who came before is done first, and who came after waits for the release."""
+    group = Group[int](Runs())
+    order: list[str] = []
+    go = threading.Event()
+
+    def lead() -> int:
+        go.wait()
+        order.append("leader")
+        return 0
+
+    def noted(name: str) -> Callable[[], object]:
+        def work() -> int:
+            order.append(name)
+            return 0
+
+        return lambda: group.do(work)
+
+    def hold() -> None:
+        assert group.hold()
+        order.append("held")
+        late.start()
+        while len(group._queue) < 1:
+            time.sleep(0.001)
+        order.append("released")
+        group.release()
+
+    late = threading.Thread(target=noted("late"))
+    tasks = (lambda: group.do(lead), noted("before"), hold, noted("after"))
+    threads = [threading.Thread(target=task) for task in tasks]
+    threads[0].start()
+    while not group._busy:
+        time.sleep(0.001)
+    for place, thread in enumerate(threads[1:], 1):
+        thread.start()
+        while len(group._queue) < place:
+            time.sleep(0.001)
+    go.set()
+    for thread in (*threads, late):
+        thread.join()
+    assert ["leader", "before", "held", "released"] == order[:4]
+    assert {"after", "late"} == set(order[4:])
+
+
+def test_a_hold_that_takes_too_long_is_given_up() -> None:
+    group = Group[int](Runs())
+    go = threading.Event()
+    thread = threading.Thread(target=lambda: group.do(lambda: int(go.wait())))
+    thread.start()
+    while not group._busy:
+        time.sleep(0.001)
+    assert not group.hold(0.01)
+    go.set()
+    thread.join()
+    assert 7 == group.do(lambda: 7)
+    assert group.hold(0.01)
+    assert not group.hold(0.01)
+    group.release()
+    assert 8 == group.do(lambda: 8, atomic=True)

@@ -5,12 +5,14 @@ How long is promised is the store's patience; here it is short, and a hang ends 
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from tests.stores.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from palaver.stores.postgres.connections import Line
     from tests.stores.postgres import Server
@@ -53,10 +56,11 @@ def test_a_stopped_server_is_an_error_and_nothing_is_lost_or_doubled(
         others = [Store(keeper).get(history.id) for _ in range(4)]
         keeper.wait(0)  # begins to listen
         with postgres_server.paused():
-            calls = [pool.submit(each.append, user(f"{n}"), key=f"{n}")
-                     for n, each in enumerate(others)]  # fmt: skip
-            calls.append(pool.submit(PostgresKeeper, postgres, patience=1))  # type: ignore[arg-type]
-            calls.append(pool.submit(keeper.wait, 0.2))  # type: ignore[arg-type]
+            calls: list[Future[Any]] = [
+                pool.submit(each.append, user(f"{n}"), key=f"{n}") for n, each in enumerate(others)
+            ]
+            calls.append(pool.submit(PostgresKeeper, postgres, patience=1))
+            calls.append(pool.submit(keeper.wait, 0.2))
             errors = [call.exception() for call in calls]
             assert [StoreError] * 5 + [type(None)] == [type(error) for error in errors]
         for number, each in enumerate(others):
@@ -92,16 +96,36 @@ def test_a_server_that_goes_on_in_time_is_no_error(postgres_server: Server, post
 
 
 def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
-    keeper = PostgresKeeper(postgres, patience=0.6)
+    keeper = PostgresKeeper(postgres, patience=1.6)
     times: list[int] = []
 
     def work(line: Line) -> None:
         times.append(line.pgconn.backend_pid)
-        line.execute("SELECT pg_sleep(1.2)")
+        line.execute("SELECT pg_sleep(1.9)")
 
     with closing(keeper), within(HANGING):
-        keeper._connections.run(work)  # noqa: SLF001 - no statement of the store takes so long
+        keeper._connections.run(work)
         assert 1 == len(times)
+
+
+def test_a_stopped_session_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the server says that it is at work, but not for ever."""
+    monkeypatch.setattr("palaver.stores.postgres.connections._STATEMENT", -0.5)
+    keeper = PostgresKeeper(postgres, patience=1.6)
+    stopped: list[int] = []
+
+    def work(line: Line) -> int:
+        if not stopped:
+            stopped.append(line.pgconn.backend_pid)
+            threading.Timer(0.15, os.kill, [stopped[0], signal.SIGSTOP]).start()
+            line.execute("SELECT pg_sleep(30)")
+        return line.pgconn.backend_pid
+
+    try:
+        with closing(keeper), within(HANGING):
+            assert keeper._connections.run(work) not in stopped
+    finally:
+        os.kill(stopped[0], signal.SIGCONT)
 
 
 # ── a connection through which nothing comes any more ───────────────────────────────────────────

@@ -6,6 +6,7 @@ second one that reads the same type meanwhile crashes the process. So the first 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Final, TypeVar, overload
 
@@ -16,6 +17,11 @@ __all__ = ["convert", "decode", "prepared"]
 _T = TypeVar("_T")
 _alone: Final = threading.Lock()
 _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
+
+if hasattr(os, "register_at_fork"):  # a forked child has not the thread that may hold it
+    os.register_at_fork(
+        before=_alone.acquire, after_in_parent=_alone.release, after_in_child=_alone.release
+    )
 
 
 @overload

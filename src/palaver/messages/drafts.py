@@ -7,6 +7,7 @@ be written to, and its JSON objects are still raw, until `frozen` ones take thei
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from functools import cache, reduce
@@ -41,6 +42,11 @@ _FLAT: Final = Decoder(
 _alone: Final = threading.Lock()
 _new_dict, _fill_dict = dict.__new__, dict.update
 _new_list, _fill_list = list.__new__, list.extend
+
+if hasattr(os, "register_at_fork"):  # as in `decoding`
+    os.register_at_fork(
+        before=_alone.acquire, after_in_parent=_alone.release, after_in_child=_alone.release
+    )
 
 
 class Doubt(Exception):  # noqa: N818 - no error: something is unusual, or wrong

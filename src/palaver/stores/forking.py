@@ -18,7 +18,7 @@ import time
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["Resting", "Restarting", "leak", "rest_for_fork", "restart_in_child"]
+__all__ = ["Restarting", "Resting", "leak", "rest_for_fork", "restart_in_child"]
 
 _PATIENCE: Final = 10.0
 _TURN: Final = 0.25
@@ -54,6 +54,7 @@ class Restarting(Protocol):
 
 _resting: Final[WeakSet[Any]] = WeakSet()
 _restarting: Final[WeakSet[Any]] = WeakSet()
+_first: Final[list[Restarting]] = []
 _forking: Final = threading.Lock()
 _held: Final[list[Resting]] = []
 
@@ -63,9 +64,40 @@ def rest_for_fork(resource: Resting) -> None:
     _resting.add(resource)
 
 
-def restart_in_child(resource: Restarting) -> None:
-    """Tell this object when it finds itself in a child."""
-    _restarting.add(resource)
+def restart_in_child(resource: Restarting, *, first: bool = False) -> None:
+    """Tell this object when it finds itself in a child.
+
+    One that has to be told `first`, before others let go of what they have, stays for ever.
+    """
+    if first:
+        _first.append(resource)
+    else:
+        _restarting.add(resource)
+
+
+class RestingCondition(threading.Condition):
+    """A condition whose lock is held while the process forks: a child sees no half change."""
+
+    def __init__(self) -> None:
+        """Begin with a lock that nobody holds."""
+        super().__init__(threading.RLock())
+        rest_for_fork(self)
+
+    def hold_for_fork(self, seconds: float) -> bool:
+        """Keep every other thread out."""
+        return self.acquire(timeout=seconds)
+
+    def before_fork(self) -> None:
+        """Nothing to let go of."""
+
+    def resume_after_fork(self) -> None:
+        """Let every other thread go on."""
+        self.release()
+
+    def after_fork_in_child(self, *, held: bool) -> None:
+        """Begin with another lock that nobody holds, and with nobody who waits."""
+        del held
+        super().__init__(threading.RLock())
 
 
 def leak(resource: object) -> None:
@@ -105,6 +137,8 @@ def _after_in_child() -> None:
     held = [*_held]
     _held.clear()
     _forking.release()
+    for early in _first:
+        early.after_fork_in_child()
     for resource in list(_resting):
         resource.after_fork_in_child(held=any(resource is each for each in held))
     for restarting in list(_restarting):

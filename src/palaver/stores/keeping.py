@@ -8,6 +8,7 @@ after what came in between; what becomes of an edit is decided in `history`. A c
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from palaver.errors import Stale, StoreDamaged, ValidationError, VersionMismatch
@@ -26,7 +27,6 @@ from palaver.stores.records import NONE, Again, Change
 from palaver.stores.versions import StoredStops
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from palaver.history.frame import Frame
@@ -52,11 +52,13 @@ class KeptBefore(Exception):  # noqa: N818 - nothing went wrong
 class _ReadAgain:
     """Stands in for the lock of a history that was left in the middle of a change.
 
-    Whoever takes the lock first has the history read anew from its store.
+    Whoever takes it first has the history read anew from its store, which then has a lock again.
     """
 
-    def __init__(self, history: KeptHistory) -> None:
-        self._history = history
+    def __init__(self, read: Callable[[], threading.RLock]) -> None:
+        self._read = read
+        self._gate = threading.Lock()
+        self._lock: threading.RLock | None = None
 
     def __enter__(self) -> None:
         self.acquire()
@@ -65,15 +67,14 @@ class _ReadAgain:
         self.release()
 
     def acquire(self) -> None:
-        history = self._history
-        if history._lock is self:
-            token = history._token
-            KeptHistory.__init__(history, history._keeper, history.id, clock=history._clock)
-            history._token = token
-        history._lock.acquire()
+        with self._gate:
+            if self._lock is None:
+                self._lock = self._read()
+        self._lock.acquire()
 
     def release(self) -> None:
-        self._history._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
 
 class KeptHistory(History):
@@ -107,7 +108,13 @@ class KeptHistory(History):
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:  # another thread was changing it: what there is of that change is not looked at
-            self._lock = cast("threading.RLock", _ReadAgain(self))
+            self._lock = cast("threading.RLock", _ReadAgain(self._read_again))
+
+    def _read_again(self) -> threading.RLock:
+        token = self._token
+        KeptHistory.__init__(self, self._keeper, self.id, clock=self._clock)
+        self._token = token
+        return self._lock
 
     @property
     def title(self) -> str | None:

@@ -6,7 +6,6 @@ what a store has to do.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
@@ -21,7 +20,7 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
-from palaver.stores.forking import rest_for_fork
+from palaver.stores.forking import RestingCondition
 from palaver.stores.leases import monotonic_ms, taken_by
 from palaver.stores.memory_tables import ByTime, Conversation, Row
 from palaver.stores.records import (
@@ -58,8 +57,7 @@ class MemoryKeeper:
         self._begun = 0
         self._by_time = ByTime()
         self.erasures = 0
-        self._news = threading.Condition(threading.RLock())
-        rest_for_fork(self)
+        self._news = RestingCondition()
 
     @property
     def migrated(self) -> tuple[int, int]:
@@ -68,22 +66,6 @@ class MemoryKeeper:
 
     def close(self) -> None:
         """Nothing to let go of."""
-
-    def hold_for_fork(self, seconds: float) -> bool:
-        """Keep every other thread out, so that a fork copies no half change; see `forking`."""
-        return self._news.acquire(timeout=seconds)
-
-    def before_fork(self) -> None:
-        """Nothing to let go of: the child has a copy of its own."""
-
-    def resume_after_fork(self) -> None:
-        """Let every other thread go on."""
-        self._news.release()
-
-    def after_fork_in_child(self, *, held: bool) -> None:
-        """Begin with a lock that nobody holds and nobody waits for."""
-        del held
-        self._news = threading.Condition(threading.RLock())
 
     def _of(self, conversation: str, after: int | None = None) -> Conversation:
         """A conversation; `Stale` where it is not at the version `after`."""

@@ -37,7 +37,7 @@ def parse_address(address: str) -> dict[str, Any]:
         return dict(conninfo_to_dict(address))
     except psycopg.Error as error:
         reason = _QUOTED.sub("(not shown)", str(error).strip().partition("\n")[0])
-    _refuse(reason)
+    return _refuse(reason)
 
 
 def _refuse(reason: str) -> NoReturn:

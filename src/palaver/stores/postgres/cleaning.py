@@ -37,6 +37,7 @@ def scrub(connections: Connections, transaction: str, rewrite: int) -> None:
         with connections.dial() as line:
             _wait(line, transaction)
             line.execute(b"SET statement_timeout = 0")
+            line.longest = None
             (size,) = line.execute(STATEMENTS["footprint"], (list(_TABLES),)).fetchone() or (0,)
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):

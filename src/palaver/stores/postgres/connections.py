@@ -56,6 +56,7 @@ _AT_WORK: Final = b"""
 SELECT 1 FROM pg_stat_activity
 WHERE pid = %s AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'
 """
+_STATEMENT: Final = 60  # seconds for a statement, as the server is told here
 _SETTINGS: Final = b"""
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
                   WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -124,7 +125,7 @@ class Connections:
         self._start()
 
     def close(self) -> None:
-        """Close every connection that is not in use, and the others after it; safe to call twice."""
+        """Close what is not in use, and the rest when it comes back; safe to call twice."""
         self._closed = True
         self._drop_idle()
 
@@ -147,6 +148,7 @@ class Connections:
             context=_CONTEXT,
         )
         line.limit = self._patience / 2
+        line.longest = _STATEMENT + self._patience
         line.is_at_work = self._is_at_work if ask else None
         line.execute(_SETTINGS)
         return line
@@ -160,11 +162,18 @@ class Connections:
 
     def _is_at_work(self, process: int) -> bool:
         """Ask the server, on a new connection, whether one of its processes runs a statement."""
+        half = self._patience / 2
+        end = time.monotonic() + half
         try:
-            with closing(self._dial(self._patience / 2, ask=False)) as line:
+            with closing(self._dial(half, ask=False)) as line:
                 return line.execute(_AT_WORK, (process,)).fetchone() is not None
         except psycopg.Error as error:
-            msg = f"the server did not answer for {self._patience:g} s"
+            if time.monotonic() < end:  # it answers, but takes no connections
+                return False
+            msg = (
+                f"the server did not answer for {self._patience:g} s; "
+                "it is not known whether a change under way was made"
+            )
             raise ServerSilent(msg) from error
 
     def run(self, work: Callable[[Line], _T], *, again: bool = True) -> _T:
@@ -279,4 +288,3 @@ class Connections:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return StoreDamaged(text) if isinstance(error, _DAMAGE) else StoreError(text)
-

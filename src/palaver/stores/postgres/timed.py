@@ -9,6 +9,7 @@ ends that. Otherwise the connection is closed, and it is as if it had been lost.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import suppress
@@ -38,14 +39,16 @@ class ServerSilent(psycopg.OperationalError):
 class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose waits for the server have a limit.
 
-    `limit` is how many seconds nothing may come, None for any time. `is_at_work` tells of the
-    server's process whether it is at work, or raises `ServerSilent`.
+    `limit` is how many seconds nothing may come before the server is asked, None for any time.
+    `is_at_work` tells of the server's process whether it is at work, or raises `ServerSilent`.
+    `longest` is after how many seconds a process that is said to be at work is not believed.
     """
 
     def __init__(self, pgconn: PGconn, row_factory: Any = tuple_row) -> None:  # noqa: ANN401 - psycopg's own
         """Take what libpq has opened."""
         super().__init__(pgconn, row_factory)
         self.limit: float | None = None
+        self.longest: float | None = None
         self.is_at_work: Callable[[int], bool] | None = None
         self.opened = self.used = time.monotonic()
         _open.connections.add(self)
@@ -58,32 +61,34 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _watched(self, gen: PQGen[_T], limit: float) -> Generator[Any, Any, _T]:
         """Pass everything on; what is waited for is told every tenth of a second that it is not."""
-        end = time.monotonic() + limit
+        last = time.monotonic()
+        end = last + limit
         ready: Any = None
         try:
             while True:
                 ready = yield gen.send(ready)
                 now = time.monotonic()
                 if ready:
-                    end = now + limit
+                    last, end = now, now + limit
                 elif now > end:
-                    self._ask(limit)
+                    self._ask(now - last)
                     end = time.monotonic() + limit
         except StopIteration as over:
             found: _T = over.value
             return found
 
-    def _ask(self, limit: float) -> None:
+    def _ask(self, seconds: float) -> None:
         """Ask another connection whether it is worthwhile to wait on; close this one if not."""
-        lost = f"the server did not answer for {limit:g} s"
         try:
-            if self.is_at_work is not None and self.is_at_work(self.pgconn.backend_pid):
+            ask = self.is_at_work if seconds < (self.longest or math.inf) else None
+            if ask is not None and ask(self.pgconn.backend_pid):
                 return
         except ServerSilent:
             self.close()
             raise
         self.close()
-        raise psycopg.OperationalError(lost)
+        msg = f"the server did not answer for {seconds:.3g} s"
+        raise psycopg.OperationalError(msg)
 
 
 class _Open:
@@ -91,7 +96,7 @@ class _Open:
 
     def __init__(self) -> None:
         self.connections: WeakSet[TimedConnection] = WeakSet()
-        restart_in_child(self)
+        restart_in_child(self, first=True)
 
     def after_fork_in_child(self) -> None:
         """Let go of the parent's sockets without a word: a farewell would end its sessions.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import apsw
@@ -171,10 +171,12 @@ class Connections:
             return
         for reader in self._readers:
             if reader.connection is not None:
-                reader.connection.close(True)
+                with suppress(apsw.Error):
+                    reader.connection.close(force=True)
                 reader.connection = None
-        self._writer.close(True)
         self._unopened = True
+        with suppress(apsw.Error):
+            self._writer.close(force=True)
 
     def resume_after_fork(self) -> None:
         """Let every other thread go on."""
