@@ -19,6 +19,8 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
+from palaver.stores.lineage import FAR
+from palaver.stores.memory_rows import Kept, Row
 from palaver.stores.records import (
     Again,
     Change,
@@ -43,50 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["MemoryKeeper"]
 
 
-class _Row:
-    """A message as it is kept: what was before it, and its bytes."""
-
-    __slots__ = ("before", "body", "id", "replaces", "role", "time")
-
-    def __init__(self, message: Message, before: int, replaces: int | None) -> None:
-        self.before = before
-        self.body = body_of(message)
-        self.id = message.id
-        self.role = message.role
-        self.time = message.timestamp
-        self.replaces = replaces
-
-
-class _Kept:
-    """One conversation."""
-
-    def __init__(self, head: Head) -> None:
-        self.head = head
-        self.rows: list[_Row] = []
-        self.journal: list[tuple[Journaled, int, bytes | None]] = []
-        self.keys: dict[str, int] = {}
-        self.lease: Lease | None = None
-        self.records: dict[tuple[str, str], bytes] = {}
-
-    def moment(self) -> tuple[Head, int, int, dict[str, int], dict[tuple[str, str], bytes]]:
-        """All it takes to return to how it is now."""
-        return self.head, len(self.rows), len(self.journal), dict(self.keys), dict(self.records)
-
-    def return_to(
-        self, moment: tuple[Head, int, int, dict[str, int], dict[tuple[str, str], bytes]]
-    ) -> None:
-        """Take back what came since."""
-        self.head, rows, journal, self.keys, self.records = moment
-        del self.rows[rows:]
-        del self.journal[journal:]
-
-
 class MemoryKeeper:
     """A store in memory."""
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Kept] = {}
         self._all: list[Journaled] = []
         self._told = 0
         self.erasures = 0
@@ -100,7 +64,7 @@ class MemoryKeeper:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _of(self, conversation: str) -> _Kept:
+    def _of(self, conversation: str) -> Kept:
         try:
             return self._kept[conversation]
         except KeyError:
@@ -115,12 +79,13 @@ class MemoryKeeper:
             if head.id in self._kept:
                 msg = f"a conversation has the id {head.id!r} already"
                 raise AlreadyExists(msg)
-            if head.parent is not None:
-                self._of(head.parent)
-            kept = _Kept(head)
+            parent = None if head.parent is None else self._of(head.parent)
+            kept = Kept(head, parent)
             counts = head.counts - sum(map(one, first.messages))
             self._add(kept, first, counts)
             self._kept[head.id] = kept
+            if parent is not None:
+                parent.forks[head.id] = None
             self._record(kept, first, 0, head.base)
 
     def commit(self, change: Change) -> int:
@@ -175,20 +140,20 @@ class MemoryKeeper:
             except BaseException:
                 if kept is not None and back_to is not None:
                     kept.return_to(back_to)
-                elif head is not None:
-                    self._kept.pop(head.id, None)
+                elif head is not None and head.id in self._kept:
+                    self._drop(head.id)
                 self._told = told
                 self._all = [one for one in self._all if one.cursor <= told]
                 raise
         return version
 
     @staticmethod
-    def _add(kept: _Kept, change: Change, counts: int) -> None:
+    def _add(kept: Kept, change: Change, counts: int) -> None:
         for index, message in enumerate(change.messages):
-            kept.rows.append(_Row(message, counts, change.replaces.get(index)))
+            kept.rows.append(Row(message, counts, change.replaces.get(index)))
             counts += one(message)
 
-    def _record(self, kept: _Kept, change: Change, version: int, first: int) -> None:
+    def _record(self, kept: Kept, change: Change, version: int, first: int) -> None:
         self._told += 1
         told = Journaled(
             kept.head.id, version, change.kind, change.at, first, len(change.messages),
@@ -209,23 +174,25 @@ class MemoryKeeper:
     def delete(self, conversation: str) -> None:
         """Forget a conversation that nothing was forked from."""
         with self._news:
-            self._of(conversation)
-            for other in self._kept.values():
-                if other.head.parent == conversation:
-                    msg = f"{other.head.id} was forked from it, and reads its messages"
-                    raise StoreError(msg)
-            del self._kept[conversation]
+            for fork in self._of(conversation).forks:
+                msg = f"{fork} was forked from it, and reads its messages"
+                raise StoreError(msg)
+            self._drop(conversation)
             self._all = [told for told in self._all if told.conversation != conversation]
+
+    def _drop(self, conversation: str) -> None:
+        parent = self._kept.pop(conversation).head.parent
+        if parent is not None:
+            del self._kept[parent].forks[conversation]
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
         with self._news:
-            wanted = self._first(conversation)
-            return [name for name in self._kept if self._first(name) == wanted]
-
-    def _first(self, conversation: str) -> str:
-        head = self._of(conversation).head
-        return head.id if head.parent is None else self._first(head.parent)
+            first = self._of(conversation).lineage.ancestor(0)
+            found = [conversation if first is None else first.key]
+            for name in found:  # grows as forks of forks are found
+                found += self._of(name).forks
+            return found
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
@@ -290,26 +257,23 @@ class MemoryKeeper:
         with self._news:
             return sorted(name for name in self._kept if name.startswith(beginning))[:limit]
 
-    def _rows(self, conversation: str) -> list[tuple[int, _Row]]:
-        """All rows that a conversation reads, with their positions."""
-        kept = self._of(conversation)
-        inherited: list[tuple[int, _Row]] = []
-        if kept.head.parent is not None:
-            inherited = self._rows(kept.head.parent)[: kept.head.base]
-        return [*inherited, *enumerate(kept.rows, kept.head.base)]
+    def _rows(self, conversation: str, start: int, stop: int) -> list[tuple[int, Row]]:
+        """The rows that a conversation reads from one position to before another."""
+        found: list[tuple[int, Row]] = []
+        for name, begin, end in self._of(conversation).lineage.stretches(start, stop):
+            kept = self._of(name)
+            rows = kept.rows[begin - kept.head.base : end - kept.head.base]
+            found += enumerate(rows, begin)
+        return found
 
-    def _row(self, conversation: str, position: int) -> _Row | None:
-        kept = self._of(conversation)
-        while position < kept.head.base:
-            kept = self._of(str(kept.head.parent))
-        place = position - kept.head.base
-        return kept.rows[place] if place < len(kept.rows) else None
+    def _row(self, conversation: str, position: int) -> Row | None:
+        rows = self._rows(conversation, position, position + 1)
+        return rows[0][1] if rows else None
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
         with self._news:
-            rows = [self._row(conversation, position) for position in range(start, stop)]
-            return [message_of(row.body) for row in rows if row is not None]
+            return [message_of(row.body) for _, row in self._rows(conversation, start, stop)]
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
@@ -320,25 +284,24 @@ class MemoryKeeper:
     def befores(self, conversation: str, start: int, stop: int) -> list[int]:
         """What `before` says of every position from one to before another, all at once."""
         with self._news:
-            rows = [self._row(conversation, position) for position in range(start, stop)]
-            return [row.before for row in rows if row is not None]
+            return [row.before for _, row in self._rows(conversation, start, stop)]
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
         with self._news:
-            rows = self._rows(conversation)
+            rows = self._rows(conversation, 0, FAR)
         return [position for position, row in rows if row.role == role][start:stop]
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
         with self._news:
-            rows = self._rows(conversation)
+            rows = self._rows(conversation, 0, FAR)
         return [position for position, row in rows if row.id == message_id]
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
         with self._news:
-            rows = self._rows(conversation)
+            rows = self._rows(conversation, 0, FAR)
         return [
             position
             for position, row in rows
@@ -362,6 +325,23 @@ class MemoryKeeper:
             journal = self._of(conversation).journal[after + 1 : upto + 1]
         return [Frames(told.version, frame) for told, _, frame in journal if frame is not None]
 
+    def generation(self, conversation: str) -> int:
+        """How many ancestors a conversation has."""
+        with self._news:
+            return self._of(conversation).lineage.generation
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Frames of a conversation's ancestors: generation, version and bytes."""
+        with self._news:
+            ranges = self._of(conversation).lineage.frames(wanted)
+            return [
+                (self.generation(name), kept.version, kept.data)
+                for name, after, upto in ranges
+                for kept in self.frames(name, max(after, -1), upto)
+            ]
+
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
         """The idempotency keys of the changes after one version and up to another, by version."""
         with self._news:
@@ -376,7 +356,7 @@ class MemoryKeeper:
             names = [conversation] if conversation is not None else list(self._kept)
             for name in names if wanted else ():
                 rows = (
-                    self._rows(name) if conversation is not None
+                    self._rows(name, 0, FAR) if conversation is not None
                     else enumerate(self._of(name).rows, self._of(name).head.base)
                 )  # fmt: skip
                 for position, row in rows:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import apsw
 
@@ -19,8 +19,8 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
-from palaver.messages.gate import MAX_INT
 from palaver.stores.groups import Group, Job
+from palaver.stores.lineage import Lineages
 from palaver.stores.sql import load_queries
 from palaver.stores.sqlite.connection import connect, migrate, schema_of
 from palaver.stores.sqlite.searching import Words
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from palaver.stores.records import Head
 
 __all__ = [
-    "FAR",
     "QUERIES",
     "Connections",
-    "Stretch",
     "json_of",
     "own_error",
     "translated",
@@ -42,15 +40,6 @@ __all__ = [
 ]
 
 QUERIES: Final = load_queries("palaver.stores.sqlite")
-FAR: Final = MAX_INT
-
-
-class Stretch(NamedTuple):
-    """Positions from start to before stop are rows of a conversation."""
-
-    cid: int
-    start: int
-    stop: int
 
 
 class _Lent:
@@ -90,7 +79,7 @@ class Connections:
         self._words = Words(self._writer)
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
-        self._lineages: dict[int, tuple[Stretch, ...]] = {}
+        self._lineages: Lineages[int] = Lineages(self._line)
         self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
         self._closed = False
         self.erasures = 0
@@ -167,6 +156,15 @@ class Connections:
             for job in jobs:
                 job.kept = ended
             raise
+
+    def _line(self, cid: int) -> list[Any]:
+        """A conversation and all its ancestors: number, parent, base and origin of each."""
+        line = self._read("line", cid)
+        for child, parent, *_ in line:
+            if parent is not None and parent >= child:
+                msg = f"conversation number {child} is older than what it was forked from"
+                raise StoreDamaged(msg)
+        return line
 
     def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
         cid = self._cids.get(conversation)
