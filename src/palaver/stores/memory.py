@@ -194,6 +194,11 @@ class MemoryKeeper:
                 found += self._of(name).forks
             return found
 
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one."""
+        with self._news:
+            return [self._of(name).head for name in self._of(conversation).forks]
+
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
     ) -> Erased:
@@ -257,7 +262,7 @@ class MemoryKeeper:
         with self._news:
             return sorted(name for name in self._kept if name.startswith(beginning))[:limit]
 
-    def _rows(self, conversation: str, start: int, stop: int) -> list[tuple[int, Row]]:
+    def _rows(self, conversation: str, start: int = 0, stop: int = FAR) -> list[tuple[int, Row]]:
         """The rows that a conversation reads from one position to before another."""
         found: list[tuple[int, Row]] = []
         for name, begin, end in self._of(conversation).lineage.stretches(start, stop):
@@ -289,19 +294,19 @@ class MemoryKeeper:
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
         with self._news:
-            rows = self._rows(conversation, 0, FAR)
+            rows = self._rows(conversation)
         return [position for position, row in rows if row.role == role][start:stop]
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
         with self._news:
-            rows = self._rows(conversation, 0, FAR)
+            rows = self._rows(conversation)
         return [position for position, row in rows if row.id == message_id]
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
         with self._news:
-            rows = self._rows(conversation, 0, FAR)
+            rows = self._rows(conversation)
         return [
             position
             for position, row in rows
@@ -356,7 +361,7 @@ class MemoryKeeper:
             names = [conversation] if conversation is not None else list(self._kept)
             for name in names if wanted else ():
                 rows = (
-                    self._rows(name, 0, FAR) if conversation is not None
+                    self._rows(name) if conversation is not None
                     else enumerate(self._of(name).rows, self._of(name).head.base)
                 )  # fmt: skip
                 for position, row in rows:

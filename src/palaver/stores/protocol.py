@@ -77,6 +77,10 @@ class Keeper(Protocol):
         """A conversation and all its relatives: whoever shares its first ancestor."""
         ...
 
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one, oldest first."""
+        ...
+
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
     ) -> Erased:

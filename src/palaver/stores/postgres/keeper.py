@@ -238,6 +238,13 @@ class PostgresKeeper:
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one."""
+        rows = self._read("forks", conversation)
+        if not rows:
+            self.head(conversation)
+        return [_head(row) for row in rows]
+
     def named(self, beginning: str, limit: int) -> list[str]:
         """The ids that begin with a text, by their code points, and no more than so many."""
         rows = self._read("named", beginning, f"{beginning}\U0010ffff", limit)

@@ -14,6 +14,11 @@ WHERE (updated, id) < (%(updated)s, %(id)s)
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- name: forks
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased
+FROM palaver.conversations WHERE parent = %s ORDER BY created, id;
+
 -- name: named
 SELECT id FROM palaver.conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s;
 
@@ -215,12 +220,15 @@ JOIN palaver.journal AS j
   ON j.conversation = r.conversation AND j.version > r.after AND j.version <= r.upto
 WHERE j.frame IS NOT NULL;
 
--- A conversation and its ancestors. UNION ends even where damaged rows lead in a circle.
+-- A conversation and its ancestors, one index lookup for each, whatever the planner knows of the
+-- table. UNION ends even where damaged rows lead in a circle.
 -- name: line
 WITH RECURSIVE up (id, parent, base, origin) AS (
     SELECT id, parent, base, origin FROM palaver.conversations WHERE id = %s
     UNION
-    SELECT c.id, c.parent, c.base, c.origin FROM palaver.conversations AS c JOIN up ON c.id = up.parent
+    SELECT c.* FROM up CROSS JOIN LATERAL (
+        SELECT id, parent, base, origin FROM palaver.conversations WHERE id = up.parent LIMIT 1
+    ) AS c
 )
 SELECT id, parent, base, origin FROM up;
 
@@ -323,11 +331,15 @@ DELETE FROM palaver.conversations WHERE id = %(id)s;
 WITH RECURSIVE up (id, parent) AS (
     SELECT id, parent FROM palaver.conversations WHERE id = %s
     UNION
-    SELECT c.id, c.parent FROM palaver.conversations AS c JOIN up ON c.id = up.parent
+    SELECT c.* FROM up CROSS JOIN LATERAL (
+        SELECT id, parent FROM palaver.conversations WHERE id = up.parent LIMIT 1
+    ) AS c
 ), down (id) AS (
     SELECT id FROM up WHERE parent IS NULL
     UNION
-    SELECT c.id FROM palaver.conversations AS c JOIN down ON c.parent = down.id
+    SELECT c.id FROM down CROSS JOIN LATERAL (
+        SELECT id FROM palaver.conversations WHERE parent = down.id OFFSET 0
+    ) AS c
 )
 SELECT id FROM down;
 

@@ -35,6 +35,16 @@ WHERE (max(c.updated, coalesce(m.at, 0)), c.id) < (?1, ?2)
 ORDER BY max(c.updated, coalesce(m.at, 0)) DESC, c.id DESC
 LIMIT ?4;
 
+-- name: forks
+SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+FROM conversations AS p
+JOIN conversations AS c ON c.parent = p.cid
+LEFT JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
+WHERE p.cid = ? ORDER BY c.cid;
+
 -- name: named
 SELECT id FROM conversations WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
 
@@ -168,12 +178,13 @@ CROSS JOIN journal AS j
     ON j.cid = r.value ->> 0 AND j.version > r.value ->> 1 AND j.version <= r.value ->> 2
 WHERE j.frame IS NOT NULL;
 
--- A conversation and its ancestors. UNION ends even where a damaged file leads in a circle.
+-- A conversation and its ancestors. A parent is older than its forks: it ends, whatever the file has.
 -- name: line
 WITH RECURSIVE up (cid, parent, base, origin) AS (
     SELECT cid, parent, base, origin FROM conversations WHERE cid = ?
-    UNION
-    SELECT c.cid, c.parent, c.base, c.origin FROM conversations AS c JOIN up ON c.cid = up.parent
+    UNION ALL
+    SELECT c.cid, c.parent, c.base, c.origin
+    FROM up JOIN conversations AS c ON c.cid = up.parent WHERE up.parent < up.cid
 )
 SELECT * FROM up;
 
