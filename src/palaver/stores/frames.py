@@ -341,8 +341,9 @@ def _ahead(missing: Collection[FrameRef], rounds: int) -> list[tuple[int, int, i
     for generation, version in missing:
         after, upto = asked.get(generation, (version, version))
         asked[generation] = min(after, version - far), max(upto, version)
-    for generation in range(min(asked) - far // _AHEAD, min(asked)):
-        asked[generation] = -1, _ALL
+    for missed in list(asked):
+        for generation in range(max(missed - far // _AHEAD, 0), missed):
+            asked.setdefault(generation, (-1, _ALL))
     return [(generation, *versions) for generation, versions in sorted(asked.items())]
 
 
