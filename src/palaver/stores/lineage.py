@@ -158,6 +158,10 @@ class Lineages(Generic[K]):
         """Forget a conversation that is no longer there."""
         self._known.pop(key, None)
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._known.clear()
+
 
 def pages(stretches: Sequence[Stretch[K]], size: int) -> Iterator[list[Stretch[K]]]:
     """The same stretches, parted so that no page has more positions than so many."""

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from palaver.errors import StoreError
 from palaver.messages.ids import now_ms
+from palaver.stores.paths import database_path
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from palaver.stores.protocol import Keeper
 
 __all__ = ["open_store"]
 
 
-def open_store(address: str | Path, *, clock: Callable[[], int] = now_ms) -> Store:
+def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = now_ms) -> Store:
     """Open a store, and make it if it is not there.
+
+    A file may be given as text or as a path; `~` is the home folder. What can't be a store's file
+    (a folder, a device, a name that is not UTF-8) is a `StoreError`, and nothing is made.
 
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
     """
-    name = str(address)
+    if not isinstance(address, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"the address of a store must be text or a path, not {type(address).__name__}"
+        raise StoreError(msg)
+    name = os.fspath(address)
     if name == ":memory:":
         from palaver.stores.memory import MemoryKeeper  # noqa: PLC0415 - only what is asked for
 
@@ -33,9 +40,10 @@ def open_store(address: str | Path, *, clock: Callable[[], int] = now_ms) -> Sto
     if "://" in name:
         msg = f"there is no store for {name.partition('://')[0]}:// addresses"
         raise StoreError(msg)
+    path = database_path(address)
     from palaver.stores.sqlite import SQLiteKeeper  # noqa: PLC0415 - the same
 
-    return Store(SQLiteKeeper(name), clock=clock)
+    return Store(SQLiteKeeper(path), clock=clock)
 
 
 def _postgres(address: str) -> Keeper:

@@ -2,7 +2,8 @@
 
 Writes of all threads go through one connection and share commits (see `groups`); every thread reads
 through a connection of its own, which goes to another when the thread ends. What SQLite says is
-wrong is said again as an error of palaver's.
+wrong is said again as an error of palaver's. Before a change is acknowledged it is made sure that
+the file is still where it was (see `place`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import apsw
@@ -22,7 +24,8 @@ from palaver.errors import (
 from palaver.stores.groups import Group, Job
 from palaver.stores.lineage import Lineages
 from palaver.stores.sql import load_queries
-from palaver.stores.sqlite.connection import connect, migrate, schema_of
+from palaver.stores.sqlite.connection import migrate, schema_of
+from palaver.stores.sqlite.place import StoreFile
 from palaver.stores.sqlite.searching import Words
 
 if TYPE_CHECKING:
@@ -63,16 +66,18 @@ class Connections:
     def __init__(self, path: str, *, vfs: str | None = None) -> None:
         """Open the file, make it if need be, and bring its schema up to date."""
         self.path = path
-        self._vfs = vfs
+        self._file = StoreFile(path, vfs=vfs)
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
         self._free: list[apsw.Connection] = []
         self._gate = threading.Lock()
         with translated(path):
-            self._writer = connect(path, vfs=vfs)
+            self._writer = self._file.connect()
             try:
                 before = schema_of(self._writer)
                 self.migrated = before, migrate(self._writer)
+                self._file.opened()
+                self._file.check(self._writer)
             except BaseException:
                 self._writer.close()
                 raise
@@ -96,11 +101,14 @@ class Connections:
 
     def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
         try:
-            return self._reader().execute(QUERIES[name], values).fetchall()
+            connection = self._reader()
+            self._file.check_seldom(connection)
+            return connection.execute(QUERIES[name], values).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
 
     def _reader(self) -> apsw.Connection:
+        self._file.demand()
         lent: _Lent | None = getattr(self._local, "lent", None)
         if lent is None:
             if self._closed:
@@ -109,7 +117,7 @@ class Connections:
             try:
                 connection = self._free.pop()
             except IndexError:
-                connection = connect(self.path, vfs=self._vfs)
+                connection = self._file.connect()
                 with self._gate:
                     self._readers.append(connection)
             lent = self._local.lent = _Lent(connection, self._free)
@@ -119,10 +127,19 @@ class Connections:
         if self._closed:
             msg = "the store is closed"
             raise StoreError(msg)
+        self._file.demand()
+        wanted = partial(self._alone, work) if atomic else work
         try:
-            return self._group.do(work, atomic=atomic, again=again)
+            return self._group.do(wanted, atomic=atomic, again=again)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
+
+    def _alone(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work answers
+        """Do what is a transaction by itself; with others, theirs is looked after."""
+        result = work()
+        if not self._writer.in_transaction:
+            self._file.check(self._writer)
+        return result
 
     def _run_all(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in one transaction; one that fails takes only its own part back."""
@@ -145,6 +162,7 @@ class Connections:
                     writer.execute("RELEASE job")
             alone_failed = len(jobs) == 1 and jobs[0].error is not None
             writer.execute("ROLLBACK" if alone_failed else "COMMIT")
+            self._file.check(writer)
         except Exception:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")

@@ -251,6 +251,7 @@ class SQLiteKeeper(Writing):
         """Wait until another connection has written, and no longer than this."""
         end = time.monotonic() + seconds
         reader = self._reader()
+        self._file.check(reader)
         seen = reader.data_version()
         while time.monotonic() < end:
             time.sleep(min(0.01, max(end - time.monotonic(), 0)))

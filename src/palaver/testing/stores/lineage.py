@@ -86,7 +86,7 @@ def every_fork_of_a_chain_may_change_something(trial: Trial) -> None:
         history = history.fork(at=history.version)
         history.insert(1 + number % len(history), talk(f"a{number}i"))
         names.insert(1 + number % len(names), f"a{number}i")
-        if number % 9 == 4:
+        if number % 9 == 0:
             history.append(one(f"u{number}x"))
             history.undo()
     for store in trial.now_and_later():
