@@ -27,10 +27,12 @@ def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = no
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
     """
-    if not isinstance(address, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"the address of a store must be text or a path, not {type(address).__name__}"
+    name: object = address
+    if isinstance(address, os.PathLike):
+        name = os.fspath(address)
+    if not isinstance(name, str):
+        msg = f"the address of a store must be text or a path, not {type(name).__name__}"
         raise StoreError(msg)
-    name = os.fspath(address)
     if name == ":memory:":
         from palaver.stores.memory import MemoryKeeper  # noqa: PLC0415 - only what is asked for
 
@@ -40,7 +42,7 @@ def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = no
     if "://" in name:
         msg = f"there is no store for {name.partition('://')[0]}:// addresses"
         raise StoreError(msg)
-    path = database_path(address)
+    path = database_path(name)
     from palaver.stores.sqlite import SQLiteKeeper  # noqa: PLC0415 - the same
 
     return Store(SQLiteKeeper(path), clock=clock)

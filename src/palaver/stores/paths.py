@@ -23,7 +23,7 @@ _KINDS: Final = (
 )
 
 
-def database_path(address: str | os.PathLike[str]) -> str:
+def database_path(name: str) -> str:
     """The absolute path of a SQLite file; `StoreError` says why something can't be one.
 
     `~` is the home folder. Nothing is made or opened.
@@ -34,10 +34,6 @@ def database_path(address: str | os.PathLike[str]) -> str:
     Traceback (most recent call last):
     palaver.errors.StoreError: /dev/null is a device; a store needs a file of its own
     """
-    name = os.fspath(address)
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a path of bytes
-        msg = f"the path of a store must be text, not bytes: use os.fsdecode({name!r})"
-        raise StoreError(msg)
     if not name:
         msg = "the path of a store is empty; give a file, or :memory:"
         raise StoreError(msg)
