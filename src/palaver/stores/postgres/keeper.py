@@ -2,8 +2,8 @@
 
 Nearly everything is one statement, and so one transaction and one round trip. How a change is kept
 stands in `writing`, which changes a follower may be told in `following`, what an erasure leaves
-behind in `cleaning`. A conversation that was forked reads its first messages from its parent's
-rows: `lineage` is the list of who has which stretch.
+behind in `cleaning`. A conversation that was forked reads its first messages from its ancestors'
+rows: `lineage` knows who has which.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Writes of all threads go through one connection and share commits (see `groups`); every thread reads
 through a connection of its own. A conversation that was forked reads its first messages from its
-parent's rows: `lineage` is the list of who has which stretch.
+ancestors' rows: `lineage` knows who has which.
 """
 
 from __future__ import annotations
