@@ -14,6 +14,7 @@ past batches along, which count as those of versions before 0.
 from __future__ import annotations
 
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -208,24 +209,24 @@ class FrameBook:
         They are asked for in rounds. The first asks for no more than is wanted; where a round leads
         to further ones, each reads four times as far ahead, so that there are O(log n) rounds.
         """
-        found: dict[FrameRef, _Frame] = {}
-        reached: set[FrameRef] = set()
+        found: dict[FrameRef, bytes] = {}
+        reached: dict[FrameRef, _Frame] = {}
         waiting = self._unread(wanted, reached)
         rounds = 0
         while waiting:
             missing = waiting - found.keys()
             if missing:
                 for generation, version, data in ancestors(_ahead(missing, rounds)):
-                    found[generation, version] = _decoder.decode(data)
+                    found[generation, version] = data
                 rounds += 1
-            reached |= waiting
-            pointed = chain.from_iterable(_points_to(found[ref]) for ref in waiting)
-            waiting = self._unread(pointed, reached)
-        for generation, version in sorted(reached):  # what they point to is always older
-            self._read(found[generation, version], generation, version)
-        self._inherited |= reached
+            frames = {ref: _decoder.decode(found[ref]) for ref in waiting}
+            reached |= frames
+            waiting = self._unread(chain.from_iterable(map(_points_to, frames.values())), reached)
+        for (generation, version), frame in sorted(reached.items(), key=itemgetter(0)):
+            self._read(frame, generation, version)  # what it points to is older, and so is read
+        self._inherited |= reached.keys()
 
-    def _unread(self, refs: Iterable[FrameRef], reached: set[FrameRef]) -> set[FrameRef]:
+    def _unread(self, refs: Iterable[FrameRef], reached: Collection[FrameRef]) -> set[FrameRef]:
         """Those that are ancestors' frames and not read yet."""
         known, own = self._inherited, self.generation
         return {ref for ref in refs if ref[0] < own and ref not in known and ref not in reached}
