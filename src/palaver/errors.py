@@ -386,10 +386,7 @@ class StoreDamaged(StoreError):  # noqa: N818 - as above
 
 
 class StoreMoved(StoreError):  # noqa: N818 - as above
-    """The file was deleted, moved or replaced while the store was open.
-
-    The change that raises it may be lost. The store refuses everything until it is opened again.
-    """
+    """The file was deleted, moved or replaced while the store was open: open it again."""
 
 
 class Stale(StoreError):  # noqa: N818 - as above
