@@ -435,12 +435,8 @@ class ModelError(PalaverError):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-ready data."""
-        return {
-            **super().to_dict(),
-            "provider": self.provider,
-            "status": self.status,
-            "retryAfter": self.retry_after,
-        }
+        facts = {"provider": self.provider, "status": self.status, "retryAfter": self.retry_after}
+        return {**super().to_dict(), **facts}
 
 
 class AuthError(ModelError):
