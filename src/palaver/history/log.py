@@ -109,7 +109,7 @@ class Log(Counter):
     def fork(self, length: int) -> Log:
         """A log that goes on from the first `length` messages of this one."""
         count = bisect_left(self._starts, length)
-        ranks = {role: self.rank(role, length) for role in ROLES}
+        ranks: dict[Role, int] = {role: self.rank(role, length) for role in ROLES}
         bases = self._bases[:count]
         return Log(self._segments[:count], length, self.family, bases, ranks)
 
