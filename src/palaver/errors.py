@@ -24,6 +24,7 @@
     │   ├── LeaseTaken                  another worker is at this step
     │   ├── LeaseLost                   a worker that comes back late is refused
     │   ├── StoreDamaged                the file is not what it should be
+    │   ├── StoreMoved                  the file is gone, or another is in its place
     │   └── Stale                       a change for a version that is no longer the last
     └── ModelError                      a model gave no answer; says whose it is
         ├── AuthError                   no key, or one that is refused
@@ -77,6 +78,7 @@ __all__ = [
     "Stale",
     "StoreDamaged",
     "StoreError",
+    "StoreMoved",
     "TooManySteps",
     "ToolFailed",
     "ToolUnreachable",
@@ -421,6 +423,10 @@ class LeaseLost(StoreError):  # noqa: N818 - as above
 
 class StoreDamaged(StoreError):  # noqa: N818 - as above
     """The file is not what it should be."""
+
+
+class StoreMoved(StoreError):  # noqa: N818 - as above
+    """The file was deleted, moved or replaced while the store was open: open it again."""
 
 
 class Stale(StoreError):  # noqa: N818 - as above

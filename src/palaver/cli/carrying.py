@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from palaver.cli.manners import Refused, json_option, say, styled
 from palaver.cli.outputs import open_output
 from palaver.cli.stored import (
     conversation_argument,
+    file_of,
     found,
     opened,
     place_of,
@@ -73,8 +72,8 @@ def copy(
     """
     with opened(address) as source:
         names = [found(source, text).id for text in conversations] or None
-        place = Path(place_of(address))
-        if place.exists() and Path(target).exists() and place.samefile(target):
+        place, aim = file_of(place_of(address)), file_of(target)
+        if place and aim and aim.exists() and place.samefile(aim):
             msg = "the store can't be copied to itself"
             raise Refused(msg)
         with open_store(target) as there, progress("copying") as bar:

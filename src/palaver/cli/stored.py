@@ -18,6 +18,7 @@ from palaver.cli.manners import Refused, on_terminal, say, styled
 from palaver.messages import to_dict
 from palaver.stores import open_store
 from palaver.stores.opening import check_address
+from palaver.stores.paths import database_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "conversation_argument",
     "describe_change",
+    "file_of",
     "found",
     "message_line",
     "moment",
@@ -63,7 +65,12 @@ def store_option(function: _Function) -> _Function:
 
 def place_of(address: str | None) -> str:
     """Where the store is that was asked for, or that is there by default."""
-    return address or str(_default_file())
+    return str(_default_file()) if address is None else address
+
+
+def file_of(where: str) -> Path | None:
+    """The file of a store; None for one that is not in a file."""
+    return None if "://" in where or where == ":memory:" else Path(database_path(where))
 
 
 def _default_file() -> Path:
@@ -77,12 +84,13 @@ def opened(address: str | None, *, make: bool = False) -> Generator[Store]:
     """Open the store that was asked for; only a command that adds to it makes a new one."""
     where = place_of(address)
     check_address(where)  # what is misspelt may hold a password, and is not shown
-    if "://" not in where and where != ":memory:" and not Path(where).exists():
+    file = file_of(where)
+    if file is not None and not file.exists():
         if not make:
             msg = f"there is no store at {click.format_filename(where)}"
             raise Refused(msg)
         if address is None:
-            Path(where).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_store(where) as store:
         yield store
 

@@ -8,7 +8,7 @@ the length. `erase` is the one exception to immutability: it puts a tombstone in
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -82,22 +82,20 @@ class Log(Counter):
         inherited: Sequence[Segment] = (),
         start: int = 0,
         family: Family | None = None,
+        bases: Sequence[dict[Role, int]] = (),
+        ranks: dict[Role, int] | None = None,
     ) -> None:
-        """Go on at `start` from segments that others began; by itself, begin at 0."""
+        """Go on at `start` from segments that others began; by itself, begin at 0.
+
+        `bases` are how many messages of each role there are before each of those segments, `ranks`
+        how many before `start`.
+        """
         self.own = Segment(start)
         self.family = Family() if family is None else family
         self.family.segments.add(self.own)
         self._segments = (*inherited, self.own)
         self._starts = [segment.start for segment in self._segments]
-        self._bases = list(self._ranks_at_starts())
-
-    def _ranks_at_starts(self) -> Iterator[dict[Role, int]]:
-        ranks = dict.fromkeys(ROLES, 0)
-        for segment, after in zip(self._segments, (*self._segments[1:], None), strict=True):
-            yield dict(ranks)
-            if after is not None:
-                for role in ROLES:
-                    ranks[role] += segment.index.rank(role, after.start)
+        self._bases = [*bases, dict.fromkeys(ROLES, 0) if ranks is None else ranks]
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -110,8 +108,10 @@ class Log(Counter):
 
     def fork(self, length: int) -> Log:
         """A log that goes on from the first `length` messages of this one."""
-        inherited = [segment for segment in self._segments if segment.start < length]
-        return Log(inherited, length, self.family)
+        count = bisect_left(self._starts, length)
+        ranks: dict[Role, int] = {role: self.rank(role, length) for role in ROLES}
+        bases = self._bases[:count]
+        return Log(self._segments[:count], length, self.family, bases, ranks)
 
     @property
     def start(self) -> int:

@@ -1,7 +1,8 @@
-"""The frames of a conversation, read after those of its ancestors that they point to."""
+"""The frames of a conversation, with those of its ancestors that they point to."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from palaver.errors import StoreDamaged
@@ -12,25 +13,21 @@ if TYPE_CHECKING:
     from palaver.stores.protocol import Keeper
     from palaver.stores.records import Head
 
-__all__ = ["read_frames"]
+__all__ = ["open_book", "read_frames"]
+
+
+def open_book(keeper: Keeper, head: Head) -> FrameBook:
+    """A book for the frames of a conversation, which reads those of its ancestors when needed."""
+    if head.parent is None:
+        return FrameBook()
+    return FrameBook(keeper.generation(head.id), partial(keeper.ancestor_frames, head.id))
 
 
 def read_frames(keeper: Keeper, head: Head) -> tuple[FrameBook, list[tuple[int, Frame]]]:
     """All frames of a conversation with the first version of each, and the book they are in."""
-    line = [(head, head.framed)]
-    while line[-1][0].parent is not None:
-        child = line[-1][0]
-        line.append((keeper.head(str(child.parent)), child.origin))
-        if any(line[-1][0].id == known.id for known, _ in line[:-1]):
-            msg = f"{head.id} is its own ancestor"
-            raise StoreDamaged(msg)
-    book = FrameBook(len(line) - 1)
-    frames: list[tuple[int, Frame]] = []
-    for generation, (one, upto) in enumerate(reversed(line)):
-        frames = [
-            (kept.version, book.decode(kept.data, kept.version, generation))
-            for kept in keeper.frames(one.id, -1, upto)
-        ]
+    book = open_book(keeper, head)
+    kept = keeper.frames(head.id, -1, head.framed)
+    frames = [(one.version, frame) for one, frame in zip(kept, book.decode_all(kept), strict=True)]
     if not frames:
         msg = f"{head.id} has no frame"
         raise StoreDamaged(msg)

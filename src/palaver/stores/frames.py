@@ -5,13 +5,16 @@ nodes that are new, and point to the others by the version that brought them. Re
 a conversation in order therefore gives every rope that ever was, sharing as before.
 
 Whoever was forked points into the frames of its parent: a reference names the generation (0 is the
-first ancestor), the version, and which node of that version. A fork that was taken out of its
-family (see `snapshots`) has no parent to point to: its first frame brings its past batches along,
-which count as those of versions before 0.
+first ancestor), the version, and which node of that version. Only those of the ancestors' frames
+are read that are pointed to, and what these point to in turn; most forks point to none. A fork that
+was taken out of its family (see `snapshots`) has no parent to point to: its first frame brings its
+past batches along, which count as those of versions before 0.
 """
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -24,13 +27,23 @@ from palaver.history.rope import Branch, Leaf, Rope
 from palaver.stores.rows import counts_of, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from palaver.stores.records import Frames
+
+    Ancestors = Callable[[Sequence[tuple[int, int, int]]], Iterable[tuple[int, int, bytes]]]
 
 __all__ = ["FrameBook"]
 
 V = TypeVar("V")
 Ref = tuple[int, int, int]
 BatchRef = tuple[int, int]
+FrameRef = tuple[int, int]
+"""A frame by its generation and version."""
+
+_AHEAD: Final = 16
+"""Frames that are read ahead of what is asked for, at first; four times as many every round."""
+_ALL: Final = 1 << 62
 
 _FEW: Final = 16
 """A map of no more names than these is written whole."""
@@ -75,6 +88,7 @@ class _Frame(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l"
 
 _decoder = msgspec.json.Decoder(_Frame)
 _encoder = msgspec.json.Encoder()
+_UNREADABLE: Final = (msgspec.MsgspecError, KeyError, TypeError, ValueError, IndexError)
 
 
 class FrameBook:
@@ -83,9 +97,15 @@ class FrameBook:
     Nodes and batches live as long as the book does, so Python's own identity tells them apart.
     """
 
-    def __init__(self, generation: int = 0) -> None:
-        """Begin empty."""
+    def __init__(self, generation: int = 0, ancestors: Ancestors | None = None) -> None:
+        """Begin empty.
+
+        `ancestors` answers the frames of earlier generations: for each generation, after a version
+        and up to another, all there are, as generation, version and bytes.
+        """
         self.generation = generation
+        self._ancestors = ancestors
+        self._inherited: set[FrameRef] = set()
         self._nodes: dict[Ref, Leaf | Branch] = {}
         self._refs: dict[int, Ref] = {}
         self._batches: dict[tuple[int, int], Batch] = {}
@@ -177,15 +197,56 @@ class FrameBook:
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
-    def decode(self, data: bytes, version: int, generation: int | None = None) -> Frame:
+    def decode(self, data: bytes, version: int) -> Frame:
         """Read the frame of a version and keep its nodes; frames come in the order of versions."""
-        which = self.generation if generation is None else generation
         try:
             written = _decoder.decode(data)
-            return self._read(written, which, version)
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, IndexError) as error:
+            if self._ancestors is not None:
+                self._inherit(_points_to(written), self._ancestors)
+            return self._read(written, self.generation, version)
+        except _UNREADABLE as error:
             msg = f"the frame of version {version} can't be read: {error}"
             raise StoreDamaged(msg) from None
+
+    def decode_all(self, frames: Sequence[Frames]) -> list[Frame]:
+        """Read frames in their order, with what they point to in ancestors' frames all at once."""
+        if self._ancestors is not None:
+            try:
+                written = (_decoder.decode(kept.data) for kept in frames)
+                pointed = set(chain.from_iterable(map(_points_to, written)))
+                self._inherit(pointed, self._ancestors)
+            except _UNREADABLE as error:
+                msg = f"frames of its ancestors can't be read: {error}"
+                raise StoreDamaged(msg) from None
+        return [self.decode(kept.data, kept.version) for kept in frames]
+
+    def _inherit(self, wanted: Iterable[FrameRef], ancestors: Ancestors) -> None:
+        """Read the ancestors' frames that are wanted, and whatever these point to.
+
+        They are asked for in rounds. The first asks for no more than is wanted; where a round leads
+        to further ones, each reads four times as far ahead, so that there are O(log n) rounds.
+        """
+        found: dict[FrameRef, bytes] = {}
+        reached: dict[FrameRef, _Frame] = {}
+        waiting = self._unread(wanted, reached)
+        rounds = 0
+        while waiting:
+            missing = waiting - found.keys()
+            if missing:
+                for generation, version, data in ancestors(_ahead(missing, rounds)):
+                    found[generation, version] = data
+                rounds += 1
+            frames = {ref: _decoder.decode(found[ref]) for ref in waiting}
+            reached |= frames
+            waiting = self._unread(chain.from_iterable(map(_points_to, frames.values())), reached)
+        for (generation, version), frame in sorted(reached.items(), key=itemgetter(0)):
+            self._read(frame, generation, version)  # what it points to is older, and so is read
+        self._inherited |= reached.keys()
+
+    def _unread(self, refs: Iterable[FrameRef], reached: Collection[FrameRef]) -> set[FrameRef]:
+        """Those that are ancestors' frames and not read yet."""
+        known, own = self._inherited, self.generation
+        return {ref for ref in refs if ref[0] < own and ref not in known and ref not in reached}
 
     def _read(self, written: _Frame, generation: int, version: int) -> Frame:
         for index, node in enumerate(written.nodes):
@@ -329,6 +390,39 @@ class _Maps(Generic[V]):
         for name, value in changes.items():
             found = found.remove(name) if value is None else found.set(name, value)
         return found
+
+
+def _points_to(written: _Frame) -> Iterator[FrameRef]:
+    """The frames that a frame points to, its own among them."""
+    batches = (*written.past, written.batch) if written.batch is not None else written.past
+    base, marks = (None, written.marks) if isinstance(written.marks, dict) else written.marks
+    ropes = (written.root, *marks.values(), *(batch.root for batch in batches))
+    branches = (node for node in written.nodes if len(node) == 2)  # noqa: PLR2004 - see `_read`
+    for rope in chain(ropes, chain.from_iterable(branches)):
+        if rope is not None:
+            yield rope[0], rope[1]
+    for merged in (written.merged, *(batch.merged for batch in batches)):
+        if not isinstance(merged, dict):
+            yield merged[0]
+    links = (written.line, *chain.from_iterable((batch.before, batch.jump) for batch in batches))
+    for link in (base, *links):
+        if link is not None:
+            yield link[0], max(link[1], 0)  # the first frame brings those of before 0
+
+
+def _ahead(missing: Collection[FrameRef], rounds: int) -> list[tuple[int, int, int]]:
+    """What to ask for: a generation, after a version, up to another; and the more, the later."""
+    if not rounds:
+        return [(generation, version - 1, version) for generation, version in sorted(missing)]
+    far = _AHEAD * 4**rounds
+    asked: dict[int, tuple[int, int]] = {}
+    for generation, version in missing:
+        after, upto = asked.get(generation, (version, version))
+        asked[generation] = min(after, version - far), max(upto, version)
+    for missed in list(asked):
+        for generation in range(max(missed - far // _AHEAD, 0), missed):
+            asked.setdefault(generation, (-1, _ALL))
+    return [(generation, *versions) for generation, versions in sorted(asked.items())]
 
 
 def _new_nodes(

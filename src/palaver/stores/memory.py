@@ -22,6 +22,7 @@ from palaver.errors import (
 )
 from palaver.stores.forking import RestingCondition
 from palaver.stores.leases import monotonic_ms, taken_by
+from palaver.stores.lineage import FAR
 from palaver.stores.memory_tables import ByTime, Conversation, Row
 from palaver.stores.records import (
     Again,
@@ -87,7 +88,7 @@ class MemoryKeeper:
                 raise AlreadyExists(msg)
             parent = None if head.parent is None else self._of(head.parent)
             self._begun += 1
-            kept = Conversation(head, self._begun)
+            kept = Conversation(head, self._begun, parent)
             counts = head.counts - sum(map(one, first.messages))
             self._add(kept, first, counts)
             self._kept[head.id] = kept
@@ -200,13 +201,16 @@ class MemoryKeeper:
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
         with self._news:
-            first = self._of(conversation)
-            while first.head.parent is not None:
-                first = self._of(first.head.parent)
-            found = [first]
+            first = self._of(conversation).lineage.ancestor(0)
+            found = [self._of(conversation if first is None else first.key)]
             for kept in found:  # grows as forks of forks are found
                 found += map(self._of, kept.forks)
             return [kept.head.id for kept in sorted(found, key=lambda kept: kept.serial)]
+
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one."""
+        with self._news:
+            return [self._of(name).head for name in self._of(conversation).forks]
 
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
@@ -274,33 +278,21 @@ class MemoryKeeper:
 
     def _lineage(self, conversation: str) -> list[tuple[Conversation, int]]:
         """Whose rows a conversation reads and up to which position, the oldest first."""
-        kept = self._of(conversation)
-        stop = kept.head.length
-        found = [(kept, stop)]
-        while kept.head.parent is not None:
-            stop = min(stop, kept.head.base)
-            kept = self._of(kept.head.parent)
-            if kept.head.base < stop:
-                found.append((kept, stop))
-        return found[::-1]
+        ranges = self._of(conversation).lineage.stretches()
+        return [(self._of(name), stop) for name, _, stop in ranges]
 
-    def _rows(self, conversation: str, start: int, stop: int) -> list[tuple[int, Row]]:
+    def _rows(self, conversation: str, start: int = 0, stop: int = FAR) -> list[tuple[int, Row]]:
         """The rows that a conversation reads from one position to before another."""
-        return [
-            (position, row)
-            for kept, end in self._lineage(conversation)
-            for position, row in enumerate(
-                kept.rows[max(start - kept.head.base, 0) : max(min(stop, end) - kept.head.base, 0)],
-                max(start, kept.head.base),
-            )
-        ]
+        found: list[tuple[int, Row]] = []
+        for name, begin, end in self._of(conversation).lineage.stretches(start, stop):
+            kept = self._of(name)
+            rows = kept.rows[begin - kept.head.base : end - kept.head.base]
+            found += enumerate(rows, begin)
+        return found
 
     def _row(self, conversation: str, position: int) -> Row | None:
-        kept = self._of(conversation)
-        while position < kept.head.base:
-            kept = self._of(str(kept.head.parent))
-        place = position - kept.head.base
-        return kept.rows[place] if place < len(kept.rows) else None
+        rows = self._rows(conversation, position, position + 1)
+        return rows[0][1] if rows else None
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
@@ -366,6 +358,23 @@ class MemoryKeeper:
         with self._news:
             journal = self._of(conversation).journal[after + 1 : upto + 1]
         return [Frames(told.version, frame) for told, _, frame in journal if frame is not None]
+
+    def generation(self, conversation: str) -> int:
+        """How many ancestors a conversation has."""
+        with self._news:
+            return self._of(conversation).lineage.generation
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Frames of a conversation's ancestors: generation, version and bytes."""
+        with self._news:
+            ranges = self._of(conversation).lineage.frames(wanted)
+            return [
+                (self.generation(name), kept.version, kept.data)
+                for name, after, upto in ranges
+                for kept in self.frames(name, max(after, -1), upto)
+            ]
 
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
         """The idempotency keys of the changes after one version and up to another, by version."""

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from palaver.messages import ROLES
+from palaver.stores.lineage import Lineage
 from palaver.stores.rows import body_of
 
 if TYPE_CHECKING:
@@ -84,10 +85,12 @@ Moment: TypeAlias = "tuple[Head, int, int, int, Records]"
 class Conversation:
     """One conversation: its own rows, and where each id and each role stands among them."""
 
-    def __init__(self, head: Head, serial: int) -> None:
+    def __init__(self, head: Head, serial: int, parent: Conversation | None) -> None:
         """Begin without rows; `serial` says how many conversations were begun before."""
         self.head = head
         self.serial = serial
+        above = None if parent is None else parent.lineage
+        self.lineage: Lineage[str] = Lineage(head.id, above, head.base, head.origin)
         self.rows: list[Row] = []
         self.ids: dict[str, list[int]] = {}
         self.roles: dict[Role, list[int]] = {role: [] for role in ROLES}

@@ -6,16 +6,17 @@ would be shown or even made; and no error shows what was given.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final
 
 from palaver.errors import StoreError
 from palaver.messages.ids import now_ms
+from palaver.stores.paths import database_path
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from palaver.stores.protocol import Keeper
 
@@ -36,13 +37,21 @@ _MISSPELT: Final = re.compile(
 )
 
 
-def open_store(address: str | Path, *, clock: Callable[[], int] = now_ms) -> Store:
+def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = now_ms) -> Store:
     """Open a store, and make it if it is not there.
+
+    A file may be given as text or as a path; `~` is the home folder. What can't be a store's file
+    (a folder, a device, a name that is not UTF-8) is a `StoreError`, and nothing is made.
 
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
     """
-    name = str(address)
+    name: object = address
+    if isinstance(address, os.PathLike):
+        name = os.fspath(address)
+    if not isinstance(name, str):
+        msg = f"the address of a store must be text or a path, not {type(name).__name__}"
+        raise StoreError(msg)
     check_address(name)
     if name == ":memory:":
         from palaver.stores.memory import MemoryKeeper  # noqa: PLC0415 - only what is asked for
@@ -50,9 +59,10 @@ def open_store(address: str | Path, *, clock: Callable[[], int] = now_ms) -> Sto
         return Store(MemoryKeeper(), clock=clock)
     if name.startswith(_POSTGRES):
         return Store(_postgres(name), clock=clock)
+    path = database_path(name)
     from palaver.stores.sqlite import SQLiteKeeper  # noqa: PLC0415 - the same
 
-    return Store(SQLiteKeeper(name), clock=clock)
+    return Store(SQLiteKeeper(path), clock=clock)
 
 
 def _postgres(address: str) -> Keeper:

@@ -88,6 +88,10 @@ class Keeper(Protocol):
         """A conversation and all its relatives: whoever shares its first ancestor."""
         ...
 
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one, oldest first."""
+        ...
+
     def erase(
         self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
     ) -> Erased:
@@ -152,6 +156,24 @@ class Keeper(Protocol):
 
     def frames(self, conversation: str, after: int, upto: int) -> list[Frames]:
         """The frames after one version and up to another, oldest first."""
+        ...
+
+    def generation(self, conversation: str) -> int:
+        """How many ancestors a conversation has: 0 for one that was not forked.
+
+        However many there are, it takes few statements, and no more memory than they need.
+        """
+        ...
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Frames of a conversation's ancestors, as generation, version and bytes, in any order.
+
+        Wanted are, for some generations (0 is the first ancestor), the frames after a version and
+        up to another. What is not there is left out: a generation that this conversation's line
+        does not have, and what an ancestor did after the line was forked from it.
+        """
         ...
 
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:

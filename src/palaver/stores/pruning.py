@@ -70,10 +70,8 @@ def prune(
         versions = Versions.of(frames, stops)
         reached = _Reached()
         _reach_from(versions, undo, reached)
-        for name in family:
-            fork = keeper.head(name)
-            if fork.parent == conversation:
-                reached.add(0, fork.base)
+        for fork in keeper.forks(conversation):
+            reached.add(0, fork.base)
         gone = list(_unreached(keeper, head, reached))
         ids = tuple(name for _, name, _ in gone)
         freed = sum(count for _, _, count in gone)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from palaver.errors import StoreDamaged
 from palaver.history.rope import size
+from palaver.stores.ancestry import open_book
 from palaver.stores.frames import FrameBook
 from palaver.stores.records import Change
 from palaver.stores.rows import one
@@ -63,7 +64,7 @@ class _Walk:
     def __init__(self, keeper: Keeper, head: Head, *, alone: bool) -> None:
         self._keeper = keeper
         self._head = head
-        self._book = _family_book(keeper, head)
+        self._book = open_book(keeper, head)
         self._alone = FrameBook() if alone else None
         self._frame: Frame | None = None
 
@@ -139,17 +140,3 @@ class _Reading:
                 raise StoreDamaged(msg)
             self._start, place = first, 0
         return tuple(self._ahead[place : place + count])
-
-
-def _family_book(keeper: Keeper, head: Head) -> FrameBook:
-    """A book that has the frames of the ancestors, as far as a conversation may point to them."""
-    line: list[tuple[str, int]] = []
-    above = head
-    while above.parent is not None:
-        line.append((above.parent, above.origin))
-        above = keeper.head(above.parent)
-    book = FrameBook(len(line))
-    for generation, (name, upto) in enumerate(reversed(line)):
-        for kept in keeper.frames(name, -1, upto):
-            book.decode(kept.data, kept.version, generation)
-    return book

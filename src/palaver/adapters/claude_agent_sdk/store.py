@@ -219,12 +219,14 @@ class PalaverSessionStore(SessionStore):
         )
         return cast("list[SessionStoreEntry]", entries)
 
-    def _ancestors(self, name: str) -> Iterator[str]:
+    def _ancestors(self, name: str) -> list[str]:
         """The conversations that one was forked from: what stands beside their logs is its too."""
-        head = self._store.keeper.head(name)
-        if head.parent is not None:
-            yield from self._ancestors(head.parent)
-            yield head.parent
+        found: list[str] = []
+        parent = self._store.keeper.head(name).parent
+        while parent is not None:
+            found.append(parent)
+            parent = self._store.keeper.head(parent).parent
+        return found[::-1]
 
     def _heads(self, project_key: str) -> Iterator[tuple[str, Head, dict[str, Any]]]:
         """The sessions of a project: id, head and state."""

@@ -72,7 +72,6 @@ def versions(
 
 
 def _forks(store: Store, conversation: str) -> list[Branch]:
-    heads = (store.keeper.head(name) for name in store.keeper.family(conversation))
     return [
         Branch(
             id=head.id,
@@ -81,8 +80,7 @@ def _forks(store: Store, conversation: str) -> list[Branch]:
             version=head.version,
             length=head.size,
         )
-        for head in heads
-        if head.parent == conversation
+        for head in store.keeper.forks(conversation)
     ]
 
 

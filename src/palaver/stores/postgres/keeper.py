@@ -2,21 +2,22 @@
 
 Nearly everything is one statement, and so one transaction and one round trip. How a change is kept
 stands in `writing`, which changes a follower may be told in `following`, what an erasure leaves
-behind in `cleaning`. A conversation that was forked reads its first messages from its parent's
-rows: `lineage` is the list of who has which stretch.
+behind in `cleaning`. A conversation that was forked reads its first messages from its ancestors'
+rows: `lineage` knows who has which.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from msgspec.structs import replace
 
 from palaver.errors import LeaseLost, LeaseTaken, Stale, StoreDamaged, StoreError
-from palaver.messages.gate import EMPTY, MAX_INT
+from palaver.messages.gate import EMPTY
 from palaver.stores.leases import taken_by
+from palaver.stores.lineage import FAR, Lineages
 from palaver.stores.postgres.burying import erase_rows, hollow_rows, label
 from palaver.stores.postgres.cleaning import scrub
 from palaver.stores.postgres.connections import STATEMENTS, Connections
@@ -41,22 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
+    from palaver.stores.lineage import Lineage
     from palaver.stores.postgres.connections import Line
     from palaver.stores.records import Record
 
 __all__ = ["PostgresKeeper"]
 
-_FAR: Final = MAX_INT
-_KNOWN: Final = 10_000
 _PAGE: Final = 500
-
-
-class _Stretch(NamedTuple):
-    """Positions from start to before stop are rows of a conversation."""
-
-    name: str
-    start: int
-    stop: int
 
 
 class PostgresKeeper:
@@ -82,7 +74,9 @@ class PostgresKeeper:
         self._words = Words(self._connections)
         self._bell = Bell(self._connections)
         self._ears = Ears(self._connections)
-        self._lineages: dict[str, tuple[_Stretch, ...]] = {}
+        self._lineages: Lineages[str] = Lineages(
+            lambda name: self._connections.fetch("line", [name])
+        )
         try:
             with self._connections.dial() as line:
                 self.migrated = migrate(line)
@@ -157,7 +151,7 @@ class PostgresKeeper:
                 tried = True
 
         self._connections.run(work)
-        self._lineages.pop(conversation, None)
+        self._lineages.forget(conversation)
         self.erasures += 1
 
     def family(self, conversation: str) -> list[str]:
@@ -217,40 +211,46 @@ class PostgresKeeper:
         """Where a conversation stands."""
         rows = self._read("head", conversation)
         if not rows:
-            self._lineages.pop(conversation, None)
+            self._lineages.forget(conversation)
             unknown(conversation)
         head = _head(rows[0])
-        known = self._lineages.get(conversation)
-        if known is not None and known[-1].start != head.base:  # another one of the same name
-            del self._lineages[conversation]
+        self._lineages.learn(conversation, head.parent, head.base, head.origin)
         return head
 
-    def _lineage(self, conversation: str) -> tuple[_Stretch, ...]:
-        """Who has which stretch of a conversation's messages, oldest first."""
-        known = self._lineages.get(conversation)
-        if known is None:
-            head = self.head(conversation)
-            inherited: tuple[_Stretch, ...] = ()
-            if head.parent is not None:
-                inherited = tuple(
-                    stretch._replace(stop=min(stretch.stop, head.base))
-                    for stretch in self._lineage(head.parent)
-                    if stretch.start < head.base
-                )
-            known = (*inherited, _Stretch(conversation, head.base, _FAR))
-            if len(self._lineages) >= _KNOWN:
-                self._lineages.clear()
-            self._lineages[conversation] = known
-        return known
+    def _lineage(self, conversation: str) -> Lineage[str]:
+        """Where a conversation stands among its ancestors."""
+        if conversation not in self._lineages:
+            self.head(conversation)
+        return self._lineages.get(conversation)
+
+    def _read_stretches(
+        self,
+        name: str,
+        stretches: Sequence[tuple[str, int, int]],
+        **values: Any,  # noqa: ANN401 - what a column has
+    ) -> list[Any]:
+        """Run a named statement over stretches of several conversations, in one round trip."""
+        if not stretches:
+            return []
+        names, starts, stops = (list(column) for column in zip(*stretches, strict=True))
+        where = {"names": names, "starts": starts, "stops": stops}
+        return self._connections.fetch(name, where | values)
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
-        updated, _, name = (after or f"{_FAR}:\U0010ffff").partition(":")
+        updated, _, name = (after or f"{FAR}:\U0010ffff").partition(":")
         values = {"updated": int(updated), "id": name, "tag": tag, "limit": limit + 1}
         rows = self._connections.fetch("listing", values)
         heads = tuple(_head(row) for row in rows[:limit])
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
+
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one."""
+        rows = self._read("forks", conversation)
+        if not rows:
+            self.head(conversation)
+        return [_head(row) for row in rows]
 
     def named(self, beginning: str, limit: int) -> list[str]:
         """The ids that begin with a text, by their code points, and no more than so many."""
@@ -259,21 +259,19 @@ class PostgresKeeper:
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
-        return [
-            message_of(row[0])
-            for stretch in self._lineage(conversation)
-            if start < stretch.stop and stretch.start < stop
-            for row in self._read("bodies", stretch.name, max(start, stretch.start),
-                                  min(stop, stretch.stop))
-        ]  # fmt: skip
+        stretches = self._lineage(conversation).stretches(start, stop)
+        if len(stretches) == 1:
+            rows = self._read("bodies", *stretches[0])
+        else:
+            rows = self._read_stretches("bodies_of", stretches)
+        return [message_of(row[0]) for row in rows]
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
-        for stretch in self._lineage(conversation):
-            if stretch.start <= position < stretch.stop:
-                rows = self._read("before", stretch.name, position)
-                if rows:
-                    return packed(position, *rows[0])
+        owner = self._lineage(conversation).owner(position)
+        rows = [] if owner is None else self._read("before", owner.key, position)
+        if rows:
+            return packed(position, *rows[0])
         head = self.head(conversation)
         if position != head.length:
             msg = f"{conversation} has no message at {position}"
@@ -282,47 +280,41 @@ class PostgresKeeper:
 
     def befores(self, conversation: str, start: int, stop: int) -> list[int]:
         """What `before` says of every position from one to before another, all at once."""
-        return [
-            packed(*row)
-            for stretch in self._lineage(conversation)
-            if start < stretch.stop and stretch.start < stop
-            for row in self._read("befores", stretch.name, max(start, stretch.start),
-                                  min(stop, stretch.stop))
-        ]  # fmt: skip
+        stretches = self._lineage(conversation).stretches(start, stop)
+        rows = self._read_stretches("befores_of", stretches)
+        return [packed(*row) for row in rows]
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
         number = ROLE_NUMBERS[role]
-        return [
-            row[0]
-            for stretch in self._lineage(conversation)
-            for row in self._read("select", stretch.name, number, start, stop, stretch.stop)
-        ]
+        stretches = self._lineage(conversation).stretches()
+        if len(stretches) == 1:
+            rows = self._read("select", conversation, number, start, stop, FAR)
+        else:
+            rows = self._read_stretches("select_of", stretches, role=number, first=start, last=stop)
+        return [row[0] for row in rows]
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
-        return [
-            row[0]
-            for stretch in self._lineage(conversation)
-            for row in self._read("positions_of", stretch.name, message_id, stretch.stop)
-        ]
+        stretches = self._lineage(conversation).stretches()
+        rows = self._read_stretches("positions_of", stretches, id=message_id)
+        return [row[0] for row in rows]
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
-        begin, end = 0 if since is None else since, _FAR if until is None else until
-        return [
-            row[0]
-            for stretch in self._lineage(conversation)
-            for row in self._read("between_times", stretch.name, stretch.stop, begin, end)
-        ]
+        begin, end = 0 if since is None else since, FAR if until is None else until
+        stretches = self._lineage(conversation).stretches()
+        if len(stretches) == 1:
+            rows = self._read("between_times", conversation, FAR, begin, end)
+        else:
+            rows = self._read_stretches("between_times_of", stretches, since=begin, until=end)
+        return [row[0] for row in rows]
 
     def replaced(self, conversation: str, position: int) -> int | None:
         """The position whose message was replaced by the one at a position."""
-        for stretch in self._lineage(conversation):
-            if stretch.start <= position < stretch.stop:
-                rows = self._read("replaced", stretch.name, position)
-                return rows[0][0] if rows else None
-        return None
+        owner = self._lineage(conversation).owner(position)
+        rows = [] if owner is None else self._read("replaced", owner.key, position)
+        return rows[0][0] if rows else None
 
     def stop(self, conversation: str, version: int) -> int:
         """Where the view's tail ended at a version."""
@@ -340,6 +332,18 @@ class PostgresKeeper:
             self.head(conversation)
         return [Frames(*row) for row in rows]
 
+    def generation(self, conversation: str) -> int:
+        """How many ancestors a conversation has."""
+        return self._lineage(conversation).generation
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Frames of a conversation's ancestors: generation, version and bytes."""
+        ranges = list(self._lineage(conversation).frames(wanted))
+        rows = self._read_stretches("frames_of", ranges)
+        return [(self._lineages.get(name).generation, *frame) for name, *frame in rows]
+
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
         """The idempotency keys of the changes after one version and up to another, by version."""
         rows = self._read("keys", conversation, after, upto)
@@ -350,7 +354,7 @@ class PostgresKeeper:
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, the newest first."""
         phrases(words)  # a query that is refused waits for nothing
-        stretches = None if conversation is None else self._lineage(conversation)
+        stretches = None if conversation is None else self._lineage(conversation).stretches()
         self._words.catch_up()
         hits = self._words.search(words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there

@@ -14,6 +14,11 @@ WHERE (updated, id) < (%(updated)s, %(id)s)
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- name: forks
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased
+FROM palaver.conversations WHERE parent = %s ORDER BY created, id;
+
 -- name: named
 SELECT id FROM palaver.conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s;
 
@@ -142,24 +147,60 @@ FROM palaver.conversations AS c WHERE c.id = %(id)s;
 -- name: bodies
 SELECT body FROM palaver.messages WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
 
+-- The same of several conversations.
+-- name: bodies_of
+SELECT m.body
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS r (conversation, start, stop)
+JOIN palaver.messages AS m
+  ON m.conversation = r.conversation AND m.seq >= r.start AND m.seq < r.stop
+ORDER BY m.seq;
+
 -- name: before
 SELECT n_system, n_user, n_assistant FROM palaver.messages WHERE conversation = %s AND seq = %s;
 
--- name: befores
-SELECT seq, n_system, n_user, n_assistant FROM palaver.messages
-WHERE conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
+-- name: befores_of
+SELECT m.seq, m.n_system, m.n_user, m.n_assistant
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS r (conversation, start, stop)
+JOIN palaver.messages AS m
+  ON m.conversation = r.conversation AND m.seq >= r.start AND m.seq < r.stop
+ORDER BY m.seq;
 
 -- name: select
 SELECT seq FROM palaver.messages
 WHERE conversation = %s AND role = %s AND ordinal >= %s AND ordinal < %s AND seq < %s
 ORDER BY ordinal;
 
+-- name: select_of
+SELECT m.seq
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS r (conversation, start, stop)
+JOIN palaver.messages AS m
+  ON m.conversation = r.conversation AND m.role = %(role)s AND m.ordinal >= %(first)s
+ AND m.ordinal < %(last)s AND m.seq < r.stop
+ORDER BY m.seq;
+
 -- name: positions_of
-SELECT seq FROM palaver.messages WHERE conversation = %s AND id = %s AND seq < %s ORDER BY seq;
+SELECT m.seq
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS r (conversation, start, stop)
+JOIN palaver.messages AS m
+  ON m.conversation = r.conversation AND m.id = %(id)s AND m.seq < r.stop
+ORDER BY m.seq;
 
 -- name: between_times
 SELECT seq FROM palaver.messages
 WHERE conversation = %s AND seq < %s AND time >= %s AND time < %s ORDER BY seq;
+
+-- name: between_times_of
+SELECT m.seq
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS r (conversation, start, stop)
+JOIN palaver.messages AS m
+  ON m.conversation = r.conversation AND m.time >= %(since)s AND m.time < %(until)s
+ AND m.seq < r.stop
+ORDER BY m.seq;
 
 -- name: replaced
 SELECT replaces FROM palaver.messages WHERE conversation = %s AND seq = %s;
@@ -170,6 +211,26 @@ SELECT stop FROM palaver.journal WHERE conversation = %s AND version = %s;
 -- name: frames
 SELECT version, frame FROM palaver.journal
 WHERE conversation = %s AND frame IS NOT NULL AND version > %s AND version <= %s ORDER BY version;
+
+-- name: frames_of
+SELECT j.conversation, j.version, j.frame
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS r (conversation, after, upto)
+JOIN palaver.journal AS j
+  ON j.conversation = r.conversation AND j.version > r.after AND j.version <= r.upto
+WHERE j.frame IS NOT NULL;
+
+-- A conversation and its ancestors, one index lookup for each, whatever the planner knows of the
+-- table. UNION ends even where damaged rows lead in a circle.
+-- name: line
+WITH RECURSIVE up (id, parent, base, origin) AS (
+    SELECT id, parent, base, origin FROM palaver.conversations WHERE id = %s
+    UNION
+    SELECT c.* FROM up CROSS JOIN LATERAL (
+        SELECT id, parent, base, origin FROM palaver.conversations WHERE id = up.parent LIMIT 1
+    ) AS c
+)
+SELECT id, parent, base, origin FROM up;
 
 -- name: keys
 SELECT version, key FROM palaver.journal
@@ -274,12 +335,16 @@ DELETE FROM palaver.conversations WHERE id = %(id)s;
 -- name: family
 WITH RECURSIVE up (id, parent) AS (
     SELECT id, parent FROM palaver.conversations WHERE id = %s
-    UNION ALL
-    SELECT c.id, c.parent FROM palaver.conversations AS c JOIN up ON c.id = up.parent
+    UNION
+    SELECT c.* FROM up CROSS JOIN LATERAL (
+        SELECT id, parent FROM palaver.conversations WHERE id = up.parent LIMIT 1
+    ) AS c
 ), down (id) AS (
     SELECT id FROM up WHERE parent IS NULL
-    UNION ALL
-    SELECT c.id FROM palaver.conversations AS c JOIN down ON c.parent = down.id
+    UNION
+    SELECT c.id FROM down CROSS JOIN LATERAL (
+        SELECT id FROM palaver.conversations WHERE parent = down.id OFFSET 0
+    ) AS c
 )
 SELECT id FROM down;
 

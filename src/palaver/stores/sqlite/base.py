@@ -2,7 +2,8 @@
 
 Writes of all threads go through one connection and share commits (see `groups`); every thread reads
 through a connection of its own, which goes to another when the thread ends. What SQLite says is
-wrong is said again as an error of palaver's.
+wrong is said again as an error of palaver's. Before a change is acknowledged it is made sure that
+the file is still where it was (see `place`).
 
 No connection is carried across a fork: SQLite keeps one list of files and locks for a process, and
 a child would take the locks in it for its own although it holds none. So every connection is closed
@@ -15,7 +16,8 @@ import json
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import apsw
 
@@ -24,11 +26,12 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
-from palaver.messages.gate import MAX_INT
 from palaver.stores.forking import leak, rest_for_fork
 from palaver.stores.groups import Group, Job
+from palaver.stores.lineage import Lineages
 from palaver.stores.sql import load_queries
-from palaver.stores.sqlite.connection import connect, migrate, schema_of
+from palaver.stores.sqlite.connection import migrate, schema_of
+from palaver.stores.sqlite.place import StoreFile
 from palaver.stores.sqlite.searching import Words
 from palaver.stores.sqlite.turns import Turns
 
@@ -38,10 +41,8 @@ if TYPE_CHECKING:
     from palaver.stores.records import Head
 
 __all__ = [
-    "FAR",
     "QUERIES",
     "Connections",
-    "Stretch",
     "json_of",
     "own_error",
     "translated",
@@ -49,15 +50,6 @@ __all__ = [
 ]
 
 QUERIES: Final = load_queries("palaver.stores.sqlite")
-FAR: Final = MAX_INT
-
-
-class Stretch(NamedTuple):
-    """Positions from start to before stop are rows of a conversation."""
-
-    cid: int
-    start: int
-    stop: int
 
 
 class _Reader:
@@ -112,7 +104,7 @@ class Connections:
     def __init__(self, path: str, *, vfs: str | None = None) -> None:
         """Open the file, make it if need be, and bring its schema up to date."""
         self.path = path
-        self._vfs = vfs
+        self._file = StoreFile(path, vfs=vfs)
         self._local = threading.local()
         self._readers: list[_Reader] = []
         self._free: list[_Reader] = []
@@ -121,10 +113,12 @@ class Connections:
         self._closed = False
         self._refusal = "the store is closed"
         with translated(path):
-            self._writer = connect(path, vfs=vfs)
+            self._writer = self._file.connect()
             try:
                 before = schema_of(self._writer)
                 self.migrated = before, migrate(self._writer)
+                self._file.opened()
+                self._file.check(self._writer)
             except BaseException:
                 self._writer.close()
                 raise
@@ -133,7 +127,7 @@ class Connections:
         self._words = Words(self._writer)
         self._group: Group[Any] = Group(self._run_all)
         self._cids: dict[str, int] = {}
-        self._lineages: dict[int, tuple[Stretch, ...]] = {}
+        self._lineages: Lineages[int] = Lineages(self._line)
         self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
         self.erasures = 0
         rest_for_fork(self)
@@ -175,6 +169,7 @@ class Connections:
                     reader.connection.close(force=True)
                 reader.connection = None
         self._unopened = True
+        self._file.closed()
         with suppress(apsw.Error):
             self._writer.close(force=True)
 
@@ -218,8 +213,9 @@ class Connections:
         """Open the writing connection again."""
         with self._gate, translated(self.path):
             if self._unopened and not self._closed:
-                self._writer = connect(self.path, vfs=self._vfs)
+                self._writer = self._file.connect()
                 self._writer.set_busy_handler(self._turns.wait)
+                self._file.opened()
                 self._words._writer = self._writer  # noqa: SLF001 - it has no other state
                 self._unopened = False
 
@@ -228,12 +224,14 @@ class Connections:
     def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
         try:
             with self._reader() as connection:
+                self._file.check_seldom(connection)
                 return connection.execute(QUERIES[name], values).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
 
     def _reader(self) -> _Reader:
         """What this thread reads through: `with self._reader() as connection`."""
+        self._file.demand()
         lent: _Lent | None = getattr(self._local, "lent", None)
         if lent is None or self._closed:
             if self._closed:
@@ -250,20 +248,29 @@ class Connections:
     def _connect(self) -> apsw.Connection:
         if self._closed:
             raise StoreError(self._refusal)
-        return connect(self.path, vfs=self._vfs)
+        return self._file.connect()
 
     def _write(self, work: Callable[[], Any], *, atomic: bool = False, again: bool = True) -> Any:  # noqa: ANN401 - what the work answers
         if self._closed:
             raise StoreError(self._refusal)
+        self._file.demand()
         if self._unopened:
             self._reopen()
+        wanted = partial(self._alone, work) if atomic else work
         self._turns.begin()
         try:
-            return self._group.do(work, atomic=atomic, again=again)
+            return self._group.do(wanted, atomic=atomic, again=again)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise own_error(error, self.path) from error
         finally:
             self._turns.end()
+
+    def _alone(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work answers
+        """Do what is a transaction by itself; with others, theirs is looked after."""
+        result = work()
+        if not self._writer.in_transaction:
+            self._file.check(self._writer)
+        return result
 
     def _run_all(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in one transaction; one that fails takes only its own part back."""
@@ -286,6 +293,7 @@ class Connections:
                     writer.execute("RELEASE job")
             alone_failed = len(jobs) == 1 and jobs[0].error is not None
             writer.execute("ROLLBACK" if alone_failed else "COMMIT")
+            self._file.check(writer)
         except Exception:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
@@ -297,6 +305,15 @@ class Connections:
             for job in jobs:
                 job.kept = ended
             raise
+
+    def _line(self, cid: int) -> list[Any]:
+        """A conversation and all its ancestors: number, parent, base and origin of each."""
+        line = self._read("line", cid)
+        for child, parent, *_ in line:
+            if parent is not None and parent >= child:
+                msg = f"conversation number {child} is older than what it was forked from"
+                raise StoreDamaged(msg)
+        return line
 
     def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
         cid = self._cids.get(conversation)

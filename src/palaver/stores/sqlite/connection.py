@@ -14,21 +14,37 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from palaver.errors import StoreDamaged, StoreError
+from palaver.errors import StoreDamaged, StoreError, StoreMoved
 from palaver.stores.sql import load_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["APPLICATION", "connect", "migrate", "patient", "schema_of"]
+__all__ = ["APPLICATION", "connect", "identity", "migrate", "patient", "schema_of"]
 
 APPLICATION: Final = 0x70616C76  # "palv", in the file's header: this file is palaver's
 _PATIENCE: Final = 60.0
 _PACKAGE: Final = "palaver.stores.sqlite"
 
 
-def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
-    """Open the file, and make it if need be."""
+def identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from every other, whatever it is called; None where there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def connect(
+    path: str, *, vfs: str | None = None, expected: tuple[int, int] | None = None
+) -> apsw.Connection:
+    """Open the file, and make it if need be.
+
+    Where a certain file is `expected`, by its identity, no other is made or touched: `StoreMoved`.
+    """
+    if expected is not None:
+        return _configured(_same(path, vfs, expected), path)
     if vfs is None and not Path(path).exists():
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -36,7 +52,27 @@ def connect(path: str, *, vfs: str | None = None) -> apsw.Connection:
             msg = f"{path} can't be made: {error.strerror}"
             raise StoreError(msg) from None
         _sync_folder(path)
-    connection = apsw.Connection(path, vfs=vfs, statementcachesize=128)
+    return _configured(apsw.Connection(path, vfs=vfs, statementcachesize=128), path)
+
+
+def _same(path: str, vfs: str | None, expected: tuple[int, int]) -> apsw.Connection:
+    """A connection to a file that is there, and is the one that is expected."""
+    msg = f"{path} is not the file that was opened"
+    try:
+        connection = apsw.Connection(
+            path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs, statementcachesize=128
+        )
+    except apsw.CantOpenError:
+        if identity(path) == expected:
+            raise
+        raise StoreMoved(msg) from None
+    if identity(path) != expected:
+        connection.close()
+        raise StoreMoved(msg)
+    return connection
+
+
+def _configured(connection: apsw.Connection, path: str) -> apsw.Connection:
     if connection.readonly("main") and os.access(path, os.W_OK):
         connection.close()  # SQLite tries that where opening failed, and then never writes
         msg = f"{path} could not be opened for writing"

@@ -2,11 +2,12 @@
 
 Writes of all threads go through one connection and share commits (see `groups`); every thread reads
 through a connection of its own. A conversation that was forked reads its first messages from its
-parent's rows: `lineage` is the list of who has which stretch.
+ancestors' rows: `lineage` knows who has which.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ from palaver.messages import ROLES
 from palaver.messages.bulk import read_messages
 from palaver.messages.gate import EMPTY
 from palaver.stores.leases import boot_id, monotonic_ms, taken_by
+from palaver.stores.lineage import FAR, pages
 from palaver.stores.records import Frames, Head, Hit, Journaled, Lease, Listing
 from palaver.stores.rows import (
     ROLE_NUMBERS,
@@ -30,8 +32,7 @@ from palaver.stores.rows import (
     packed,
 )
 from palaver.stores.sealing import other_problems, row_problems
-from palaver.stores.sqlite.base import FAR, QUERIES, Stretch, json_of, translated, unknown
-from palaver.stores.sqlite.connection import connect
+from palaver.stores.sqlite.base import QUERIES, json_of, translated, unknown
 from palaver.stores.sqlite.listing import page
 from palaver.stores.sqlite.writing import Writing
 from palaver.stores.words import phrases
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
+    from palaver.stores.lineage import Lineage, Stretch
     from palaver.stores.records import Record
 
 __all__ = ["SQLiteKeeper"]
@@ -67,32 +69,19 @@ class SQLiteKeeper(Writing):
         rows = self._read("head", conversation)
         if not rows:
             unknown(conversation)
-        left, last = _left(rows[0]), rows[0][_LEFT:]
+        left, (*last, parent) = _left(rows[0]), rows[0][_LEFT:]
         if len(self._heads) >= _HELD:
             self._heads.clear()
-        self._heads[conversation] = left, last[_LAST:]
+        self._heads[conversation] = left, tuple(last[_LAST:])
         self._cids[conversation] = last[_LAST]
-        return _since(left, last[:_LAST])
+        self._lineages.learn(last[_LAST], parent, left.base, left.origin)
+        return _since(left, tuple(last[:_LAST]))
 
-    def _lineage(self, conversation: str) -> tuple[Stretch, ...]:
-        """Who has which stretch of a conversation's messages, oldest first."""
-        cid = self._cid(conversation)
-        known = self._lineages.get(cid)
-        if known is None:
-            head = self.head(conversation)
-            inherited: tuple[Stretch, ...] = ()
-            if head.parent is not None:
-                if self._cid(head.parent) >= cid:
-                    msg = f"{conversation} is older than what it was forked from"
-                    raise StoreDamaged(msg)
-                inherited = tuple(
-                    stretch._replace(stop=min(stretch.stop, head.base))
-                    for stretch in self._lineage(head.parent)
-                    if stretch.start < head.base
-                )
-            known = (*inherited, Stretch(cid, head.base, FAR))
-            self._lineages[cid] = known
-        return known
+    def _lineage(self, conversation: str) -> Lineage[int]:
+        """Where a conversation stands among its ancestors."""
+        if self._cid(conversation) not in self._lineages:
+            self.head(conversation)
+        return self._lineages.get(self._cid(conversation))
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Conversations, the latest changed first, page by page."""
@@ -103,6 +92,11 @@ class SQLiteKeeper(Writing):
         more = f"{rows[limit - 1][0]}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
+    def forks(self, conversation: str) -> list[Head]:
+        """Where those conversations stand that were forked from this one."""
+        rows = self._read("forks", self._cid(conversation))
+        return [_since(_left(row), row[_LEFT:]) for row in rows]
+
     def named(self, beginning: str, limit: int) -> list[str]:
         """The ids that begin with a text, by their code points, and no more than so many."""
         rows = self._read("named", beginning, f"{beginning}\U0010ffff", limit)
@@ -110,35 +104,29 @@ class SQLiteKeeper(Writing):
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """The messages from one position to before another."""
-        return [
-            message
-            for stretch in self._lineage(conversation)
-            if start < stretch.stop and stretch.start < stop
-            for message in self._read_messages(stretch.cid, max(start, stretch.start),
-                                               min(stop, stretch.stop))
-        ]  # fmt: skip
-
-    def _read_messages(self, cid: int, start: int, stop: int) -> list[Message]:
-        """The messages of one stretch: a page of them as one JSON list, where that can be read."""
         found: list[Message] = []
-        for first in range(start, stop, _PAGE):
-            where = cid, first, min(first + _PAGE, stop)
-            count, joined = self._read("joined_bodies", *where, _MUCH)[0]
-            read = read_messages(b"[%b]" % joined) if count else None
-            if read is None or len(read) != count:  # one by one, and it is said what is wrong
-                read = [message_of(row[0]) for row in self._read("bodies", *where)]
-            if not read:
-                break
+        for ranges in pages(self._lineage(conversation).stretches(start, stop), _PAGE):
+            read = self._read_page(ranges)
             found += read
+            if not read and ranges[-1].stop > self.head(conversation).length:
+                break
         return found
+
+    def _read_page(self, page: Sequence[Stretch[int]]) -> list[Message]:
+        """The messages of some stretches as one JSON list, where that can be read."""
+        several, where = _where(page)
+        count, joined = self._read(f"joined_bodies{several}", *where, _MUCH)[0]
+        read = read_messages(b"[%b]" % joined) if count else None
+        if read is None or len(read) != count:  # one by one, and it is said what is wrong
+            read = [message_of(row[0]) for row in self._read(f"bodies{several}", *where)]
+        return read
 
     def before(self, conversation: str, position: int) -> int:
         """How many messages there are before a position, in all and by role, packed."""
-        for stretch in self._lineage(conversation):
-            if stretch.start <= position < stretch.stop:
-                rows = self._read("before", stretch.cid, position)
-                if rows:
-                    return packed(position, *rows[0])
+        owner = self._lineage(conversation).owner(position)
+        rows = [] if owner is None else self._read("before", owner.key, position)
+        if rows:
+            return packed(position, *rows[0])
         head = self.head(conversation)
         if position != head.length:
             msg = f"{conversation} has no message at {position}"
@@ -147,47 +135,44 @@ class SQLiteKeeper(Writing):
 
     def befores(self, conversation: str, start: int, stop: int) -> list[int]:
         """What `before` says of every position from one to before another, all at once."""
-        return [
-            packed(*row)
-            for stretch in self._lineage(conversation)
-            if start < stretch.stop and stretch.start < stop
-            for row in self._read("befores", stretch.cid, max(start, stretch.start),
-                                  min(stop, stretch.stop))
-        ]  # fmt: skip
+        stretches = self._lineage(conversation).stretches(start, stop)
+        several, where = _where(stretches)
+        return [packed(*row) for row in self._read(f"befores{several}", *where)]
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """The positions of a role's messages from its start-th to before its stop-th."""
         number = ROLE_NUMBERS[role]
-        return [
-            row[0]
-            for stretch in self._lineage(conversation)
-            for row in self._read("select", stretch.cid, number, start, stop, stretch.stop)
-        ]
+        stretches = self._lineage(conversation).stretches()
+        if len(stretches) == 1:
+            rows = self._read("select", stretches[0].key, number, start, stop, FAR)
+        else:
+            rows = self._read("select_of", json.dumps(stretches), number, start, stop)
+        return [row[0] for row in rows]
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
+        lineage = self._lineage(conversation)
         return [
-            row[0]
-            for stretch in self._lineage(conversation)
-            for row in self._read("positions_of", message_id, stretch.cid, stretch.stop)
+            position
+            for cid, position in self._read("positions_of", message_id)
+            if (owner := lineage.owner(position)) is not None and owner.key == cid
         ]
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """The positions of the messages of a time, in the log's order."""
         begin, end = 0 if since is None else since, FAR if until is None else until
-        return [
-            row[0]
-            for stretch in self._lineage(conversation)
-            for row in self._read("between_times", stretch.cid, stretch.stop, begin, end)
-        ]
+        stretches = self._lineage(conversation).stretches()
+        if len(stretches) == 1:
+            rows = self._read("between_times", stretches[0].key, FAR, begin, end)
+        else:
+            rows = self._read("between_times_of", json.dumps(stretches), begin, end)
+        return [row[0] for row in rows]
 
     def replaced(self, conversation: str, position: int) -> int | None:
         """The position whose message was replaced by the one at a position."""
-        for stretch in self._lineage(conversation):
-            if stretch.start <= position < stretch.stop:
-                rows = self._read("replaced", stretch.cid, position)
-                return rows[0][0] if rows else None
-        return None
+        owner = self._lineage(conversation).owner(position)
+        rows = [] if owner is None else self._read("replaced", owner.key, position)
+        return rows[0][0] if rows else None
 
     def stop(self, conversation: str, version: int) -> int:
         """Where the view's tail ended at a version."""
@@ -217,6 +202,20 @@ class SQLiteKeeper(Writing):
         cid = self._cid(conversation)
         return [Frames(*row) for row in self._read("frames", cid, after, upto)]
 
+    def generation(self, conversation: str) -> int:
+        """How many ancestors a conversation has."""
+        return self._lineage(conversation).generation
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Frames of a conversation's ancestors: generation, version and bytes."""
+        ranges = json.dumps(list(self._lineage(conversation).frames(wanted)))
+        return [
+            (self._lineages.get(cid).generation, version, data)
+            for cid, version, data in self._read("frames_of", ranges)
+        ]
+
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
         """The idempotency keys of the changes after one version and up to another, by version."""
         start, stop = (self._first_after(conversation, version) for version in (after, upto))
@@ -225,9 +224,9 @@ class SQLiteKeeper(Writing):
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """The messages with all these words, best first."""
         phrases(words)  # a query that is refused waits for nothing
-        stretches = None if conversation is None else self._lineage(conversation)
+        stretches = None if conversation is None else self._lineage(conversation).stretches()
         with translated(self.path), self._reader() as reader:
-            self._words.catch_up(reader, lambda: connect(self.path, vfs=self._vfs))
+            self._words.catch_up(reader, self._file.connect)
             hits = self._words.search(reader, words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there
             hits = [replace(hit, conversation=conversation) for hit in hits]
@@ -256,6 +255,8 @@ class SQLiteKeeper(Writing):
     def wait(self, seconds: float) -> None:
         """Wait until another connection has written, and no longer than this."""
         end = time.monotonic() + seconds
+        with self._reader() as reader:
+            self._file.check(reader)
         seen = self._data_version()
         while time.monotonic() < end:
             time.sleep(min(0.01, max(end - time.monotonic(), 0)))
@@ -370,6 +371,13 @@ class SQLiteKeeper(Writing):
             yield from (str(found) for (found,) in rows if found != "ok")
         except (StoreError, apsw.Error) as error:
             yield str(error)
+
+
+def _where(stretches: Sequence[Stretch[int]]) -> tuple[str, tuple[Any, ...]]:
+    """What a statement's name ends with, by whether it is one stretch, and what it takes."""
+    if len(stretches) == 1:
+        return "", stretches[0]
+    return "_of", (json.dumps(stretches),)
 
 
 def _left(row: tuple[Any, ...]) -> Head:

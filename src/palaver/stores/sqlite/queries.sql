@@ -2,11 +2,12 @@
 
 -- What a conversation's last journal record left, then the last message since, then what tells
 -- whether the first columns are still the same: they change only with the version or the hash.
+-- The parent's number comes last of all.
 -- name: head
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
        p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at,
-       c.cid, c.version, c.hash
+       c.cid, c.version, c.hash, c.parent
 FROM conversations AS c
 LEFT JOIN conversations AS p ON p.cid = c.parent
 LEFT JOIN messages AS m ON m.cid = c.cid
@@ -74,6 +75,16 @@ UPDATE conversations SET updated = max(updated, ?1) WHERE cid = ?2;
 -- name: listed
 UPDATE listing SET listed = max(listed, ?);
 
+-- name: forks
+SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+FROM conversations AS p
+JOIN conversations AS c ON c.parent = p.cid
+LEFT JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
+WHERE p.cid = ? ORDER BY c.cid;
+
 -- name: named
 SELECT id FROM conversations WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
 
@@ -137,6 +148,22 @@ SELECT count(*), CAST(group_concat(body) AS BLOB)
 FROM (SELECT body FROM messages WHERE cid = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq)
 WHERE (SELECT sum(octet_length(body)) FROM messages WHERE cid = ?1 AND seq >= ?2 AND seq < ?3) < ?4;
 
+-- The same of several conversations: a list of [cid, start, stop], in the order of the positions.
+-- name: bodies_of
+SELECT m.body FROM json_each(?) AS r
+CROSS JOIN messages AS m
+    ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
+ORDER BY m.seq;
+
+-- name: joined_bodies_of
+SELECT count(*), CAST(group_concat(body, ',' ORDER BY seq) AS BLOB)
+FROM (
+    SELECT m.seq, m.body, sum(octet_length(m.body)) OVER () AS bytes FROM json_each(?1) AS r
+    CROSS JOIN messages AS m
+        ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
+)
+WHERE bytes < ?2;
+
 -- name: before
 SELECT n_system, n_user, n_assistant FROM messages WHERE cid = ? AND seq = ?;
 
@@ -144,16 +171,35 @@ SELECT n_system, n_user, n_assistant FROM messages WHERE cid = ? AND seq = ?;
 SELECT seq, n_system, n_user, n_assistant FROM messages
 WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
+-- name: befores_of
+SELECT m.seq, m.n_system, m.n_user, m.n_assistant FROM json_each(?) AS r
+CROSS JOIN messages AS m
+    ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
+ORDER BY m.seq;
+
 -- name: select
 SELECT seq FROM messages WHERE cid = ? AND role = ? AND ordinal >= ? AND ordinal < ? AND seq < ?
 ORDER BY ordinal;
 
--- A plus sign keeps SQLite from taking another index: one that would read the whole conversation.
+-- name: select_of
+SELECT m.seq FROM json_each(?1) AS r
+CROSS JOIN messages AS m
+    ON m.cid = r.value ->> 0 AND m.role = ?2 AND m.ordinal >= ?3 AND m.ordinal < ?4
+   AND m.seq < r.value ->> 2
+ORDER BY m.seq;
+
+-- The rows of every conversation: almost always one, whoever was forked from whom.
 -- name: positions_of
-SELECT seq FROM messages WHERE id = ? AND +cid = ? AND +seq < ? ORDER BY +seq;
+SELECT cid, seq FROM messages WHERE id = ? ORDER BY seq;
 
 -- name: between_times
 SELECT seq FROM messages WHERE cid = ? AND +seq < ? AND time >= ? AND time < ? ORDER BY +seq;
+
+-- name: between_times_of
+SELECT m.seq FROM json_each(?1) AS r
+CROSS JOIN messages AS m
+    ON m.cid = r.value ->> 0 AND m.time >= ?2 AND m.time < ?3 AND m.seq < r.value ->> 2
+ORDER BY m.seq;
 
 -- name: replaced
 SELECT replaces FROM messages WHERE cid = ? AND seq = ?;
@@ -164,6 +210,23 @@ SELECT stop FROM journal WHERE cid = ? AND version = ?;
 -- name: frames
 SELECT version, frame FROM journal
 WHERE cid = ? AND frame IS NOT NULL AND version > ? AND version <= ? ORDER BY version;
+
+-- The frames of several conversations: a list of [cid, after, up to].
+-- name: frames_of
+SELECT j.cid, j.version, j.frame FROM json_each(?) AS r
+CROSS JOIN journal AS j
+    ON j.cid = r.value ->> 0 AND j.version > r.value ->> 1 AND j.version <= r.value ->> 2
+WHERE j.frame IS NOT NULL;
+
+-- A conversation and its ancestors. A parent is older than its forks: it ends, whatever the file has.
+-- name: line
+WITH RECURSIVE up (cid, parent, base, origin) AS (
+    SELECT cid, parent, base, origin FROM conversations WHERE cid = ?
+    UNION ALL
+    SELECT c.cid, c.parent, c.base, c.origin
+    FROM up JOIN conversations AS c ON c.cid = up.parent WHERE up.parent < up.cid
+)
+SELECT * FROM up;
 
 -- name: journal
 SELECT * FROM (

@@ -227,8 +227,9 @@ class Writing(Connections):
             self._writer.execute(QUERIES["index_again"])
 
         self._write(work)
-        self._cids.pop(conversation, None)
-        self._lineages.clear()
+        cid = self._cids.pop(conversation, None)
+        if cid is not None:
+            self._lineages.forget(cid)
         self.erasures += 1
         self._scrub()
 

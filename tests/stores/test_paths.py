@@ -1,0 +1,160 @@
+"""What can be a store's file works, and all else is refused with a sentence and makes nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import palaver
+from palaver.cli.app import app
+from palaver.errors import StoreError
+from tests.history.samples import line, talk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOT_UTF8 = os.fsdecode(b"caf\xe9.db")
+REFUSED = {
+    "": "is empty",
+    "a\0b.db": "can't have a NUL",
+    NOT_UTF8: "is not UTF-8",
+    "/dev/null": "is a device",
+    "/dev/zero": "is a device",
+    "/dev/null/chat.db": "Not a directory",
+    ".": "is a folder",
+    "folder": "is a folder",
+    "folder/": "is a folder",
+    "new/": "is a folder",
+    "missing/chat.db": "No such file or directory",
+    "pipe": "is a named pipe",
+    "socket": "is a socket",
+    "loop": "Too many levels of symbolic links",
+    "x" * 300: "File name too long",
+    "/".join(["x" * 100] * 9): "bytes, and SQLite takes",
+    "~": "is a folder",
+    "~/": "is a folder",
+    "file:chat.db": "there is no store for file: addresses; give the path",
+    "file:chat.db?mode=memory": "there is no store for file: addresses",
+    "file:///tmp/chat.db": "there is no store for file:// addresses",
+    "sqlite:chat.db": "there is no store for sqlite: addresses",
+    "sqlite:///chat.db": "there is no store for sqlite:// addresses",
+    "postgresql:chat": "begins with postgresql://",
+    "postgres:chat": "begins with postgres://",
+}
+TAKEN = {
+    "chat.db": "chat.db",
+    "with space.db": "with space.db",
+    "what?.db": "what?.db",
+    "what?mode=memory": "what?mode=memory",
+    "100%.db": "100%.db",
+    "%41.db": "%41.db",
+    "a#b.db": "a#b.db",
+    "c:d.db": "c:d.db",
+    "käse 🧀.db": "käse 🧀.db",
+    "-n.db": "-n.db",
+    "~chat.db": "~chat.db",
+    "~/home.db": "folder/home.db",
+    "./../here/up.db": "up.db",
+    "link.db": "folder/linked.db",
+    "y" * 200: "y" * 200,
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to be in, with things in it that are no stores."""
+    place = tmp_path / "here"
+    (place / "folder").mkdir(parents=True)
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("HOME", str(place / "folder"))
+    os.mkfifo(place / "pipe")
+    (place / "loop").symlink_to("loop")
+    (place / "link.db").symlink_to("folder/linked.db")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+        yield place
+
+
+def files(place: Path) -> list[str]:
+    """Everything below a folder, by its name, and what of it is empty."""
+    return sorted(f"{file.relative_to(place)}" for file in place.rglob("*"))
+
+
+@pytest.mark.parametrize("name", REFUSED, ids=ascii)
+def test_what_can_be_no_file_is_refused_and_makes_nothing(here: Path, name: str) -> None:
+    before = files(here)
+    addresses: list[Any] = [name]
+    if name and "://" not in name and not name.endswith("/"):
+        addresses.append(Path(name))
+    for address in addresses:
+        with pytest.raises(StoreError) as caught:
+            palaver.open(address)
+        assert REFUSED[name] in str(caught.value)
+        str(caught.value).encode()  # it can be shown everywhere
+    assert before == files(here)
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if "\0" not in name], ids=ascii)
+def test_the_command_refuses_it_too(here: Path, name: str) -> None:
+    before = files(here)
+    for command in (["append", "--new", "hello"], ["list"], ["verify"]):
+        result = CliRunner().invoke(app, [*command, f"--store={name}"])
+        assert 1 == result.exit_code, result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert REFUSED[name] in result.stderr or "there is no store at" in result.stderr
+    assert 0 == CliRunner().invoke(app, ["append", "--new", "hello", "--store=real.db"]).exit_code
+    before = sorted([*before, "real.db"])
+    result = CliRunner().invoke(app, ["copy", "--store=real.db", "--", name])
+    assert 1 == result.exit_code, result.output
+    assert REFUSED[name] in result.stderr
+    assert before == files(here)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_every_other_name_is_that_files(here: Path, name: str) -> None:
+    for address in (name, Path(name)):
+        with palaver.open(address) as store:
+            if "talk" not in store:
+                store.create(talk("u1 a2"), id="talk")
+    file = here / TAKEN[name]
+    assert stat.S_ISREG(file.stat().st_mode)
+    assert 0 < file.stat().st_size
+    made = {*files(here)} - {"folder", "link.db", "loop", "pipe", "socket"}
+    assert {TAKEN[name]} == made
+    result = CliRunner().invoke(app, ["list", f"--store={name}"])
+    assert 0 == result.exit_code, result.output
+    assert "talk" in result.stdout
+    with palaver.open(file) as store:
+        assert "u1 a2" == line(store.get("talk"))
+
+
+@pytest.mark.parametrize("address", [None, 7, b"chat.db", ["chat.db"], object()])
+def test_an_address_is_text_or_a_path(here: Path, address: Any) -> None:  # noqa: ANN401 - anything
+    before = files(here)
+    with pytest.raises(StoreError, match="must be text or a path, not"):
+        palaver.open(address)
+    assert before == files(here)
+
+
+def test_a_path_of_bytes_is_refused(here: Path) -> None:
+    class Bytes:
+        def __fspath__(self) -> bytes:
+            return b"chat.db"
+
+    before = files(here)
+    with pytest.raises(StoreError, match="must be text or a path, not bytes"):
+        palaver.open(Bytes())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert before == files(here)
+
+
+def test_an_empty_variable_names_no_store(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALAVER_STORE", "")
+    monkeypatch.setenv("XDG_DATA_HOME", str(here / "data"))
+    assert 0 == CliRunner().invoke(app, ["append", "--new", "hello"]).exit_code
+    assert (here / "data" / "palaver" / "palaver.db").exists()
