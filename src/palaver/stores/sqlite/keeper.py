@@ -224,7 +224,11 @@ class SQLiteKeeper(Writing):
         phrases(words)  # a query that is refused waits for nothing
         stretches = None if conversation is None else self._lineage(conversation)
         with translated(self.path):
-            self._words.catch_up(self._reader(), lambda: connect(self.path, vfs=self._vfs))
+            self._words.catch_up(
+                self._reader(),
+                lambda: connect(self.path, vfs=self._vfs),
+                lambda work: self._write(work, atomic=True),
+            )
             hits = self._words.search(self._reader(), words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there
             hits = [replace(hit, conversation=conversation) for hit in hits]
