@@ -146,7 +146,25 @@ def test_others_write_while_the_index_is_fed(path: Path, where: str) -> None:
         assert 3 < len({indexed for indexed in seen if 0 < indexed < 4_000})
 
 
-def test_two_feed_the_index_no_message_twice(path: Path) -> None:
+def test_two_feed_the_index_no_message_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though both have read the same messages before either could add them."""
+    prepare, add = searching._prepared, searching._add
+    both_are_ready = threading.Barrier(2)
+    added: list[int] = []
+
+    def prepared(*values: Any) -> Any:  # noqa: ANN401 - passed on
+        found = prepare(*values)
+        if values[1] == 0:
+            both_are_ready.wait(30)
+        return found
+
+    def counted(connection: Any, indexed: int, new: Any) -> bool:  # noqa: ANN401 - passed on
+        done = add(connection, indexed, new)
+        added.append(len(new) if done else 0)
+        return done
+
+    monkeypatch.setattr(searching, "_prepared", prepared)
+    monkeypatch.setattr(searching, "_add", counted)
     with palaver.open(path) as store, palaver.open(path) as beside:
         backlog(store, 2_000)
         both = [threading.Thread(target=opened.search, args=("tea",)) for opened in (store, beside)]
@@ -155,8 +173,10 @@ def test_two_feed_the_index_no_message_twice(path: Path) -> None:
         for each in both:
             each.join()
         assert 2_000 == asked(path, "SELECT indexed FROM indexing")
+        assert 2_000 == sum(added)
+        assert 0 in added
         assert 2_000 == entries(path, "tea")
-        assert 1 == entries(path, "n7")
+        assert 20 == len(store.search("tea"))
 
 
 SEARCH = """

@@ -226,7 +226,9 @@ class SQLiteKeeper(Writing):
         phrases(words)  # a query that is refused waits for nothing
         stretches = None if conversation is None else self._lineage(conversation).stretches()
         with translated(self.path), self._reader() as reader:
-            self._words.catch_up(reader, self._file.connect)
+            self._words.catch_up(
+                reader, self._file.connect, lambda work: self._write(work, atomic=True)
+            )
             hits = self._words.search(reader, words, stretches, limit)
         if conversation is not None:  # what it inherited has the same place there
             hits = [replace(hit, conversation=conversation) for hit in hits]

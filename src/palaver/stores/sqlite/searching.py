@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
@@ -65,9 +66,17 @@ class Words:
         """Take the writing connection."""
         self._writer = writer
 
-    @staticmethod
-    def catch_up(reader: apsw.Connection, connect: Callable[[], apsw.Connection]) -> None:
-        """Index the messages that there are now, through a connection of its own."""
+    def catch_up(
+        self,
+        reader: apsw.Connection,
+        connect: Callable[[], apsw.Connection],
+        write: Callable[[Callable[[], bool]], bool],
+    ) -> None:
+        """Index the messages that there are now, through a connection of its own.
+
+        `write` has something done in turn with the other writers of this process; where that is in
+        a transaction with some of them, the index is fed through their connection.
+        """
         newest: int = reader.execute(_QUERIES["newest"]).get
         feeder: apsw.Connection | None = None
         tries = 0
@@ -80,7 +89,7 @@ class Words:
                     feeder = connect()
                     feeder.set_busy_handler(_wait)
                     feeder.execute("PRAGMA synchronous = NORMAL")
-                if _add(feeder, indexed, entries):
+                if write(partial(self._add, feeder, indexed, entries)):
                     tries = 0
                     time.sleep(_PAUSE)
                     continue
@@ -92,6 +101,20 @@ class Words:
         finally:
             if feeder is not None:
                 feeder.close()
+
+    def _add(self, feeder: apsw.Connection, indexed: int, entries: Sequence[_Entry]) -> bool:
+        """Add messages in a transaction; False where others have come first."""
+        if self._writer.in_transaction:
+            return _add(self._writer, indexed, entries)
+        feeder.execute("BEGIN IMMEDIATE")
+        try:
+            valid = _add(feeder, indexed, entries)
+            feeder.execute("COMMIT")
+        except BaseException:
+            if feeder.in_transaction:
+                feeder.execute("ROLLBACK")
+            raise
+        return valid
 
     def forget(self, number: int, cid: int, body: str) -> None:
         """Take a message out of the index, bytes and all; inside a transaction."""
@@ -148,36 +171,29 @@ def _indexed(connection: apsw.Connection) -> int:
     return found
 
 
-def _add(feeder: apsw.Connection, indexed: int, entries: Sequence[_Entry]) -> bool:
+def _add(connection: apsw.Connection, indexed: int, entries: Sequence[_Entry]) -> bool:
     """Add messages after those that the index has; False where that is no longer so.
 
     A message that was erased since it was read has another hash.
     """
     seen = [(entry.number, entry.cid, entry.hash) for entry in entries]
     upto = entries[-1].number
-    feeder.execute("BEGIN IMMEDIATE")
-    try:
-        there: list[Any] = feeder.execute(
-            _QUERIES["to_index"], (indexed, upto, len(entries) + 1)
-        ).fetchall()
-        valid = _indexed(feeder) == indexed < upto and seen == [row[:3] for row in there]
-        if valid:
-            _destroy(feeder, 0)
-            feeder.executemany(
-                _QUERIES["index_words"],
-                [(new.number, str(new.cid), new.words) for new in entries if new.words is not None],
-            )
-            feeder.executemany(
-                _QUERIES["note_unindexed"],
-                [(new.number, new.words is not None, new.reason) for new in entries if new.reason],
-            )
-            feeder.execute(_QUERIES["note_indexed"], (upto,))
-        feeder.execute("COMMIT")
-    except BaseException:
-        if feeder.in_transaction:
-            feeder.execute("ROLLBACK")
-        raise
-    return valid
+    there: list[Any] = connection.execute(
+        _QUERIES["to_index"], (indexed, upto, len(entries) + 1)
+    ).fetchall()
+    if not _indexed(connection) == indexed < upto or seen != [row[:3] for row in there]:
+        return False
+    _destroy(connection, 0)
+    connection.executemany(
+        _QUERIES["index_words"],
+        [(new.number, str(new.cid), new.words) for new in entries if new.words is not None],
+    )
+    connection.executemany(
+        _QUERIES["note_unindexed"],
+        [(new.number, new.words is not None, new.reason) for new in entries if new.reason],
+    )
+    connection.execute(_QUERIES["note_indexed"], (upto,))
+    return True
 
 
 def _wait(times: int) -> bool:
