@@ -567,9 +567,9 @@ def table(rows: Sequence[Measured]) -> str:
     ratios = [f"ratio, {one}" for one in backends]
     head = ["operation", "grows with", "n", "at n", "at 10n", *ratios, "limit", "verdict"]
     text = [_line(head), _line(["---"] * len(head))]
-    places = {(one.of, one.title): place for place, one in enumerate(OPERATIONS)}
-    for key in sorted(lines, key=lambda key: places.get(key[:2], len(places))):
-        (of, title, dimension), found = key, lines[key]
+    places = {f"{one.of}.{one.title}": place for place, one in enumerate(OPERATIONS)}
+    for name in sorted(lines, key=lambda name: places.get(f"{name[0]}.{name[1]}", len(places))):
+        (of, title, dimension), found = name, lines[name]
         shown = found.get("sqlite") or next(iter(found.values()))
         growth = shown.operation.growth(dimension)
         ratios = [f"{found[one].ratio:.1f}" if one in found else "" for one in backends]
