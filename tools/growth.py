@@ -36,7 +36,7 @@ from palaver.stores.copying import copy
 from palaver.stores.snapshots import export_conversation, import_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from palaver.messages import Message
     from palaver.stores import Store
@@ -54,7 +54,7 @@ SIZES: Final = {
     "messages": 2_000, "ranges": 1_000, "edits": 200, "appends": 500, "mark names": 200,
     "marked messages": 200, "forks": 40, "conversations": 200, "records": 400,
 }  # fmt: skip
-LEAST_SECONDS: Final = 100e-6
+LEAST_SECONDS: Final = 500e-6
 LEAST_STEPS: Final = 300
 """What is below these counts as these: there is no telling growth from noise."""
 REPEATS: Final = 5
@@ -600,7 +600,7 @@ def written(page: str, text: str) -> str:
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def scratch() -> Generator[Path]:
     """A folder for stores: on a disk in memory, where there is one, since nothing waits there."""
     shared = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
     place = shared if shared.is_dir() else None
