@@ -295,7 +295,8 @@ def _of_history() -> Iterator[Operation]:  # noqa: PLR0915 - a list
     yield op("query", lambda w: w.history.query(text="tea 7"), *_ALL, label="query(text)")
     yield op("query", lambda w: w.history.query(mark="name-7"), "ranges", label="query(mark)",
              sizes=("messages", "ranges", "mark names"))  # fmt: skip
-    yield op("query", lambda w: w.history.query(since=1), *_ALL, label="query(since)")
+    yield op("query", lambda w: w.history.query(since=1), *_ALL, "edits",
+             label="query(since)")  # fmt: skip
     yield op("range", lambda w: w.history.range(5, 15, role="user"), label="range(role)")
     yield op("recent", lambda w: w.history.recent(10, role="user"), label="recent(role)")
     yield op("replace", lambda w: w.history.replace(5, palaver.user("x")), after=_undo)
