@@ -55,7 +55,7 @@ SIZES: Final = {
     "marked messages": 200, "forks": 40, "conversations": 200, "records": 400,
 }  # fmt: skip
 LEAST_SECONDS: Final = 500e-6
-LEAST_STEPS: Final = 300
+LEAST_STEPS: Final = 1_000
 """What is below these counts as these: there is no telling growth from noise."""
 REPEATS: Final = 5
 BACKENDS: Final = ("history", "memory", "sqlite")
