@@ -205,7 +205,7 @@ class StoredLog(Counter):
         if self._in_a_row >= _IN_A_ROW and position < stop:
             read = self._keeper.befores(self._name, position, stop)
             found = {counts & MASK: counts for counts in read}
-            self._asked = stop
+            self._asked = stop - 1
         if position not in found:
             found[position] = self._keeper.before(self._name, position)
         known.update(found)
