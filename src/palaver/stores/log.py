@@ -198,7 +198,7 @@ class StoredLog(Counter):
         if len(known) > _HELD:  # in place: other threads may hold on to it
             for place in [place for place in list(known) if place < self._length]:
                 known.pop(place, None)
-        near = 0 < position - self._asked <= _AHEAD
+        near = abs(position - self._asked) <= _AHEAD
         self._asked, self._in_a_row = position, self._in_a_row + 1 if near else 0
         stop = min(position + _AT_ONCE, self._length)
         found: dict[int, int] = {}
