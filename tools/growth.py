@@ -36,7 +36,7 @@ from palaver.stores.copying import copy
 from palaver.stores.snapshots import export_conversation, import_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from palaver.messages import Message
     from palaver.stores import Store
@@ -54,8 +54,8 @@ SIZES: Final = {
     "messages": 2_000, "ranges": 1_000, "edits": 200, "appends": 500, "mark names": 200,
     "marked messages": 200, "forks": 40, "conversations": 200, "records": 400,
 }  # fmt: skip
-LEAST_SECONDS: Final = 100e-6
-LEAST_STEPS: Final = 300
+LEAST_SECONDS: Final = 500e-6
+LEAST_STEPS: Final = 1_000
 """What is below these counts as these: there is no telling growth from noise."""
 REPEATS: Final = 5
 BACKENDS: Final = ("history", "memory", "sqlite")
@@ -295,7 +295,8 @@ def _of_history() -> Iterator[Operation]:  # noqa: PLR0915 - a list
     yield op("query", lambda w: w.history.query(text="tea 7"), *_ALL, label="query(text)")
     yield op("query", lambda w: w.history.query(mark="name-7"), "ranges", label="query(mark)",
              sizes=("messages", "ranges", "mark names"))  # fmt: skip
-    yield op("query", lambda w: w.history.query(since=1), *_ALL, label="query(since)")
+    yield op("query", lambda w: w.history.query(since=1), *_ALL, "edits",
+             label="query(since)")  # fmt: skip
     yield op("range", lambda w: w.history.range(5, 15, role="user"), label="range(role)")
     yield op("recent", lambda w: w.history.recent(10, role="user"), label="recent(role)")
     yield op("replace", lambda w: w.history.replace(5, palaver.user("x")), after=_undo)
@@ -567,9 +568,9 @@ def table(rows: Sequence[Measured]) -> str:
     ratios = [f"ratio, {one}" for one in backends]
     head = ["operation", "grows with", "n", "at n", "at 10n", *ratios, "limit", "verdict"]
     text = [_line(head), _line(["---"] * len(head))]
-    places = {(one.of, one.title): place for place, one in enumerate(OPERATIONS)}
-    for key in sorted(lines, key=lambda key: places.get(key[:2], len(places))):
-        (of, title, dimension), found = key, lines[key]
+    places = {f"{one.of}.{one.title}": place for place, one in enumerate(OPERATIONS)}
+    for name in sorted(lines, key=lambda name: places.get(f"{name[0]}.{name[1]}", len(places))):
+        (of, title, dimension), found = name, lines[name]
         shown = found.get("sqlite") or next(iter(found.values()))
         growth = shown.operation.growth(dimension)
         ratios = [f"{found[one].ratio:.1f}" if one in found else "" for one in backends]
@@ -600,7 +601,7 @@ def written(page: str, text: str) -> str:
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def scratch() -> Generator[Path]:
     """A folder for stores: on a disk in memory, where there is one, since nothing waits there."""
     shared = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
     place = shared if shared.is_dir() else None

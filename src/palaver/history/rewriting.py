@@ -70,5 +70,4 @@ def pieces_of(rewrite: Rewrite, view: View) -> Iterator[tuple[int, int]]:
                 detail = f"must not have a message twice: index {index}"
                 raise ValidationError(detail, path="$.pieces", rule="CV-09")
             seen.add(index)
-            position = view.position(index)
-            yield position, position + 1
+        yield from view.ranges_between(piece.start, piece.stop)

@@ -27,7 +27,8 @@ _NEAR: Final = 8
 """Positions this close are read together: what lies between costs less than another query."""
 _AT_ONCE: Final = 500
 _AHEAD: Final = 64
-"""Counts are read ahead where the last ones asked for were no further back than this."""
+_IN_A_ROW: Final = 4
+"""Counts are read ahead once so many were asked for, each no further on than `_AHEAD`."""
 
 
 class StoredLog(Counter):
@@ -41,6 +42,7 @@ class StoredLog(Counter):
         self._length = head.length
         self._counts: dict[int, int] = {head.length: head.counts}
         self._asked = -_AHEAD - 1  # the last position whose counts were not known
+        self._in_a_row = 0  # how many such positions came closely one after the other
         self._held: dict[int, Message] = {}
         self._erasures = keeper.erasures
         self._lock = threading.Lock()
@@ -201,13 +203,14 @@ class StoredLog(Counter):
         if len(known) > _HELD:  # in place: other threads may hold on to it
             for place in [place for place in list(known) if place < self._length]:
                 known.pop(place, None)
-        near, self._asked = 0 < position - self._asked <= _AHEAD, position
+        near = abs(position - self._asked) <= _AHEAD
+        self._asked, self._in_a_row = position, self._in_a_row + 1 if near else 0
         stop = min(position + _AT_ONCE, self._length)
         found: dict[int, int] = {}
-        if near and position < stop:
+        if self._in_a_row >= _IN_A_ROW and position < stop:
             read = self._keeper.befores(self._name, position, stop)
             found = {counts & MASK: counts for counts in read}
-            self._asked = stop
+            self._asked = stop - 1
         if position not in found:
             found[position] = self._keeper.before(self._name, position)
         known.update(found)
