@@ -416,7 +416,10 @@ class Steps:
         """Look at the connection that writes and at the one of this thread that reads."""
         self.count = 0
         keeper: Any = None if store is None else store.keeper
-        self._lines = [keeper._writer, keeper._reader()] if hasattr(keeper, "_writer") else []  # noqa: SLF001 - no other way to them
+        self._lines: list[apsw.Connection] = []
+        if hasattr(keeper, "_writer"):
+            with keeper._reader() as reader:  # noqa: SLF001 - no other way to them
+                self._lines = [keeper._writer, reader]  # noqa: SLF001 - the same
 
     def __enter__(self) -> Self:
         """Begin to count."""

@@ -44,8 +44,8 @@ REFUSED = {
     "file:///tmp/chat.db": "there is no store for file:// addresses",
     "sqlite:chat.db": "there is no store for sqlite: addresses",
     "sqlite:///chat.db": "there is no store for sqlite:// addresses",
-    "postgresql:chat": "begins with postgresql://",
-    "postgres:chat": "begins with postgres://",
+    "postgresql:chat": "expected a file, :memory: or postgresql://",
+    "postgres:chat": "expected a file, :memory: or postgresql://",
 }
 TAKEN = {
     "chat.db": "chat.db",

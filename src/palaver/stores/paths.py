@@ -13,7 +13,7 @@ __all__ = ["database_path", "shown"]
 
 _LONGEST: Final = 500
 """Bytes of a whole path; SQLite takes 512, and puts longer names beside the file."""
-_SCHEMES: Final = ("file:", "sqlite:", "postgres:", "postgresql:")
+_SCHEMES: Final = ("file:", "sqlite:")
 _KINDS: Final = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -43,8 +43,6 @@ def database_path(name: str) -> str:
     if name.startswith(_SCHEMES):
         scheme = name.partition(":")[0]
         msg = f"there is no store for {scheme}: addresses; give the path of the file alone"
-        if scheme.startswith("postgres"):
-            msg = f"an address of PostgreSQL begins with {scheme}://"
         raise StoreError(msg)
     path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 - names may begin with ~
     _check_name(path)

@@ -64,7 +64,7 @@ class _Reader:
         """Take what opens a connection."""
         self._connect = connect
         self.connection: apsw.Connection | None = None
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # whoever reads may read once more, while it reads
 
     def __enter__(self) -> apsw.Connection:
         """Use the connection."""
