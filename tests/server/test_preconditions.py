@@ -132,7 +132,11 @@ ROUTES: Final[dict[tuple[str, str], Route]] = {
     ("post", "/step"): Route({"text": "new", "tools": False}, answers=1, busy=True),
     ("delete", "/step"): Route(makes=0, alone=False),
     ("post", "/calls/{call}"): Route(
-        {"action": "deny", "loop": False}, "/calls/call_0", _with_call, alone=False, busy=True
+        {"action": "deny", "digest": "{digest}", "loop": False},
+        "/calls/call_0",
+        _with_call,
+        alone=False,
+        busy=True,
     ),
     ("post", "/compact"): Route(
         {"kind": "clear-outputs", "protectTokens": 0}, prepare=_with_outputs, busy=True
@@ -173,13 +177,22 @@ def _serving(address: str) -> Generator[list[Stage]]:
 def ask(stage: Stage, which: tuple[str, str], name: str, stamp: str, **headers: str) -> Response:
     """Ask for a route, with a stamp."""
     route = ROUTES[which]
-    body = json.loads(json.dumps(route.body).replace("{name}", name))
+    text = json.dumps(route.body).replace("{name}", name)
+    if "{digest}" in text:
+        text = text.replace("{digest}", _digest(stage, name))
     return stage.ask.request(
         which[0].upper(),
         f"/api/conversations/{name}{route.more or which[1]}",
-        json=body,
+        json=json.loads(text),
         headers={"if-match": stamp, **headers},
     )
+
+
+def _digest(stage: Stage, name: str) -> str:
+    """The digest of the call that waits; any other where none does."""
+    answer = stage.ask.request("GET", f"/api/conversations/{name}/calls")
+    calls = answer.json().get("items") or [{}]
+    return str(calls[0].get("digest", "0" * 64))
 
 
 def _prepared(stage: Stage, which: tuple[str, str]) -> tuple[str, int]:

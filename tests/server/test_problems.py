@@ -60,6 +60,7 @@ def test_every_error_has_a_status() -> None:
     assert {name for name, status in found.items() if status >= 500} == {
         "StoreError",
         "StoreDamaged",
+        "StoreMoved",
     }
 
 
