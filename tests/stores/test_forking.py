@@ -195,6 +195,36 @@ def test_a_child_of_a_child(address: str) -> None:
         ]
 
 
+def test_a_grandchild_of_a_process_whose_history_was_in_use(address: str) -> None:
+    """The child does not touch that history and forks again: the grandchild has all it needs."""
+    with palaver.open(address) as store, within(120):
+        history, other = store.create(), store.create()
+        done, locked = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with history._lock:
+                locked.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        locked.wait()
+
+        def grandchild() -> None:
+            append_all(store, other.id, "grandchild", 1)
+            history.append(user("from the grandchild"))
+
+        def child() -> None:
+            sys.unraisablehook = lambda _: os._exit(9)  # what a hook of the fork raises
+            assert [0] == ended([forked(grandchild)], 20)
+
+        codes = ended([forked(child)], 30)
+        done.set()
+        thread.join()
+        assert [0] == codes
+        assert ["from the grandchild"] == [message.text for message in history.refresh()]
+
+
 def test_a_follower_goes_on_in_the_child(address: str) -> None:
     with palaver.open(address) as store, within(120):
         history = store.create([user("one")])

@@ -12,14 +12,20 @@ forks pays for nothing else.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Restarting", "Resting", "leak", "rest_for_fork", "restart_in_child"]
 
+_log: Final = logging.getLogger("palaver")
 _PATIENCE: Final = 10.0
 _TURN: Final = 0.25
 
@@ -112,8 +118,7 @@ def _before() -> None:
     _forking.acquire()
     end = time.monotonic() + _PATIENCE
     while True:
-        everything: list[Resting] = list(_resting)
-        for resource in everything:
+        for resource in _members(_resting):
             if resource.hold_for_fork(max(min(_TURN, end - time.monotonic()), 0)):
                 _held.append(resource)
             elif time.monotonic() < end:
@@ -138,11 +143,29 @@ def _after_in_child() -> None:
     _held.clear()
     _forking.release()
     for early in _first:
-        early.after_fork_in_child()
-    for resource in list(_resting):
-        resource.after_fork_in_child(held=any(resource is each for each in held))
-    for restarting in list(_restarting):
-        restarting.after_fork_in_child()
+        _restart(early.after_fork_in_child)
+    for resource in _members(_resting):
+        known = any(resource is each for each in held)
+        _restart(partial(resource.after_fork_in_child, held=known))
+    for restarting in _members(_restarting):
+        _restart(restarting.after_fork_in_child)
+
+
+def _restart(restart: Callable[[], None]) -> None:
+    """Have one object begin anew; what goes wrong there must not keep the others from it."""
+    try:
+        restart()
+    except Exception:  # noqa: BLE001 - whatever it is, it is logged
+        _log.exception("a store could not be made ready in a forked process")
+
+
+def _members(objects: WeakSet[Any]) -> list[Any]:
+    """The objects that are registered; other threads may register more meanwhile."""
+    while True:
+        try:
+            return list(objects)
+        except RuntimeError:  # the set changed its size while it was read
+            continue
 
 
 if hasattr(os, "register_at_fork"):

@@ -105,7 +105,8 @@ class KeptHistory(History):
     def after_fork_in_child(self) -> None:
         """See to it that no thread is waited for that is not in this process."""
         self._stored.after_fork_in_child()
-        if self._lock.acquire(blocking=False):
+        lock: object = self._lock
+        if not isinstance(lock, _ReadAgain) and self._lock.acquire(blocking=False):
             self._lock.release()
         else:  # another thread was changing it: what there is of that change is not looked at
             self._lock = cast("threading.RLock", _ReadAgain(self._read_again))
