@@ -33,7 +33,6 @@ EXCEPTIONS: Final = {
     "apsw": "any-OSI",  # its authors let everyone choose any licence that the OSI approves
     "psycopg": "LGPL-3.0-only",  # a library that is used unchanged, and only where it is asked for
     "psycopg-binary": "LGPL-3.0-only",
-    "psycopg-pool": "LGPL-3.0-only",
 }
 _CLASSIFIERS: Final = {
     "Apache Software License": "Apache-2.0",

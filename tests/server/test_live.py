@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,30 @@ def test_whoever_comes_back_misses_nothing(kept: int, monkeypatch: pytest.Monkey
                 assert whole[place + 1 :] == rest
             alone = await told(live, 1, conversation="y", after=(0, 0))
             assert ["y"] == [data["conversation"] for _, _, data in alone]
+
+    run(work())
+
+
+@pytest.mark.parametrize("after", [(0, 0), (1, 1)])
+def test_a_client_ahead_of_the_memory_is_told_nothing_twice(after: Place) -> None:
+    """The store tells it what happened before the thread that follows has seen it."""
+
+    async def work() -> None:
+        store = palaver.open(":memory:")
+        history = store.create(id="x")
+        live = Live(store)
+        follow, live._follow = live._follow, lambda _: None  # type: ignore[method-assign]
+        await live.start()
+        try:
+            history.extend([palaver.user("a"), palaver.user("b")])
+            hearing = asyncio.create_task(told(live, 3 - after[1], after=after))
+            await asyncio.sleep(0.1)  # it has looked into the memory, and waits for more
+            threading.Thread(target=follow, args=(1,), daemon=True).start()
+            await asyncio.sleep(0.3)
+            history.append(palaver.user("c"))
+            assert ["1.1", "2", "3"][after[1] :] == [place for place, _, _ in await hearing]
+        finally:
+            await live.stop()
 
     run(work())
 

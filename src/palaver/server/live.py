@@ -273,11 +273,17 @@ class Live:
     def _ready(
         self, number: int, place: Place, conversation: str | None
     ) -> tuple[bytes, int, Place]:
-        """What there is from a number on, as far as it is wanted, up to a good size."""
+        """What there is from a number on, as far as it is wanted, up to a good size.
+
+        A client that was told some of it from the store may be ahead of the memory: what comes up
+        to its place is not told again.
+        """
         found: list[bytes] = []
         size = 0
         for one in self._told[number - self._first :]:
             number += 1
+            if _is_upto(one.place, place):
+                continue
             place = one.place or place
             if conversation is None or one.conversation in {None, conversation}:
                 found.append(one.data)
