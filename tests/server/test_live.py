@@ -100,14 +100,17 @@ def test_whoever_comes_back_misses_nothing(kept: int, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("after", [(0, 0), (1, 1)])
-def test_a_client_ahead_of_the_memory_is_told_nothing_twice(after: Place) -> None:
+def test_a_client_ahead_of_the_memory_is_told_nothing_twice(
+    after: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store tells it what happened before the thread that follows has seen it."""
 
     async def work() -> None:
         store = palaver.open(":memory:")
         history = store.create(id="x")
         live = Live(store)
-        follow, live._follow = live._follow, lambda _: None  # type: ignore[method-assign]
+        follow = live._follow
+        monkeypatch.setattr(live, "_follow", str)  # it sees nothing yet
         await live.start()
         try:
             history.extend([palaver.user("a"), palaver.user("b")])
