@@ -48,6 +48,16 @@ def test_beginning_again_with_a_key_is_harmless(ask: Asker) -> None:
     assert first == ask.good("POST", "conversations", {"id": "milk"}, headers=headers)
 
 
+def test_beginning_again_with_a_key_and_no_id_is_harmless_too(ask: Asker) -> None:
+    headers = {"idempotency-key": "k2"}
+    for where in ("conversations", f"conversations/{ask.begun('x')}/fork"):
+        made = {ask.good("POST", where, {}, headers=headers)["id"] for _ in range(3)}
+        other = ask.good("POST", where, {}, headers={"idempotency-key": "k3"})["id"]
+        assert 1 == len(made)
+        assert other not in made
+        assert len({ask.good("POST", where, {})["id"] for _ in range(3)}) == 3
+
+
 def test_what_is_wrong_with_a_message_is_told_with_its_place(ask: Asker) -> None:
     wrong = {"messages": [{"role": "user", "content": "a"}, {"role": "user"}]}
     problem = ask.refused("POST", "conversations", wrong)

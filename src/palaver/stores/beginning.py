@@ -6,7 +6,9 @@ its own it can ask again: the id finds the conversation, and the key tells that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid5
 
 from palaver.errors import AlreadyExists, UnknownConversation, ValidationError
 from palaver.messages.gate import check_name
@@ -15,7 +17,20 @@ if TYPE_CHECKING:
     from palaver.stores.protocol import Keeper
     from palaver.stores.records import Change, Head
 
-__all__ = ["begin", "check_key", "was_begun"]
+__all__ = ["begin", "check_key", "id_of_key", "was_begun"]
+
+_NAMESPACE: Final = UUID("b6a2a7f3-5c0e-5c6a-9d0b-7d1d7a1f2e11")
+
+
+def id_of_key(key: str | None, parent: str | None) -> str | None:
+    """Return an id that follows from a key, for who has none: asked again, it is the same.
+
+    >>> id_of_key("42", None) == id_of_key("42", None) != id_of_key("42", "a parent")
+    True
+    >>> id_of_key(None, None) is None
+    True
+    """
+    return None if key is None else str(uuid5(_NAMESPACE, json.dumps([parent, key])))
 
 
 def check_key(name: str | None, key: str | None) -> None:

@@ -17,6 +17,7 @@ from palaver.server.service import Served, Service
 from palaver.server.shapes.conversations import Description, Head, Heads, Opening, Work, head_of
 from palaver.server.stamps import expected, stamped
 from palaver.server.working import Workshop
+from palaver.stores.beginning import id_of_key
 
 if TYPE_CHECKING:
     from palaver.messages import Message
@@ -44,13 +45,13 @@ def begin(
     data: JSONBody[Opening],
     key: Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)] = None,
 ) -> Response[Head]:
-    """Begin a conversation, with some messages or none."""
+    """Begin a conversation, with some messages or none; with an Idempotency-Key, once."""
     history = service.store.create(
         read_messages(data.messages),
-        id=data.id,
+        id=id_of_key(key, None) if data.id is None else data.id,
         title=data.title,
         tags=data.tags,
-        key=key if data.id is not None else None,
+        key=key,
     )
     return stamped(_head(service, history.id), history.version, status=201)
 

@@ -13,6 +13,7 @@ from palaver.server.service import Served
 from palaver.server.shapes.changes import Changed, Merging, outcome_of
 from palaver.server.shapes.conversations import Forking, Head, head_of
 from palaver.server.stamps import expected, stamped
+from palaver.stores.beginning import id_of_key
 
 __all__ = ["ROUTES"]
 
@@ -25,10 +26,10 @@ def fork(
     key: Key = None,
     if_match: Stamp = None,
 ) -> Response[Head]:
-    """Begin a conversation that goes its own way from here, or from a version."""
+    """Begin a conversation that goes its own way from here; with an Idempotency-Key, once."""
     history = service.store.get(conversation)
-    key = None if data.id is None else key
-    made = history.fork(at=data.at, id=data.id, key=key, expect=expected(if_match))
+    name = id_of_key(key, conversation) if data.id is None else data.id
+    made = history.fork(at=data.at, id=name, key=key, expect=expected(if_match))
     if data.title is not UNSET:
         service.store.describe(made.id, title=data.title, tags=made.tags)
     head = service.store.keeper.head(made.id)
