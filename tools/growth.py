@@ -380,6 +380,10 @@ def _of_store() -> Iterator[Operation]:
              label="verify(conversation)")  # fmt: skip
     yield op("verify", lambda w: list(w.kept.verify()), "conversations",
              sizes=("conversations",))  # fmt: skip
+    yield op("notes", lambda w: list(w.kept.notes(w.history.id)), "messages", "ranges", "edits",
+             "appends", label="notes(conversation)",
+             sizes=("messages", "ranges", "edits", "appends"))  # fmt: skip
+    yield op("notes", lambda w: list(w.kept.notes()), "conversations", sizes=("conversations",))
     yield op("close", lambda w: w.other.close(), sizes=("conversations",),
              before=lambda w: setattr(w, "other", _opened_again(w.kept)))  # fmt: skip
     yield op("export", _export, "messages", "ranges", "edits", "appends", "mark names", "records",

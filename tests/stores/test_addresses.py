@@ -33,6 +33,9 @@ MALFORMED = [
     "postgresql://me:12/hunter2x@localhost/talks",
     "postgresql://me:12?hunter2x@localhost/talks",
     "postgresql://me:hunt er2x@local host:port/talks",
+    "postgresql://me:hunter2x\0@localhost:1/talks",
+    "postgresql://me:hunter2x\udc80@localhost:1/talks",
+    "postgresql://me:hunter2x\n@localhost:1/talks",
     # other parts that are wrong
     "postgresql://me:hunter2x@localhost:port/talks",
     "postgresql://me:hunter2x@localhost:99999999/talks",

@@ -10,6 +10,7 @@ from palaver.stores import Store
 from palaver.stores.history import StoredHistory
 from tools import growth
 
+HOOKS = {"after_fork_in_child"}  # called by a fork of the process, and by nobody else
 SEQUENCE = {"__len__", "__getitem__", "__iter__", "__reversed__", "__contains__"}
 
 
@@ -18,7 +19,8 @@ def public(kind: type) -> set[str]:
     return {
         name
         for name, _ in inspect.getmembers(kind)
-        if not name.startswith("_") or (name in SEQUENCE and hasattr(kind, name))
+        if (not name.startswith("_") and name not in HOOKS)
+        or (name in SEQUENCE and hasattr(kind, name))
     }
 
 

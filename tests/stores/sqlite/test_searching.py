@@ -267,6 +267,15 @@ def test_what_is_erased_while_it_is_prepared_is_not_indexed(
     assert 1 == entries(path, "tea")
 
 
+def test_an_erasure_is_not_taken_for_damage_of_the_index(path: Path) -> None:
+    """SQLite's own check, on a connection that has searched before, believes in the old index."""
+    with palaver.open(path) as store:
+        history = store.create([one("u1", "tea milk")])
+        assert 1 == len(store.search("tea"))
+        history.erase("u1")
+        assert [] == list(store.verify())
+
+
 def test_what_is_erased_leaves_no_bytes_in_the_index(path: Path) -> None:
     """Also where the index is fed before and after, and by others."""
     with palaver.open(path) as store, palaver.open(path) as another:

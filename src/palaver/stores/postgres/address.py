@@ -26,6 +26,8 @@ def parse_address(address: str) -> dict[str, Any]:
     >>> parse_address("postgresql://me@localhost/talks")["dbname"]
     'talks'
     """
+    if not address.isprintable():
+        _refuse("there is a character in it that can't be printed")
     authority, _, _ = address.partition("://")[2].partition("?")[0].partition("/")
     path = address.partition("://")[2].partition("?")[0].partition("/")[2]
     _, _, hosts = authority.rpartition("@")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
@@ -366,10 +367,14 @@ class SQLiteKeeper(Writing):
         return self._read("unindexed", self._cid(conversation))
 
     def check(self) -> Iterator[str]:
-        """What SQLite itself finds wrong with the file."""
+        """What SQLite itself finds wrong with the file.
+
+        It is asked on a new connection: one that has searched before may still have parts of the
+        search index in its memory that were destroyed since, and would call that damage.
+        """
         try:
-            with translated(self.path), self._reader() as reader:
-                rows: list[Any] = reader.execute("PRAGMA integrity_check(100)").fetchall()
+            with translated(self.path), self._reader(), closing(self._file.connect()) as line:
+                rows: list[Any] = line.execute("PRAGMA integrity_check(100)").fetchall()
             yield from (str(found) for (found,) in rows if found != "ok")
         except (StoreError, apsw.Error) as error:
             yield str(error)
