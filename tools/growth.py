@@ -363,10 +363,8 @@ def _of_store() -> Iterator[Operation]:
     yield op("named", lambda w: w.kept.named("talk-1", limit=5), sizes=("conversations",))
     yield op("prune", lambda w: w.kept.prune(w.history.id, dry_run=True, undo=5),
              "ranges", "edits", "mark names", "forks")  # fmt: skip
-    yield op("search", lambda w: w.kept.search("kind", limit=5), only=("sqlite", "postgres"),
-             before=lambda w: w.kept.search("kind"), sizes=("conversations",))  # fmt: skip
     yield op("search", lambda w: w.kept.search("kind", limit=5), "conversations",
-             label="search (in memory)", only=("memory",), sizes=("conversations",))  # fmt: skip
+             before=lambda w: w.kept.search("kind"), sizes=("conversations",))  # fmt: skip
     yield op("follow", lambda w: list(w.kept.follow(after=w.kept.keeper.newest() - 5, seconds=0)),
              sizes=("messages", "edits", "appends", "conversations"))  # fmt: skip
     yield op("follow", lambda w: list(w.kept.follow(w.history.id, after=w.history.version - 5,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 from msgspec.structs import replace
 
+import palaver
 from palaver.conversation.tools import ToolContext, tool
 from palaver.errors import ToolFailed, ValidationError
 from palaver.messages import ToolCallPart
@@ -18,6 +20,9 @@ from palaver.server.toolroom import AskFirst, Toolroom, current_time, roll_dice
 from palaver.server.working import Workshop
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.stage import Stage, patiently
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEARCH = ("search_conversations", {"words": "marmalade"})
 NO_DIGEST = "0" * 64
@@ -252,11 +257,13 @@ def test_a_replacement_that_comes_after_the_approval_is_taken_is_refused_by_the_
             history.replace(len(history.view) - 1, replace(history.view[-1], content=(other,)))
             return order(*args)
 
+        digest = digest_of(stage, talk, "call_0")
         monkeypatch.setattr(Workshop, "order", ordered)
-        settle(stage, talk, "call_0", action="run", loop=False)
-        (_, ended) = stage.told[-1]
-        assert ("failed", "CallChanged") == (ended["outcome"], ended["error"]["name"])
+        path, body = f"conversations/{talk}/calls/call_0", {"action": "run", "digest": digest}
+        refused = stage.ask.refused("POST", path, body)
+        assert (409, "CallChanged") == (refused["status"], refused["name"])
         (now,) = stage.calls(talk)
+        assert refused["facts"]["digest"] == now["digest"]
         assert ([], "pending", {"amount": 9}) == (
             till.paid,
             now["state"]["status"],
@@ -292,6 +299,35 @@ def test_an_approval_that_is_given_twice_runs_once() -> None:
         path = f"conversations/{talk}/calls/call_0"
         refused = stage.ask.refused("POST", path, {"action": "run", "digest": digest})
         assert (404, [5]) == (refused["status"], till.paid)
+
+
+def test_of_two_who_decide_at_two_servers_one_is_heard(tmp_path: Path) -> None:
+    """Whoever is answered with 202 has decided, and the other is told that it was too late."""
+    till, path = Till(), tmp_path / "chat.db"
+    actor = Scripted(*(calling(("pay", {"amount": number})) for number in range(6)))
+    with (
+        palaver.open(path) as one,
+        palaver.open(path) as other,
+        Stage(actor, store=one, toolset=till.toolset()) as first,
+        Stage(actor, store=other, toolset=till.toolset()) as second,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        for number in range(6):
+            talk = waiting(first, ("pay", {}))
+            digest = digest_of(first, talk, "call_0")
+
+            def decide(stage: Stage, action: str, talk: str = talk, digest: str = digest) -> int:
+                body = {"action": action, "digest": digest, "loop": False}
+                where = f"/api/conversations/{talk}/calls/call_0"
+                return int(stage.ask.request("POST", where, json=body).status_code)
+
+            run, deny = pool.map(decide, (first, second), ("run", "deny"))
+            for stage in (first, second):
+                stage.over(talk)
+            assert 202 in {run, deny}
+            assert {run, deny} - {202} <= {404, 409}, (run, deny)
+            assert (run == 202) == (number in till.paid), (run, deny)
+            assert (run, deny) != (202, 202)
 
 
 def test_an_approval_holds_in_its_own_conversation_only() -> None:

@@ -15,6 +15,7 @@ from palaver.messages import new_id
 from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
 from palaver.server.drafts import Incoming, Piece
+from palaver.server.problems import Refusal
 from palaver.server.shelf import LOCAL
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from palaver.messages import ToolCallPart
 
 __all__ = ["Order", "Outcome", "Running", "Started"]
+
+_STOPPED = "the step was stopped before the call was begun, and the call waits on"
 
 Outcome: TypeAlias = Literal["answered", "calls", "waiting", "stopped", "failed", "done", "paused"]
 """How a step ended: with an answer, with calls that nobody was to run, with calls that a person has
@@ -72,6 +75,8 @@ class Running:
         self.since = now_ms()
         self.scope = anyio.CancelScope()
         self.done = anyio.Event()
+        self.taken = anyio.Event()  # a call that was settled is begun on disk, or never will be
+        self.refusal: Exception | None = Refusal(409, _STOPPED)  # why not, until it is begun
         self.incoming = Incoming(self._piece)
         self._tell = tell
 

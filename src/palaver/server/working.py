@@ -20,7 +20,14 @@ from palaver.conversation.desk import DRAFT, STEP, Intent
 from palaver.conversation.ledger import CALL, read_entries
 from palaver.conversation.models.base import Ask, Model
 from palaver.conversation.tools.gathering import entered
-from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, TooManySteps
+from palaver.errors import (
+    LeaseTaken,
+    ModelError,
+    PalaverError,
+    StoreError,
+    TooManySteps,
+    ValidationError,
+)
 from palaver.messages import ModelRef, ToolCallPart, parse_message, user
 from palaver.messages.decoding import decode
 from palaver.messages.parts import ReasoningPart
@@ -36,7 +43,7 @@ from palaver.server.warming import warm
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from palaver.conversation import Conversation
+    from palaver.conversation import Conversation, ToolContext, ToolOutput
     from palaver.messages import Message
     from palaver.server.service import Service
     from palaver.stores.preconditions import Expected
@@ -156,17 +163,34 @@ class Workshop:
     ) -> Started:
         """Run one call that waited, or deny it with a reason; then go on, if nothing else waits.
 
-        It has to be the call of this digest still when it is begun.
+        It has to be the call of this digest still when it is begun. This returns when that is on
+        disk: of two decisions, in this process or in two, one is taken and the other refused.
         """
         box = self.tools.chosen(wanted=True) if reason is None else denied(call, reason)
 
         async def work(talk: Conversation, running: Running) -> Outcome:
-            await talk.run_tools([call], tools=box, approved={call.id: digest})
+            async def begun(
+                made: ToolCallPart,
+                _: ToolContext,
+                run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+            ) -> ToolOutput:
+                running.refusal = None
+                running.taken.set()
+                return await run(made)
+
+            try:
+                await talk.run_tools([call], tools=box, around=begun, approved={call.id: digest})
+            except ValidationError as error:  # it has its result, or is not there any more
+                running.refusal = running.refusal and Refusal(409, str(error))
+                raise
+            except PalaverError as error:
+                running.refusal = running.refusal and error
+                raise
             if await to_thread.run_sync(talk.waiting):
                 return "waiting"
             return await self._answered(talk, order, running) if order.loop else "calls"
 
-        return await self._begun(conversation, order.name, lambda _: True, work)
+        return await self._begun(conversation, order.name, lambda _: True, work, taken=True)
 
     async def _begun(
         self,
@@ -174,6 +198,8 @@ class Workshop:
         model: str,
         prepare: Callable[[Conversation], bool],
         work: Callable[[Conversation, Running], Awaitable[Outcome]],
+        *,
+        taken: bool = False,
     ) -> Started:
         running = self.claim(conversation, model)
         try:
@@ -188,6 +214,10 @@ class Workshop:
             self.release(running)
             return Started(None, version)
         self.launch(running, lambda: work(talk, running))
+        if taken:
+            await running.taken.wait()
+            if running.refusal is not None:
+                raise running.refusal
         return Started(running.id, version)
 
     def claim(self, conversation: str, model: str | None) -> Running:
@@ -205,6 +235,7 @@ class Workshop:
     def release(self, running: Running) -> None:
         """Give the place back."""
         self._running.pop(running.conversation, None)
+        running.taken.set()
         running.done.set()
 
     def launch(self, running: Running, work: Callable[[], Awaitable[Outcome]]) -> None:
