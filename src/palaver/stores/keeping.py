@@ -66,11 +66,14 @@ class _ReadAgain:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def acquire(self) -> None:
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take the lock of the history, read anew; False for who may not wait for that."""
+        if not blocking:
+            return False
         with self._gate:
             if self._lock is None:
                 self._lock = self._read()
-        self._lock.acquire()
+        return self._lock.acquire()
 
     def release(self) -> None:
         if self._lock is not None:
@@ -105,8 +108,7 @@ class KeptHistory(History):
     def after_fork_in_child(self) -> None:
         """See to it that no thread is waited for that is not in this process."""
         self._stored.after_fork_in_child()
-        lock: object = self._lock
-        if not isinstance(lock, _ReadAgain) and self._lock.acquire(blocking=False):
+        if self._lock.acquire(blocking=False):
             self._lock.release()
         else:  # another thread was changing it: what there is of that change is not looked at
             self._lock = cast("threading.RLock", _ReadAgain(self._read_again))
