@@ -109,7 +109,7 @@ def install_sdist(sdist: Path, place: Path) -> list[str]:
 
 def clean(place: Path) -> Path:
     """Make an environment with nothing in it but pip."""
-    venv.create(place, with_pip=True)
+    venv.create(place, with_pip=True, symlinks=True)  # no copy that another thread could run
     return place / "bin" / "python"
 
 
