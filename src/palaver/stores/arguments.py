@@ -14,8 +14,6 @@ from palaver.messages.gate import check_name, check_text, is_text, kind_of, quot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from palaver.stores.records import Record
-
 __all__ = ["check_idempotency_key", "check_known", "check_records", "check_tags", "check_title"]
 
 
@@ -52,7 +50,13 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def check_records(records: Iterable[Record]) -> None:
+def check_words(words: object) -> None:
+    """Refuse what is no text to search for; what is text, and in no message, is not found."""
+    if not isinstance(words, str):
+        raise ValidationError(f"must be text, not {kind_of(words)}", path="$.words")
+
+
+def check_records(records: Iterable[tuple[str, str, object]]) -> None:
     """Refuse records beside the log that can't be kept."""
     for index, (kind, name, value) in enumerate(records):
         check_name(kind, f"$.records[{index}].kind")

@@ -38,7 +38,7 @@ def read_names(data: bytes) -> dict[int, int]:
     {3: 7}
     >>> read_names(b"[[3]]")
     Traceback (most recent call last):
-    ValueError: Expected `array` of length 2, got 1 - at `$[0]`
+    ValueError: Expected `array` of length 2 - at `$[0]`
     """
     try:
         return dict(prepared(_PAIRS).decode(data))

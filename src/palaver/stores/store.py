@@ -18,9 +18,9 @@ from palaver.errors import Stale, UnknownConversation, ValidationError
 from palaver.history.frame import Frame
 from palaver.history.operations import read_messages
 from palaver.messages import new_id
-from palaver.messages.gate import check_name, is_text, kind_of
+from palaver.messages.gate import check_name, is_text
 from palaver.messages.ids import now_ms
-from palaver.stores.arguments import check_known, check_tags, check_title
+from palaver.stores.arguments import check_known, check_tags, check_title, check_words
 from palaver.stores.beginning import begin, check_key
 from palaver.stores.checking import problems
 from palaver.stores.frames import FrameBook
@@ -240,8 +240,7 @@ class Store:
         The first 100,000 characters of a message are searched, and words are compared by their
         first 200. More than 256 different words are refused with `ValidationError`.
         """
-        if not isinstance(words, str):
-            raise ValidationError(f"must be text, not {kind_of(words)}", path="$.words")
+        check_words(words)
         if conversation is not None:
             check_known(conversation)
         return self.keeper.search(words, conversation, limit)
