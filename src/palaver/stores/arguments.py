@@ -14,7 +14,14 @@ from palaver.messages.gate import check_name, check_text, is_text, kind_of, quot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["check_idempotency_key", "check_known", "check_records", "check_tags", "check_title"]
+__all__ = [
+    "check_idempotency_key",
+    "check_known",
+    "check_records",
+    "check_tags",
+    "check_title",
+    "check_words",
+]
 
 
 def check_known(conversation: object) -> None:
