@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
 import random
@@ -10,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palaver
-from palaver.errors import AlreadyExists, Conflict, NothingToUndo, StoreError, ValidationError
+from palaver.errors import (
+    AlreadyExists,
+    Conflict,
+    NothingToUndo,
+    StoreDamaged,
+    StoreError,
+    ValidationError,
+)
 from palaver.messages import assistant, to_dict, user
 from palaver.stores.snapshots import FORMS, Form, export_conversation, import_conversation
 from tests.profiles import at_least
@@ -267,6 +275,62 @@ def test_a_record_twice_or_late_is_refused() -> None:
     assert "twice" in unchanged(palaver.open(":memory:"), twice)
     late = b"".join([*lines[:3], lines[1], *lines[3:]])
     assert "before the messages" in unchanged(palaver.open(":memory:"), late)
+
+
+DAMAGED_NAMES = [
+    b"\xc7\xff",
+    b'{"a":',
+    b"5",
+    b"null",
+    b"[[1]]",
+    b'[["x", "y"]]',
+    b"[[-1, 0]]",
+    b"[[0, 2]]",
+    b"[[0, 99999]]",
+    b"[" * 100_000,
+]
+
+
+def merged() -> tuple[Store, str]:
+    """A conversation of two messages, one of which it has from a fork."""
+    store = palaver.open(":memory:")
+    history = store.create([user("one")], id="talk")
+    fork = history.fork(id="fork")
+    fork.append(user("two"))
+    history.merge(fork)
+    return store, history.id
+
+
+@pytest.mark.parametrize("names", DAMAGED_NAMES, ids=lambda value: repr(value[:12]))
+@pytest.mark.parametrize("form", WHOLE)
+def test_a_damaged_record_of_a_merge_changes_nothing(form: Form, names: bytes) -> None:
+    source, name = merged()
+    (good,) = source.keeper.records(name, "names").values()
+    data = exported(source, name, form)
+    old, new = base64.b64encode(good), base64.b64encode(names)
+    assert 1 == data.count(old)
+    store = palaver.open(":memory:")
+    with pytest.raises(ValidationError) as caught:
+        imported(store, data.replace(old, new), "new")
+    assert "$[1].record.value" == caught.value.path
+    assert [] == store.named("")
+    assert ["one", "two"] == [message.text for message in imported(store, data, "new")]
+
+
+@pytest.mark.parametrize("names", [*DAMAGED_NAMES[:7], DAMAGED_NAMES[-1]], ids=range(8))
+def test_a_damaged_record_of_a_merge_in_a_store_is_told_and_can_go(
+    names: bytes, open_store: Opener
+) -> None:
+    with open_store() as store:
+        store.create([user("one")], id="talk")
+        store.keeper.put("talk", "names", "fork", names)
+        with pytest.raises(StoreDamaged, match="which messages talk has from elsewhere"):
+            store.get("talk")
+        (problem,) = store.verify("talk")
+        assert problem.startswith("talk: which messages talk has from elsewhere can't be read")
+        store.delete("talk")
+        assert "talk" not in store
+        assert [] == list(store.verify())
 
 
 def test_an_id_that_is_taken_changes_nothing(open_store: Opener) -> None:

@@ -30,6 +30,7 @@ from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, ne
 from palaver.messages.decoding import decode
 from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
+from palaver.stores.arguments import check_idempotency_key
 from palaver.stores.records import Lease
 from palaver.wire import Converter, Request, converter
 
@@ -117,6 +118,7 @@ class Desk:
 
         Where the step of this key has its answer already, that is all there is to it.
         """
+        check_idempotency_key(key)  # it is kept with the answer: too late to be refused then
         history = self.history
         lease = self.hold()
         try:

@@ -19,6 +19,7 @@ from palaver.history.operations import (
 )
 from palaver.history.reading import Reader
 from palaver.history.rewriting import Rewrite
+from palaver.messages.gate import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,4 +106,5 @@ class Editor(Reader):
         >>> [m.text for m in history.rewrite([range(2, 3), range(1)]).state.messages]
         ['c', 'a']
         """
+        check_name(reason, "$.reason")
         return self._edit(Rewrite(tuple(pieces), reason, of_log))

@@ -216,6 +216,7 @@ class History(Editor):
         new = read_messages(messages)
         if team_task is not None:
             check_text(team_task, "$.teamTask")
+        check_name(reason, "$.reason")
         with self._lock:
             return self._replace_all(new, team_task, reason)
 

@@ -34,6 +34,7 @@ __all__ = [
     "is_list",
     "is_object",
     "is_plain",
+    "is_text",
     "kind_of",
     "number_or_kind",
     "path_step",
@@ -190,6 +191,19 @@ def check_text(text: object, path: str = "$") -> None:
         except UnicodeEncodeError as error:
             detail = f"holds half a character (a lone surrogate) at {error.start}"
             raise ValidationError(detail, path=path, rule="text.surrogate") from None
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    r"""Tell whether it is text that a store can keep; whatever is not was never kept anywhere.
+
+    >>> is_text("文"), is_text("a\0b"), is_text("\ud800"), is_text(1.5)
+    (True, False, False, False)
+    """
+    try:
+        check_text(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def check_name(name: object, path: str = "$", rule: str = "schema") -> None:

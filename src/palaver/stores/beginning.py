@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
 from palaver.errors import AlreadyExists, UnknownConversation, ValidationError
-from palaver.messages.gate import check_name
+from palaver.stores.arguments import check_idempotency_key
 
 if TYPE_CHECKING:
     from palaver.stores.protocol import Keeper
@@ -35,10 +35,9 @@ def id_of_key(key: str | None, parent: str | None) -> str | None:
 
 def check_key(name: str | None, key: str | None) -> None:
     """Refuse a key without an id: the second time could not find the first."""
-    if key is not None:
-        check_name(key, "$.key")
-        if name is None:
-            raise ValidationError("needs an id beside it", path="$.key")
+    check_idempotency_key(key)
+    if key is not None and name is None:
+        raise ValidationError("needs an id beside it", path="$.key")
 
 
 def begin(keeper: Keeper, head: Head, first: Change) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from palaver.errors import PalaverError
 from palaver.history.rope import MASK, SHIFTS
+from palaver.stores.arguments import check_known
 from palaver.stores.rows import one
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def problems(
     try:
         if conversation is None:
             yield from store.keeper.check()
+        else:
+            check_known(conversation)
         heads = [store.keeper.head(conversation)] if conversation is not None else list(store)
     except PalaverError as error:
         yield str(error)

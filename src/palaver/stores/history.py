@@ -27,6 +27,7 @@ from palaver.history.rewriting import Rewrite
 from palaver.history.rope import size
 from palaver.messages import Message, new_id
 from palaver.messages.gate import check_name
+from palaver.stores.arguments import check_idempotency_key, check_records
 from palaver.stores.beginning import begin, check_key, was_begun
 from palaver.stores.keeping import KeptBefore, KeptHistory
 from palaver.stores.preconditions import check_expected
@@ -66,6 +67,7 @@ class StoredHistory(KeptHistory):
         What was done under the same key before is not done again, whatever has come since. `expect`
         is the version that it must follow; `VersionMismatch` where that is not the newest.
         """
+        check_idempotency_key(key)
         operation = as_operation(operation)
         if isinstance(operation, Append):
             return self.extend(operation.messages, key=key, expect=expect)
@@ -103,9 +105,12 @@ class StoredHistory(KeptHistory):
 
         `records`, `unless` and `expect` are as in `extend`.
         """
+        check_name(reason, "$.reason")
+        records = tuple(records)
+        check_records(records)
         with self._lock:
             self._check_expected(expect)
-            self._records, self._unless = tuple(records), unless
+            self._records, self._unless = records, unless
             try:
                 if unless is not None:
                     unless(self.view)
@@ -242,6 +247,8 @@ class StoredHistory(KeptHistory):
         `expect` is the version that must be the newest; `VersionMismatch` where it is not.
         """
         check_key(id, key)
+        if id is not None:
+            check_name(id, "$.id")
         if id == self.id:
             raise ValidationError("must be another than its parent's", path="$.id", rule="HI-13")
         with self._lock:
@@ -259,7 +266,6 @@ class StoredHistory(KeptHistory):
             frame, stop = self._versions.frame(version), self._stops[version]
             base = max(frame.logged, stop)
             name = new_id() if id is None else id
-            check_name(name, "$.id")
             now = self._clock()
             bare = replace(frame, logged=base, back=None, redo=None)
             count = size(bare.root) + stop - bare.start

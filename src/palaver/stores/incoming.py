@@ -28,6 +28,7 @@ from palaver.messages.gate import (
     freeze_mapping,
 )
 from palaver.stores.frames import FrameBook
+from palaver.stores.names import NAMES, read_names
 from palaver.stores.records import Change, Head
 from palaver.stores.rows import one
 
@@ -164,6 +165,7 @@ class Incoming:
         self._stop = 0
         self._keys: set[str] = set()
         self._records: dict[tuple[str, str], bytes] = {}
+        self._named: list[tuple[int, str]] = []  # the last position that a record names, and where
 
     def _read_header(self) -> _Header:
         _, line = next(self._lines, (0, {}))
@@ -219,13 +221,27 @@ class Incoming:
             value = base64.b64decode(record.value, validate=True)
         except (binascii.Error, ValueError):
             raise ValidationError("is not base64", path=f"{path}.value", rule="CX-08") from None
+        if record.kind == NAMES:
+            self._read_names(record.name, value, path)
         self._records[record.kind, record.name] = value
+
+    def _read_names(self, other: str, value: bytes, path: str) -> None:
+        check_name(other, f"{path}.name")
+        try:
+            names = read_names(value)
+        except ValueError as error:
+            detail = f"does not say which messages come from elsewhere: {error}"
+            raise ValidationError(detail, path=f"{path}.value", rule="CX-08") from None
+        if names:
+            self._named.append((max(names.values()), f"{path}.value"))
 
     def _end(self, end: _End, path: str) -> None:
         counts = len(self._log), self._version + 1, len(self._records)
         if self._messages or counts != (end.messages, end.changes, end.records):
             detail = "says another number of messages, changes or records than there are"
             raise ValidationError(detail, path=path, rule="CX-08")
+        for position, where in self._named:
+            _demand(position < len(self._log), "names a message that the log has not", where)
         if self._version < 0:
             raise ValidationError("has no change at all", path=path, rule="CX-08")
         extra = next(self._lines, None)

@@ -7,7 +7,6 @@ after what came in between; what becomes of an edit is decided in `history`. A c
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -20,8 +19,10 @@ from palaver.messages import Message
 from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
 from palaver.stores.ancestry import read_frames
+from palaver.stores.arguments import check_idempotency_key, check_known, check_records
 from palaver.stores.forking import restart_in_child
 from palaver.stores.log import StoredLog
+from palaver.stores.names import NAMES, read_names, write_names
 from palaver.stores.preconditions import check_expected, expected_versions
 from palaver.stores.records import NONE, Again, Change
 from palaver.stores.versions import StoredStops
@@ -89,6 +90,7 @@ class KeptHistory(History):
 
     def __init__(self, keeper: Keeper, name: str, *, clock: Callable[[], int] = now_ms) -> None:
         """Read where a conversation stands; its messages are read when they are needed."""
+        check_known(name)
         self._keeper = keeper
         self._head = head = keeper.head(name)
         self._book, frames = read_frames(keeper, head)
@@ -130,10 +132,10 @@ class KeptHistory(History):
         return self._head.tags
 
     def _read_names(self) -> None:
-        kept = self._keeper.records(self.id, "names")
+        kept = self._keeper.records(self.id, NAMES)
         try:
-            self._names = {other: dict(json.loads(pairs)) for other, pairs in kept.items()}
-        except (ValueError, TypeError) as error:
+            self._names = {other: read_names(pairs) for other, pairs in kept.items()}
+        except ValueError as error:
             msg = f"which messages {self.id} has from elsewhere can't be read: {error}"
             raise StoreDamaged(msg) from None
 
@@ -185,7 +187,7 @@ class KeptHistory(History):
         names: tuple[Record, ...] = ()
         if kind == "merge":
             names = tuple(
-                ("names", other, json.dumps(list(pairs.items())).encode())
+                (NAMES, other, write_names(pairs))
                 for other, pairs in self._names.items()
                 if current.merged.get(other) != self._frame.merged.get(other)
             )
@@ -284,6 +286,8 @@ class KeptHistory(History):
         `key` makes doing it again harmless: what was kept the first time is returned. `expect` is
         the version that the message must follow; `VersionMismatch` where that is not the newest.
         """
+        if key is not None:
+            check_idempotency_key(key)
         if type(message) is not Message:
             (message,) = read_messages([message])
         with self._lock:
@@ -376,13 +380,16 @@ class KeptHistory(History):
         after, whoever wrote it; what it raises stops the change. `expect` is the version that they
         must follow; `VersionMismatch` where that is not the newest.
         """
+        check_idempotency_key(key)
+        records = tuple(records)
+        check_records(records)
         new = read_messages(messages)
         if not new:
             return self._kept(self._result, expect=expect)
         with self._lock:
             token, self._token = self._token, self._token if lease is None else lease.token
             try:
-                self._append(new, key, tuple(records), unless, expect)
+                self._append(new, key, records, unless, expect)
             finally:
                 self._token = token
         return self._result()

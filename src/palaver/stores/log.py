@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from palaver.history.log import Family
 from palaver.history.rope import MASK, SHIFTS, Counter, runs
+from palaver.messages.gate import is_text
 from palaver.stores.rows import one
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ class StoredLog(Counter):
 
     def positions_of(self, message_id: str) -> list[int]:
         """The positions of the messages with an id."""
+        if not is_text(message_id):
+            return []
         return [
             *self._keeper.positions_of(self._name, message_id),
             *(

@@ -20,6 +20,7 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
+from palaver.stores.arguments import check_records
 from palaver.stores.forking import RestingCondition
 from palaver.stores.leases import monotonic_ms, taken_by
 from palaver.stores.lineage import FAR
@@ -447,6 +448,7 @@ class MemoryKeeper:
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Keep a record beside the log; None removes it."""
+        check_records([(kind, name, value)])
         with self._news:
             self._of(conversation).records.put(kind, name, value)
 
@@ -454,6 +456,7 @@ class MemoryKeeper:
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
     ) -> None:
         """Keep or remove several records beside the log, all or none."""
+        check_records(records)
         with self._news:
             kept = self._of(conversation)
             if token is not None and (kept.lease is None or kept.lease.token != token):

@@ -18,8 +18,9 @@ from palaver.errors import Stale, UnknownConversation, ValidationError
 from palaver.history.frame import Frame
 from palaver.history.operations import read_messages
 from palaver.messages import new_id
-from palaver.messages.gate import check_name, check_text
+from palaver.messages.gate import check_name, is_text
 from palaver.messages.ids import now_ms
+from palaver.stores.arguments import check_known, check_tags, check_title, check_words
 from palaver.stores.beginning import begin, check_key
 from palaver.stores.checking import problems
 from palaver.stores.frames import FrameBook
@@ -104,7 +105,8 @@ class Store:
         frame = Frame(logged=len(new))
         head = Head(
             id=name, version=0, stop=len(new), length=len(new), counts=counts, framed=0,
-            size=len(new), title=_title(title), tags=_tags(tags), created=now, updated=now,
+            size=len(new), title=check_title(title), tags=check_tags(tags), created=now,
+            updated=now,
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
@@ -120,6 +122,7 @@ class Store:
     def __contains__(self, conversation: object) -> bool:
         """Tell whether there is a conversation of this id."""
         try:
+            check_known(str(conversation))
             self.keeper.head(str(conversation))
         except UnknownConversation:
             return False
@@ -129,8 +132,10 @@ class Store:
         """Conversations, the latest changed first; `after` is the `next` of the page before."""
         if limit < 1:
             raise ValidationError(f"must be at least 1, not {limit}", path="$.limit")
-        if after is not None and not _CURSOR.match(after):
+        if after is not None and not (is_text(after) and _CURSOR.match(after)):
             raise ValidationError("must be the `next` of a page", path="$.after")
+        if tag is not None and not is_text(tag):
+            return Listing((), None)
         return self.keeper.listing(after=after, limit=limit, tag=tag)
 
     def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
@@ -142,7 +147,7 @@ class Store:
         >>> store.named("tea")
         ['tea-1', 'tea-2']
         """
-        return self.keeper.named(beginning, limit)
+        return self.keeper.named(beginning, limit) if is_text(beginning) else []
 
     def __iter__(self) -> Iterator[Head]:
         """Where every conversation stands, the latest changed first."""
@@ -165,7 +170,7 @@ class Store:
         `expect` is the version that must be the newest; `VersionMismatch` where it is not. Title
         and tags are no part of a version: changing them makes none.
         """
-        title, tags = _title(title), _tags(tags)
+        title, tags = check_title(title), check_tags(tags)
         self._conditional(
             conversation,
             expect,
@@ -185,6 +190,7 @@ class Store:
         self, conversation: str, expect: Expected | None, change: Callable[[int | None], None]
     ) -> None:
         """Make a change of something that has no version, if the newest version is expected."""
+        check_known(conversation)
         if expect is None:
             change(None)
             return
@@ -222,6 +228,7 @@ class Store:
         >>> len(store.prune(history.id).messages)
         1
         """
+        check_known(conversation)
         at = self._clock()
         return prune(self.keeper, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
 
@@ -233,6 +240,9 @@ class Store:
         The first 100,000 characters of a message are searched, and words are compared by their
         first 200. More than 256 different words are refused with `ValidationError`.
         """
+        check_words(words)
+        if conversation is not None:
+            check_known(conversation)
         return self.keeper.search(words, conversation, limit)
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
@@ -249,6 +259,8 @@ class Store:
         Of one conversation from a version on, or of the whole store from a cursor on: `after` is
         the last one seen. `seconds` ends the waiting when nothing has happened for so long.
         """
+        if conversation is not None:
+            check_known(conversation)
         start = self._newest(conversation) if after is None else after
         return self._follow(conversation, start, seconds)
 
@@ -282,6 +294,8 @@ class Store:
         The store's own clock measures the seconds (see `Lease`), so that machines whose clocks
         differ agree on who holds it. `LeaseTaken` while another does.
         """
+        check_known(conversation)
+        check_name(holder, "$.holder")
         if not 0 <= seconds <= _LONGEST:
             detail = f"a lease of {seconds} seconds: from 0 to {_LONGEST:,} are allowed"
             raise ValidationError(detail, path="$.seconds", rule="lease-seconds")
@@ -317,20 +331,9 @@ class Store:
         >>> list(store.notes())
         ['long: message 0: only its first 100,000 characters are searched']
         """
+        if conversation is not None:
+            check_known(conversation)
         heads = self if conversation is None else [self.keeper.head(conversation)]
         for head in heads:
             for position, reason in self.keeper.unindexed(head.id):
                 yield f"{head.id}: message {position}: {reason}"
-
-
-def _title(title: str | None) -> str | None:
-    if title is not None:
-        check_text(title, "$.title")
-    return title
-
-
-def _tags(tags: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(tags))
-    for index, tag in enumerate(found):
-        check_name(tag, f"$.tags[{index}]")
-    return found

@@ -15,6 +15,7 @@ import msgspec
 
 from palaver.history.erasing import ERASED
 from palaver.messages import to_dict
+from palaver.stores.names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores.protocol import Keeper
 
-__all__ = ["NAMES", "Traces", "family_messages"]
-
-NAMES: Final = "names"
-"""The kind of record that merges need: positions, and nothing that was said."""
+__all__ = ["Traces", "family_messages"]
 
 _SHORT: Final = 8
 _PAGE: Final = 1_000
@@ -67,7 +65,7 @@ class Traces:
         >>> traces.are_in("draft", "d", b'{"answers": ["m1"]}'), traces.are_in("draft", "d", b"m12")
         (True, False)
         """
-        if kind == NAMES:
+        if kind == NAMES:  # positions, and nothing that was said
             return False
         if name in self._names:
             return True

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from palaver.errors import LeaseLost, LeaseTaken, Stale, StoreDamaged, StoreError
 from palaver.messages.gate import EMPTY
+from palaver.stores.arguments import check_known, check_records
 from palaver.stores.leases import taken_by
 from palaver.stores.lineage import FAR, Lineages
 from palaver.stores.postgres.burying import erase_rows, hollow_rows, label
@@ -156,6 +157,7 @@ class PostgresKeeper:
 
     def family(self, conversation: str) -> list[str]:
         """A conversation and all its relatives: whoever shares its first ancestor."""
+        check_known(conversation)
         found = [row[0] for row in self._read("family", conversation)]
         if not found:
             self.head(conversation)
@@ -209,6 +211,7 @@ class PostgresKeeper:
 
     def head(self, conversation: str) -> Head:
         """Where a conversation stands."""
+        check_known(conversation)
         rows = self._read("head", conversation)
         if not rows:
             self._lineages.forget(conversation)
@@ -247,6 +250,7 @@ class PostgresKeeper:
 
     def forks(self, conversation: str) -> list[Head]:
         """Where those conversations stand that were forked from this one."""
+        check_known(conversation)
         rows = self._read("forks", conversation)
         if not rows:
             self.head(conversation)
@@ -368,6 +372,7 @@ class PostgresKeeper:
         if conversation is None:
             rows = settled(self._connections, after, limit)
         else:
+            check_known(conversation)
             rows = self._read("journal", conversation, after, limit)
             if not rows:
                 self.head(conversation)
@@ -402,6 +407,7 @@ class PostgresKeeper:
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Keep a record beside the log; None removes it."""
+        check_records([(kind, name, value)])
         if not self._connections.count(*_record(conversation, kind, name, value)):
             self.head(conversation)
 
@@ -409,6 +415,7 @@ class PostgresKeeper:
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
     ) -> None:
         """Keep or remove several records beside the log, all or none."""
+        check_records(records)
 
         def work(line: Line) -> None:
             with line.transaction(), line.pipeline():
@@ -435,6 +442,7 @@ class PostgresKeeper:
         last: int | None = None,
     ) -> dict[str, bytes]:
         """The records of a kind, by name, from one name to before another."""
+        check_known(conversation)
         query = ("" if last is None else "last_") + "records" + ("" if until is None else "_until")
         bounds = (value for value in (until, last) if value is not None)
         rows = self._read(query, conversation, kind, since, *bounds)

@@ -26,6 +26,7 @@ from palaver.errors import (
     StoreError,
     UnknownConversation,
 )
+from palaver.stores.arguments import check_known
 from palaver.stores.forking import leak, rest_for_fork
 from palaver.stores.groups import Group, Job
 from palaver.stores.lineage import Lineages
@@ -318,6 +319,7 @@ class Connections:
     def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
         cid = self._cids.get(conversation)
         if cid is None:
+            check_known(conversation)
             if connection is None:
                 rows = self._read("cid", conversation)
                 cid = rows[0][0] if rows else None

@@ -24,6 +24,7 @@ from palaver.history.rope import SHIFTS
 from palaver.messages import ROLES
 from palaver.messages.bulk import read_messages
 from palaver.messages.gate import EMPTY
+from palaver.stores.arguments import check_known, check_records
 from palaver.stores.leases import boot_id, monotonic_ms, taken_by
 from palaver.stores.lineage import FAR, pages
 from palaver.stores.records import Frames, Head, Hit, Journaled, Lease, Listing
@@ -67,6 +68,7 @@ class SQLiteKeeper(Writing):
             rows = self._read("head_since", conversation)
             if rows and rows[0][_LAST:] == known[1]:
                 return _since(known[0], rows[0][:_LAST])
+        check_known(conversation)
         rows = self._read("head", conversation)
         if not rows:
             unknown(conversation)
@@ -306,12 +308,14 @@ class SQLiteKeeper(Writing):
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Keep a record beside the log; None removes it."""
+        check_records([(kind, name, value)])
         self._write(lambda: self._put(self._cid(conversation, self._writer), kind, name, value))
 
     def keep(
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
     ) -> None:
         """Keep or remove several records beside the log, all or none."""
+        check_records(records)
 
         def work() -> None:
             cid = self._cid(conversation, self._writer)

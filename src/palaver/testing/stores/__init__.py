@@ -17,6 +17,7 @@ store serves for all, and what it had before is left alone.
 from __future__ import annotations
 
 from palaver.testing.stores import (
+    arguments,
     erasing,
     finding,
     forking,
@@ -34,6 +35,7 @@ from palaver.testing.stores.running import Check, Conformance, Report, Trial
 __all__ = ["Check", "Conformance", "Report", "Trial", "store_conformance"]
 
 store_conformance = Conformance(
+    arguments.CHECKS,
     keeping.CHECKS,
     lasting.CHECKS,
     forking.CHECKS,
