@@ -11,7 +11,7 @@ from palaver.conversation import Conversation, steps
 from palaver.conversation.compaction import Summarise, compact, summarising
 from palaver.conversation.desk import Desk
 from palaver.errors import CompactionRefused, OutputTooLong
-from palaver.messages import ReasoningPart, assistant, user
+from palaver.messages import AssistantInfo, ReasoningPart, assistant, user
 from palaver.wire.folding import Answer
 from tests.conversation.scripted import Scripted, saying
 
@@ -30,7 +30,7 @@ LIMIT = 1_000
 class Endless(Scripted):
     """Says the same again and again, and remembers how often and whether it was let go."""
 
-    def __init__(self, **delta: Any) -> None:
+    def __init__(self, delta: dict[str, Any]) -> None:
         super().__init__()
         self._delta = delta
         self.said = 0
@@ -72,19 +72,35 @@ async def test_an_answer_is_cut_off_at_the_limit_and_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch, delta: dict[str, Any], said: int, kept: str
 ) -> None:
     monkeypatch.setattr(steps, "MAX_ANSWER", LIMIT)
-    conversation, model = Conversation(store), Endless(**delta)
+    conversation, model = Conversation(store), Endless(delta)
     conversation.add(user("go on"))
     with pytest.raises(OutputTooLong, match=r"openai: the answer is longer than 1,000 bytes"):
         await conversation.step(model)
     assert (said, True) == (model.said, model.closed)
     last = conversation.messages[-1]
     assert kept == kept_of(last)
-    assert last.info is not None
+    assert isinstance(last.info, AssistantInfo)
     assert "interrupted" == last.info.finish
     assert "OutputTooLong" == (last.info.error or {})["name"]
     assert [] == conversation.waiting()
     step = await conversation.step(Scripted(saying("short")))
     assert "short" == step.text
+
+
+async def test_thoughts_in_detail_are_joined_once_and_count(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A router's pieces of one thought; each piece costs the same, however long the thought is."""
+    monkeypatch.setattr(steps, "MAX_ANSWER", LIMIT)
+    piece = {"type": "reasoning.text", "index": 0, "text": "y" * 30}
+    conversation, model = Conversation(store), Endless({"reasoning_details": [piece]})
+    conversation.add(user("go on"))
+    with pytest.raises(OutputTooLong):
+        await conversation.step(model)
+    assert 34 == model.said
+    (part,) = conversation.messages[-1].parts
+    assert isinstance(part, ReasoningPart)
+    assert [{**piece, "text": "y" * LIMIT}] == part.metadata["openai"]["details"]
 
 
 async def test_an_answer_of_just_the_limit_is_whole(
@@ -94,7 +110,8 @@ async def test_an_answer_of_just_the_limit_is_whole(
     conversation = Conversation(store)
     conversation.add(user("go on"))
     step = await conversation.step(Scripted(saying(*["y" * 100] * 10)))
-    assert (LIMIT, "stop") == (len(step.text), step.message.info and step.message.info.finish)
+    assert isinstance(step.message.info, AssistantInfo)
+    assert (LIMIT, "stop") == (len(step.text), step.message.info.finish)
 
 
 async def test_a_call_that_the_limit_cut_is_no_call(
@@ -163,6 +180,6 @@ async def test_a_summary_beyond_the_limit_is_refused(
     for number in range(10):
         conversation.add(user(f"question {number} " * 100))
         conversation.add(assistant("answer " * 100))
-    handler = Summarise(Scripted(saying("y" * (LIMIT + 1))), keep_tokens=10)
+    handler = Summarise(model=Scripted(saying("y" * (LIMIT + 1))), keep_tokens=10)
     with pytest.raises(CompactionRefused, match=r"longer than 1,000 characters"):
         await compact(conversation, handler)

@@ -130,7 +130,7 @@ class Answer:
         rest = whole[len(known) :] if whole.startswith(known) else ""
         if not rest:
             self.size -= _bytes(known)
-            block.pieces = [self._within(whole)]
+            block.pieces = [self.within(whole)]
         elif block.kind == "call":
             self._more(block, rest)
         else:
@@ -239,7 +239,7 @@ class Answer:
         block.kept.update(kept)
         return block
 
-    def _within(self, piece: str) -> str:
+    def within(self, piece: str) -> str:
         """As much of a piece as the limit allows; it is counted."""
         size = _bytes(piece)
         if self._limit is not None and self.size + size > self._limit:
@@ -251,13 +251,13 @@ class Answer:
         return piece
 
     def _grow(self, block: _Block, piece: str, delta: type[TextDelta | ReasoningDelta]) -> None:
-        piece = self._within(piece)
+        piece = self.within(piece)
         if piece:
             block.pieces.append(piece)
             self.deltas.append(delta(piece))
 
     def _more(self, block: _Block, piece: str) -> None:
-        piece = self._within(piece)
+        piece = self.within(piece)
         if piece:
             block.pieces.append(piece)
             self.deltas.append(CallDelta(block.index, piece))
