@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,10 @@ from hypothesis import strategies as st
 
 from palaver.errors import ValidationError
 from palaver.tokens import counter, counters, estimate
+from palaver.tokens.counters import ENCODINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -86,3 +91,27 @@ def test_threads_share_one_vocabulary() -> None:
         thread.join()
 
     assert [1] * 8 == found
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_long_text_is_counted_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same count where there are words to cut at; a few more where there are none."""
+    count = counter(name)
+    prose = "Tea, of course:\n  12 cups, and  more tea than   anybody's\t(hot!) 喝茶 needs. " * 200
+    wide = "喝茶吗" * 3_000
+    whole = count(prose), count(wide), estimate(prose)
+    assert max(len(prose), len(wide)) < counters._PIECE
+    sizes: list[int] = []
+    pieces = counters._pieces
+
+    def noted(text: str) -> Iterator[str]:
+        for piece in pieces(text):
+            sizes.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(counters, "_PIECE", 1_000)
+    monkeypatch.setattr(counters, "_pieces", noted)
+    assert (whole[0], whole[2]) == (count(prose), estimate(prose))
+    assert whole[1] <= count(wide) <= whole[1] + 2 * len(wide) // 1_000
+    assert 1_000 == max(sizes)
+    assert len(prose) * 2 + len(wide) == sum(sizes)

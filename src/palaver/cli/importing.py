@@ -1,4 +1,4 @@
-"""`palaver import FILE`: conversations from files into a store, all of them or none.
+"""`palaver import FILE`: conversations from files into a store, each whole or not at all.
 
 A snapshot of palaver's own brings its versions with it. Of anything else each conversation becomes
 one of the store's, with its title; what the file says about it is kept in a record beside it.
@@ -66,7 +66,10 @@ def import_(  # noqa: PLR0917 - one for each option
 
     FILE is of any form that `palaver export` writes, or of any format that `palaver convert` reads;
     its content tells. All of FILE is checked first. Where anything is wrong with it, nothing
-    changes. What a file has that could not be kept is listed on standard error.
+    changes. Each conversation is stored whole or not at all. Where one can't be stored, those
+    before it are taken back, except those that somebody has changed or forked from meanwhile: the
+    error names them. After a kill, --missing brings in the rest. What a file has that could not be
+    kept is listed on standard error.
 
     With --into, FILE is a snapshot of version 1, and `palaver undo` returns to what was there
     before.

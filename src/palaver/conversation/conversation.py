@@ -176,7 +176,8 @@ class Conversation:
         """Ask a model once, and store what it answers with its usage and its calls.
 
         `on_delta` is told each piece as it arrives. What is cut off by an error, a cancellation or
-        a crash is kept as far as it had come, marked as interrupted. `key` makes doing it again
+        a crash is kept as far as it had come, marked as interrupted; so is an answer that is longer
+        than `palaver.messages.MAX_ANSWER` bytes, with `OutputTooLong`. `key` makes doing it again
         harmless: where the step has its answer already, that is returned and nobody is asked.
         """
         chosen = self.model if model is None else model

@@ -24,7 +24,8 @@ from palaver.conversation.holding import while_held
 from palaver.conversation.ledger import Entry, entries_of
 from palaver.conversation.models.base import Ask
 from palaver.conversation.usage import Usage
-from palaver.messages import Message, ToolCallPart
+from palaver.errors import OutputTooLong
+from palaver.messages import MAX_ANSWER, Message, ToolCallPart
 from palaver.messages.ids import uuid_for
 from palaver.wire import Note
 from palaver.wire.tools import tool_names
@@ -45,6 +46,9 @@ OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
 _log: Final = logging.getLogger("palaver.conversation")
 DRAFT_SECONDS: Final = 1.0
 """How much of an answer a crash may cost, in time."""
+DRAFT_BYTES: Final = 64 * 1024
+"""The size from which on a draft waits until the answer has grown by an eighth: a draft holds the
+whole answer, and all drafts together shall be no more than a few times that."""
 
 
 class Step(Struct, frozen=True):
@@ -101,7 +105,7 @@ async def ask(
                 _log.error("asking %s failed: %s", model.ref.model_id, error)
             await at_last(error, partial(_keep_the_rest, desk, begun, asking, finished))
             raise
-        finish = partial(desk.finish, begun, asking.fold.message(), finished)
+        finish = partial(_keep_all, desk, begun, asking, finished)
         message, usage, entries = await shielded(finish)
     return Step(message, usage, begun.request.notes, entries)
 
@@ -126,11 +130,16 @@ class _Asking:
             model=model.ref,
             session=_session(desk),
             names=names,
+            limit=MAX_ANSWER,
         )
 
     async def hear(self, question: Ask) -> None:
-        """Take in the answer, piece by piece; a draft is kept now and then."""
-        kept = time.monotonic()
+        """Take in the answer, piece by piece; a draft is kept now and then.
+
+        An answer that is longer than `MAX_ANSWER` is cut off there: `OutputTooLong`.
+        """
+        kept, due = time.monotonic(), 0
+        answer = self.fold.answer
         async with aclosing(self._model.stream(question)) as events:
             async for event in events:
                 for delta in self.fold.feed(event):
@@ -138,10 +147,24 @@ class _Asking:
                         heard = self._on_delta(delta)
                         if inspect.isawaitable(heard):
                             await heard
-                if time.monotonic() - kept > DRAFT_SECONDS:
-                    draft = self.fold.message(interrupted=True)
-                    await to_thread.run_sync(self._desk.draft, self._begun, draft)
+                if answer.over_limit:
+                    detail = f"the answer is longer than {MAX_ANSWER:,} bytes, and was cut off"
+                    answer.cut(OutputTooLong.__name__, detail)
+                    raise OutputTooLong(detail, provider=self._model.ref.provider_id)
+                if answer.size >= due and time.monotonic() - kept > DRAFT_SECONDS:
+                    due = answer.size + (answer.size // 8 if answer.size > DRAFT_BYTES else 0)
+                    await to_thread.run_sync(self._draft)
                     kept = time.monotonic()
+
+    def _draft(self) -> None:
+        self._desk.draft(self._begun, self.fold.message(interrupted=True))
+
+
+def _keep_all(
+    desk: Desk, begun: Begun, asking: _Asking, finished: Callable[[Message], Message]
+) -> tuple[Message, Usage, tuple[Entry, ...]]:
+    """The answer is over: keep it."""
+    return desk.finish(begun, asking.fold.message(), finished)
 
 
 def _keep_the_rest(
@@ -149,7 +172,7 @@ def _keep_the_rest(
 ) -> None:
     """The answer was cut off: keep what had arrived, marked so."""
     message = None if asking is None else asking.fold.message(interrupted=True)
-    if message is not None and message.content:
+    if message is not None and (message.content or "incompleteCalls" in message.metadata):
         desk.finish(begun, message, finished, whole=False)
     else:
         desk.abandon(begun)

@@ -50,6 +50,7 @@ from palaver.messages.files import (
     SymbolSource,
 )
 from palaver.messages.gate import (
+    MAX_ANSWER,
     MAX_DEPTH,
     MAX_INT,
     MAX_TEXT,
@@ -148,6 +149,7 @@ from palaver.messages.validation import (
 )
 
 __all__ = [
+    "MAX_ANSWER",
     "MAX_DEPTH",
     "MAX_DOCUMENT",
     "MAX_INT",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EMPTY",
+    "MAX_ANSWER",
     "MAX_DEPTH",
     "MAX_INT",
     "MAX_NAME",
@@ -43,6 +44,8 @@ __all__ = [
 
 MAX_TEXT: Final = 64 * 1024 * 1024
 """Characters in one text: room for a large image as base64, not for a mistake."""
+MAX_ANSWER: Final = 16 * 1024 * 1024
+"""Bytes of text, reasoning and arguments, as UTF-8, that a step takes of one answer."""
 MAX_DEPTH: Final = 128
 """Levels of nesting in one value."""
 MAX_INT: Final = 2**53

@@ -96,6 +96,8 @@ class MemoryKeeper:
             if parent is not None:
                 parent.forks[head.id] = None
             self._record(kept, first, 0, head.base)
+            for record in first.records:
+                self.put(head.id, *record)
 
     def commit(self, change: Change) -> int:
         """Keep a change and answer its version; `Stale` where another came first."""
@@ -141,8 +143,6 @@ class MemoryKeeper:
                     if head is not None and change.after < 0:
                         self.create(head, change)
                         version = 0
-                        for record in change.records:
-                            self.put(head.id, *record)
                     else:
                         version = self.commit(change)
             except BaseException:

@@ -47,7 +47,10 @@ class Keeper(Protocol):
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
     def create(self, head: Head, first: Change) -> None:
-        """Begin a conversation, with its first messages and frame; `AlreadyExists` if not new."""
+        """Begin a conversation, with its first messages, frame and records, in one change.
+
+        `AlreadyExists` where the id is taken.
+        """
 
     def commit(self, change: Change) -> int:
         """Keep a change and answer its version; `Stale` where another came first.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores.preconditions import Expected
     from palaver.stores.protocol import Keeper
+    from palaver.stores.records import Record
 
 __all__ = ["Store"]
 
@@ -90,11 +91,13 @@ class Store:
         title: str | None = None,
         tags: Iterable[str] = (),
         key: str | None = None,
+        records: Iterable[Record] = (),
     ) -> StoredHistory:
         """Begin a conversation, with some messages or none.
 
-        An id that is taken is an error (`AlreadyExists`). With an `id` and a `key` of the caller's,
-        doing it again, after an answer that was lost, returns the conversation that was begun.
+        `records` are kept beside the log in the same change. An id that is taken is an error
+        (`AlreadyExists`). With an `id` and a `key` of the caller's, doing it again, after an answer
+        that was lost, returns the conversation that was begun.
         """
         check_key(id, key)
         new = read_messages(messages)
@@ -110,7 +113,7 @@ class Store:
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
-            messages=new, frame=FrameBook().encode(frame, 0), key=key,
+            messages=new, frame=FrameBook().encode(frame, 0), key=key, records=tuple(records),
         )  # fmt: skip
         begin(self.keeper, head, first)
         return self.get(name)

@@ -110,8 +110,12 @@ def fold(
     session: str = NIL_ID,
     model: ModelRef | None = None,
     names: Mapping[str, str] | None = None,
+    limit: int | None = None,
 ) -> Fold:
     """Make a fold, which takes the events of a stream and makes the same message of them.
+
+    `limit` is how many bytes of text, reasoning and arguments it keeps; `fold.answer.over_limit`
+    tells that there was more.
 
     >>> folding = fold("openai-chat")
     >>> folding.feed({"choices": [{"delta": {"content": "Ye"}}]})
@@ -122,7 +126,7 @@ def fold(
     'Yes.'
     """
     _format(form)
-    return FOLDS[form](session=session, model=model, names=names)
+    return FOLDS[form](session=session, model=model, names=names, limit=limit)
 
 
 def _format(name: str) -> Format:

@@ -81,8 +81,12 @@ class Answer:
         session: str = NIL_ID,
         model: ModelRef | None = None,
         names: Mapping[str, str] | None = None,
+        limit: int | None = None,
     ) -> None:
-        """Build an answer of this format; what parts keep of the provider is under its name."""
+        """Build an answer of this format; what parts keep of the provider is under its name.
+
+        `limit` is how many bytes of text, reasoning and arguments it takes: the rest is not kept.
+        """
         self.deltas: list[Delta] = []
         self.about: dict[str, Any] = {}
         self._form, self._provider = form, provider
@@ -90,6 +94,9 @@ class Answer:
         self._id, self._at = new_id(), now_ms()
         self._blocks: dict[Key, _Block] = {}
         self._calls = 0
+        self._limit = limit
+        self.size = 0
+        self.over_limit = False
         self._usage: Mapping[str, Any] | None = None
         self._tokens: TokenCounts | None = None
         self._cost: float | None = None
@@ -122,7 +129,8 @@ class Answer:
             return
         rest = whole[len(known) :] if whole.startswith(known) else ""
         if not rest:
-            block.pieces = [whole]
+            self.size -= _bytes(known)
+            block.pieces = [self.within(whole)]
         elif block.kind == "call":
             self._more(block, rest)
         else:
@@ -173,7 +181,8 @@ class Answer:
         if self._finish is None:
             calls = [key for key, block in self._blocks.items() if block.kind == "call"]
             for key in sorted(calls):
-                if reason in _WHOLE or _is_whole(self._blocks[key].text):
+                whole = reason in _WHOLE and not self.over_limit
+                if whole or _is_whole(self._blocks[key].text):
                     self.ready(key)
             self._finish = "tool-calls" if calls and reason == "stop" else reason
             self.deltas.append(Finished(self._finish))
@@ -185,6 +194,11 @@ class Answer:
         self._finish = None
         self.deltas.append(Failed(self._error["name"], said))
         self.finish("error")
+
+    def cut(self, name: str, message: str) -> None:
+        """Say why the answer was cut off on this side; what had arrived stays."""
+        self._error = {"name": name, "message": message}
+        self._finish = None
 
     def message(self, *, interrupted: bool | None = None) -> Message:
         """The answer as far as it came; cut off unless the provider said that it is over."""
@@ -225,12 +239,25 @@ class Answer:
         block.kept.update(kept)
         return block
 
+    def within(self, piece: str) -> str:
+        """As much of a piece as the limit allows; it is counted."""
+        size = _bytes(piece)
+        if self._limit is not None and self.size + size > self._limit:
+            self.over_limit = True
+            data = piece.encode("utf-8", "surrogatepass")[: max(0, self._limit - self.size)]
+            piece = data.decode("utf-8", "ignore")
+            size = _bytes(piece)
+        self.size += size
+        return piece
+
     def _grow(self, block: _Block, piece: str, delta: type[TextDelta | ReasoningDelta]) -> None:
+        piece = self.within(piece)
         if piece:
             block.pieces.append(piece)
             self.deltas.append(delta(piece))
 
     def _more(self, block: _Block, piece: str) -> None:
+        piece = self.within(piece)
         if piece:
             block.pieces.append(piece)
             self.deltas.append(CallDelta(block.index, piece))
@@ -299,6 +326,11 @@ def _clean(value: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON object without what the gate refuses."""
     found = replace_refused(value)
     return dict(found) if is_object(found) else {}
+
+
+def _bytes(text: str) -> int:
+    """How long a text is in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _printable(name: str) -> str:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from palaver.conversation.models.base import Ask, Model
 from palaver.errors import CompactionRefused
 from palaver.history import SUMMARY_OF
 from palaver.messages import (
+    MAX_ANSWER,
     AssistantInfo,
     Message,
     Role,
@@ -67,10 +69,13 @@ class Summarise(Struct, frozen=True, kw_only=True):
         old = [scene.messages[index] for index in gone]
         summary = await self._ask(old)
         told = sum(scene.tokens[index] for index in gone)
-        asked, answer = _messages(summary, old, self.model)
         if not summary:
             raise CompactionRefused("the summary is empty")
-        if scene.weigh(asked) + scene.weigh(answer) >= told:
+        if len(summary) > MAX_ANSWER:
+            raise CompactionRefused(f"the summary is longer than {MAX_ANSWER:,} characters")
+        asked, answer = _messages(summary, old, self.model)
+        weights = [await to_thread.run_sync(scene.weigh, each) for each in (asked, answer)]
+        if sum(weights) >= told:
             raise CompactionRefused("the summary is no shorter than what it sums up")
         if self.check is not None:
             fine = self.check(summary, old)

@@ -109,7 +109,11 @@ async def import_(
     name: Name = None,
     missing: FromQuery[bool] = False,
 ) -> Imported:
-    """Take the conversations of a file (the body) into the store: all of them, or none.
+    """Take the conversations of a file (the body) into the store, each whole or not at all.
+
+    All of the file is checked first. Where one can't be stored, those before it are taken back,
+    except those that somebody has changed or forked from meanwhile: the error names them. If the
+    server is killed, what is there is whole, and the same file with `missing` brings in the rest.
 
     The file is of any form that an export has, a transcript of another tool, or requests to a
     provider; its content tells, unless `format` does. `missing` leaves out what is there already.

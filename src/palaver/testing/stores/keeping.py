@@ -266,6 +266,18 @@ def a_selection_and_records_are_one_change(trial: Trial) -> None:
 
 
 @CHECKS
+def a_conversation_begins_with_its_records(trial: Trial) -> None:
+    """Records that are given with the first messages are kept in the same change."""
+    made = trial.store.create(said("u1"), records=[("origin", "about", b"{}")])
+    for store in trial.now_and_later():
+        expect(0, store.get(made.id).version, "the version")
+        expect({"about": b"{}"}, store.keeper.records(made.id, "origin"), "the records")
+    with raises(AlreadyExists, "the same id again"):
+        trial.store.create(id=made.id, records=[("origin", "about", b"other")])
+    expect({"about": b"{}"}, trial.store.keeper.records(made.id, "origin"), "the records")
+
+
+@CHECKS
 def a_conversation_can_be_deleted(trial: Trial) -> None:
     """Nothing of it is left: no listing, no search, no journal; others are as they were."""
     store, word = trial.store, f"w{new_id().replace('-', '')}"

@@ -14,6 +14,7 @@ from palaver.wire.replies.fold import Fold, count, counts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from palaver.messages.message import Message
     from palaver.messages.parts import TokenCounts
     from palaver.wire.folding import Finish
 
@@ -29,6 +30,12 @@ _FINISH: Final[dict[str, Finish]] = {
 }
 _THOUGHT, _TEXT, _REFUSAL, _AUDIO, _CALLS = range(5)
 """The order of an answer's blocks, which the format itself leaves open."""
+_GROWING: Final = ("text", "summary", "data")
+"""The fields of a detailed thought that come in pieces."""
+
+
+class _Pieces(list[str]):
+    """A text that is still growing."""
 
 
 class ChatFold(Fold):
@@ -140,14 +147,31 @@ class ChatFold(Fold):
             same = (detail.get("type"), detail.get("index"))
             known = self._details[-1] if self._details else {}
             if detail.get("index") is None or same != (known.get("type"), known.get("index")):
-                self._details.append(dict(detail))
-                continue
+                known = dict.fromkeys(detail)
+                self._details.append(known)
             for key, value in detail.items():
-                grows = key in ("text", "summary", "data") and isinstance(known.get(key), str)
-                if value is not None:
-                    known[key] = known[key] + value if grows and isinstance(value, str) else value
+                if key in _GROWING and isinstance(value, str):
+                    held = known.get(key)
+                    pieces = held if isinstance(held, _Pieces) else _Pieces()
+                    pieces.append(self.answer.within(value))
+                    known[key] = pieces
+                elif value is not None:
+                    known[key] = value
         if self._details:
-            self.answer.reasoning((_THOUGHT,), "", details=[dict(kept) for kept in self._details])
+            self.answer.reasoning((_THOUGHT,), "")
+
+    def message(self, *, interrupted: bool | None = None) -> Message:
+        """The answer so far, with its detailed thoughts joined."""
+        if self._details:
+            joined = [
+                {
+                    key: "".join(value) if isinstance(value, _Pieces) else value
+                    for key, value in kept.items()
+                }
+                for kept in self._details
+            ]
+            self.answer.reasoning((_THOUGHT,), "", details=joined)
+        return super().message(interrupted=interrupted)
 
     def _audio(self, audio: Mapping[str, Any]) -> None:
         """A spoken answer goes back by its id."""

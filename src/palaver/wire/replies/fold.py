@@ -37,13 +37,17 @@ class Fold:
         session: str = NIL_ID,
         model: ModelRef | None = None,
         names: Mapping[str, str] | None = None,
+        limit: int | None = None,
     ) -> None:
         """Fold for a session.
 
         `model` is the one that was asked: what an answer keeps for its model goes back to that
-        name only, and a provider may answer under a longer one. `names` are the request's.
+        name only, and a provider may answer under a longer one. `names` are the request's. `limit`
+        is how many bytes of text, reasoning and arguments are kept.
         """
-        self.answer = Answer(self.form, self.provider, session=session, model=model, names=names)
+        self.answer = Answer(
+            self.form, self.provider, session=session, model=model, names=names, limit=limit
+        )
         self._notes: dict[str, Note] = {}
         self._usage: dict[str, Any] = {}
 

@@ -1,14 +1,21 @@
 """Conversations from a file into a store: looked through once, then read again and kept.
 
 Each becomes one of the store's, with its title; what the file says about it as a whole is kept in a
-record beside it. All of them are kept, or none.
+record beside it. Each is kept in one change, whole or not at all. Where one fails, those before it
+are taken back, except what somebody has changed or forked from meanwhile: the error names these.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from palaver.errors import AlreadyExists, ValidationError
+from palaver.errors import (
+    AlreadyExists,
+    PalaverError,
+    StoreError,
+    UnknownConversation,
+    ValidationError,
+)
 from palaver.messages import dump, new_id
 from palaver.messages.gate import check_name
 from palaver.wire.report import counted
@@ -25,6 +32,8 @@ __all__ = ["ORIGIN", "Planned", "Transcript"]
 
 ORIGIN: Final = "origin"
 """The kind of record that keeps what a file said about a conversation as a whole."""
+_SHOWN: Final = 5
+"""How many ids an error lists."""
 
 
 class Planned(NamedTuple):
@@ -61,6 +70,7 @@ class Transcript:
         self._store = store
         self._readings = readings
         self._name = name
+        self._key = new_id()  # the first change of each conversation has it: it tells ours apart
 
     def look(self, progress: Progress = None) -> None:
         """Read everything and change nothing: which conversations there are, and what is lost."""
@@ -83,27 +93,52 @@ class Transcript:
                 progress(len(ids), None)
 
     def keep(self, progress: Progress = None) -> None:
-        """Read it again and keep it; where that fails, what was kept goes again."""
-        kept: list[str] = []
+        """Read it again and keep it, each conversation in one change.
+
+        Where that fails, what was kept is taken back. What somebody has changed or forked from
+        meanwhile stays, and the error names it. After a kill nothing is taken back; what is there
+        is whole, and whoever looks again finds it among the `known`.
+        """
+        kept: list[Planned] = []
         try:
             wanted = {planned.place: planned for planned in self.planned}
             for place, reading in enumerate(self._readings()):
                 if place not in wanted:
                     continue
                 planned = wanted[place]
-                kept.append(planned.id)
-                self._store.create(reading.messages, id=planned.id, title=planned.title)
-                if reading.about:
-                    self._store.keeper.put(planned.id, ORIGIN, "about", dump(reading.about))
+                kept.append(planned)
+                about = [(ORIGIN, "about", dump(reading.about))] if reading.about else []
+                self._store.create(
+                    reading.messages,
+                    id=planned.id,
+                    title=planned.title,
+                    key=self._key,
+                    records=about,
+                )
                 if progress is not None:
                     progress(len(kept), len(wanted))
         except BaseException as error:
-            if isinstance(error, AlreadyExists):
-                kept.pop()  # somebody else has just begun it
-            for name in kept:
-                if name in self._store:
-                    self._store.delete(name)
+            stays = [planned.id for planned in kept if not self._take_back(planned)]
+            if stays:
+                _tell_what_stays(error, stays)
             raise
+
+    def _take_back(self, planned: Planned) -> bool:
+        """Delete a conversation that was kept here, unless others have made something of it."""
+        keeper = self._store.keeper
+        try:
+            head = keeper.head(planned.id)
+            if keeper.keys(planned.id, -1, 0).get(0) != self._key:
+                return True  # somebody else has begun it
+            described = (head.title, head.tags) != (planned.title, ())
+            if described or set(keeper.kinds(planned.id)) - {ORIGIN}:
+                return False  # neither makes a version
+            self._store.delete(planned.id, expect=0)
+        except UnknownConversation:
+            return True
+        except (PalaverError, OSError):  # it has another version, or forks, or the store is gone
+            return False
+        return True
 
     def answer(self) -> dict[str, Any]:
         """What comes of it, for programs."""
@@ -112,6 +147,22 @@ class Transcript:
             for planned in self.planned
         ]
         return {"conversations": conversations, "known": self.known, **counted(self.notes)}
+
+
+def _tell_what_stays(error: BaseException, stays: list[str]) -> None:
+    """Raise an error that also says which conversations could not be taken back.
+
+    What is no error but an interruption is not replaced: it gets a note.
+    """
+    more = f" and {len(stays) - _SHOWN:,} more" if len(stays) > _SHOWN else ""
+    shown = ", ".join(map(repr, stays[:_SHOWN]))
+    note = f"imported, and not taken back, for it was changed or can't be reached: {shown}{more}"
+    if not isinstance(error, Exception):
+        error.add_note(note)
+        return
+    why = str(error) if isinstance(error, PalaverError) else f"{type(error).__name__}: {error}"
+    kind = AlreadyExists if isinstance(error, AlreadyExists) else StoreError
+    raise kind(f"{why}; {note}") from error
 
 
 def _id_of(reading: Reading, taken: set[str]) -> str:
