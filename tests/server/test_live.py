@@ -126,6 +126,17 @@ def test_a_client_ahead_of_the_memory_is_told_nothing_twice(
     run(work())
 
 
+def test_clients_that_come_at_once_are_counted_before_their_streams_begin() -> None:
+    async def work() -> None:
+        async with following(palaver.open(":memory:"), streams=5) as live:
+            for _ in range(5):
+                live.check_room()
+            with pytest.raises(Refusal, match="too many live streams"):
+                live.check_room()
+
+    run(work())
+
+
 def test_a_new_server_tells_the_same_ids() -> None:
     async def work() -> None:
         store = palaver.open(":memory:")

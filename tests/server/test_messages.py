@@ -246,3 +246,17 @@ def test_doing_it_again_under_its_key_adds_nothing_though_others_have(
     again = ask.good("POST", f"conversations/{name}/messages", body, headers=key)
     assert [(1, "mine")] == [(item["index"], item["message"]["content"]) for item in again["items"]]
     assert ["first", "mine", "somebody else"] == ask.texts(name)
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63, 10**30])
+def test_a_number_beyond_every_time_and_version_finds_what_there_is(
+    ask: Asker, number: int
+) -> None:
+    name = ask.begun("one")
+    found = [
+        len(ask.good("POST", f"conversations/{name}/query", body)["items"])
+        for body in ({"since": number}, {"until": number})
+    ]
+    assert [0, 1] == found
+    after = ask.good("GET", f"conversations/{name}/versions", params={"after": number})
+    assert [] == after["items"]

@@ -91,7 +91,8 @@ def test_a_wrong_token_is_refused(stranger: Asker, headers: dict[str, str]) -> N
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:7007", "127.0.0.1:7008", "127.0.0.1", "localhost.evil:7007",
-     "127.0.0.1:7007@evil", "[::2]:7007", "0.0.0.0:7007", "", "127.0.0.1:port", "localhost:7007/"],
+     "127.0.0.1:7007@evil", "[::2]:7007", "0.0.0.0:7007", "", "127.0.0.1:port", "localhost:7007/",
+     "[::1]x:7007", "x[::1]:7007", "[127.0.0.1:7007", "127.0.0.1:7007:7007", "127.0.0.1 :7007"],
 )  # fmt: skip
 def test_another_name_is_refused(stranger: Asker, host: str) -> None:
     headers = {"host": host, "authorization": f"Bearer {TOKEN}"}

@@ -38,6 +38,7 @@ _PAGE: Final = 500
 _NAP: Final = 0.1
 _REST: Final = 0.5
 _CALM: Final = 0.2
+_COMING: Final = 10.0
 _RETRY: Final = b"retry: 500\n"
 _log = logging.getLogger("palaver.server")
 
@@ -115,6 +116,7 @@ class Live:
         self._store = store
         self._heartbeat = heartbeat
         self._most = streams
+        self._coming: list[float] = []  # when clients were let in whose streams are to begin
         self._told: list[_Told] = []
         self._first = 0  # the number of the first that is remembered
         self._base: Place = (0, 0)  # everything after this place is remembered
@@ -229,15 +231,20 @@ class Live:
     # ── a client ────────────────────────────────────────────────────────────────────────────────
 
     def check_room(self) -> None:
-        """Refuse a client where there are as many as there may be."""
-        if self.streams >= self._most:
+        """Refuse a client where there are as many as there may be, those on their way included."""
+        now = time.monotonic()
+        # whoever went away before its stream began is not waited for
+        self._coming = [then for then in self._coming if then > now - _COMING]
+        if self.streams + len(self._coming) >= self._most:
             raise Refusal(429, "too many live streams at once", headers={"Retry-After": "5"})
+        self._coming.append(now)
 
     async def stream(
         self, conversation: str | None = None, after: Place | None = None
     ) -> AsyncGenerator[bytes, None]:
         """What a client is told: everything after a place, and then whatever comes."""
         self.streams += 1
+        del self._coming[:1]
         try:
             place, number = self._last, self._first + len(self._told)
             if after is not None:

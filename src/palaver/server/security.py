@@ -76,6 +76,7 @@ _FORMS: Final = frozenset(
     ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 )
 """What any page can make a browser send."""
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^][:@/?#\\\s]+)(:(?P<port>[0-9]{1,5}))?")
 _BYTES: Final = 32
 _SHORTEST: Final = 16
 
@@ -227,14 +228,11 @@ class Gate:
 
 def _split(host: str) -> tuple[str, int | None]:
     """A Host as name and port; the port of `http` where it names none."""
-    try:
-        found = urlsplit(f"//{host}")
-        name, port = found.hostname or "", found.port
-    except ValueError:
+    found = _HOST.fullmatch(host)
+    if found is None:
         return "", None
-    if found.netloc != host or "@" in host:
-        return "", None
-    return name.rstrip("."), 80 if port is None else port
+    name = found["name"].strip("[]").lower().rstrip(".")
+    return name, 80 if found["port"] is None else int(found["port"])
 
 
 def _cookie(header: str, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from palaver.history.log import Family
 from palaver.history.rope import MASK, SHIFTS, Counter, runs
-from palaver.messages.gate import is_text
+from palaver.messages.gate import MAX_INT, is_text
 from palaver.stores.rows import one
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ class StoredLog(Counter):
 
     def of_times(self, since: int | None, until: int | None) -> list[tuple[int, int]]:
         """The stretches of positions whose messages are of a time, in the log's order."""
+        since, until = (t if t is None else min(max(t, 0), MAX_INT) for t in (since, until))
         return list(runs(self._keeper.between_times(self._name, since, until)))
 
     def positions_of(self, message_id: str) -> list[int]:

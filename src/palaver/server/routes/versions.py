@@ -51,7 +51,7 @@ def versions(
     store = service.store
     history = store.get(conversation)
     newest = history.version
-    begin = max(newest - limit, -1) if after is None else after
+    begin = max(newest - limit, -1) if after is None else min(after, newest)
     changes = [c for c in store.keeper.journal(conversation, begin, limit) if c.version <= newest]
     items = told_versions(history, changes)
     last = changes[-1].version if changes else newest
