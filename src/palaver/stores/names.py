@@ -6,6 +6,7 @@ of them. The form is a JSON list of pairs of positions.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
@@ -28,7 +29,7 @@ _PAIRS: Final = list[tuple[_Position, _Position]]
 
 def write_names(pairs: Mapping[int, int]) -> bytes:
     """Return the record of which position there is which position here."""
-    return msgspec.json.encode(list(pairs.items()))
+    return json.dumps(list(pairs.items())).encode()  # with blanks, as every version has written it
 
 
 def read_names(data: bytes) -> dict[int, int]:
