@@ -46,8 +46,16 @@ def body_of(message: Message) -> str:
     return dump(message).decode()
 
 
-def message_of(body: str) -> Message:
-    """The message that was kept."""
+def message_of(body: str | None) -> Message:
+    """The message that was kept; a damaged file may lead to a row that has none.
+
+    >>> message_of(None)
+    Traceback (most recent call last):
+    palaver.errors.StoreDamaged: a message can't be read: its row is not there, or has no body
+    """
+    if body is None:
+        msg = "a message can't be read: its row is not there, or has no body"
+        raise StoreDamaged(msg)
     try:
         return decode_message(body)
     except ValidationError as error:
