@@ -13,6 +13,8 @@ import { t } from "./words.js";
 /** The newest version that is known to be reached by appends alone. */
 let appendedTo = 0;
 let asked = 0;
+/** The last question that was answered: what was asked before it is out of date. */
+let answered = 0;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 
@@ -34,7 +36,8 @@ export async function refresh() {
   const turn = ++asked;
   try {
     const head = await api.get(url`conversations/${id}`);
-    if (turn !== asked || id !== get().id) return;
+    if (turn < answered || id !== get().id) return;
+    answered = turn;
     const { edits, head: before } = get();
     const appended = before !== null && head.version <= appendedTo;
     if (!appended) appendedTo = head.version;
@@ -63,7 +66,8 @@ async function opened() {
   if (id !== get().id) return;
   set({ stepping: step.running });
   if (step.running) draft()?.begin({ ...step, model: labelOf(step.model) });
-  else draft()?.end();
+  else draft()?.stopped();
+  await drawn();
 }
 
 /**
@@ -74,7 +78,7 @@ function heard(data, name) {
   if (data.conversation !== get().id || !data.conversation) return;
   if (name === "step.started") {
     set({ stepping: true });
-    draft()?.begin({ model: labelOf(data.model) });
+    started(data);
   } else if (name === "step.delta") {
     set({ stepping: true });
     draft()?.add(/** @type {any} */ (data));
@@ -88,12 +92,29 @@ function heard(data, name) {
   }
 }
 
-/** @param {import("./live.js").LiveData} data */
+/** The question is stored by now. @param {import("./live.js").LiveData} data */
+async function started({ model }) {
+  draft()?.begin({ model: labelOf(model) });
+  await refresh();
+  await drawn();
+}
+
+/** The answer is stored by now, or nothing is. @param {import("./live.js").LiveData} data */
 async function ended({ outcome, error }) {
   if (outcome === "failed") notify({ kind: "error", text: t("step.failed"), detail: error?.message });
-  await refresh(); // the answer first, then the draft goes
+  await refresh();
   set({ stepping: false });
   draft()?.stopped();
+  await drawn();
+}
+
+/** Once the thread shows what is stored: a draft that grows may be seen, one that is over goes. */
+async function drawn() {
+  const { id } = get();
+  await /** @type {any} */ (document.querySelector("pv-thread"))?.drawn;
+  if (id !== get().id) return;
+  if (draft()?.running) draft().show();
+  else draft()?.end();
 }
 
 /** Soon, and once for many events. */

@@ -33,14 +33,20 @@ class Draft extends HTMLElement {
     this.frame = 0;
     this.timer = 0;
     this.resting = false;
+    this.held = false;
     this.model = "";
     this.speaker = "";
   }
 
-  /** @param {{model?: string, draft?: {text?: string, reasoning?: string, calls?: any[]}}} step */
+  /**
+   * A step has begun. Nothing of it is shown before `show`: the question has to be there first.
+   *
+   * @param {{model?: string, draft?: {text?: string, reasoning?: string, calls?: any[]}}} step
+   */
   begin({ model, draft }) {
     this.running = true;
     this.resting = false;
+    this.held = true;
     this.model = model ?? "";
     this.speaker = "";
     this.answers = [];
@@ -74,6 +80,12 @@ class Draft extends HTMLElement {
     this.#soon();
   }
 
+  /** The question is on the screen: show the answer below it. */
+  show() {
+    this.held = false;
+    this.#soon();
+  }
+
   /** Somebody of a team takes the floor. @param {string} name */
   turn(name) {
     this.speaker = name;
@@ -99,16 +111,16 @@ class Draft extends HTMLElement {
     this.#draw();
   }
 
-  /** Nothing more will come; what was not stored stays in sight until the thread is drawn. */
+  /** Nothing more will come; what arrived stays in sight until the thread is drawn. */
   stopped() {
     this.running = false;
     this.#soon();
-    setTimeout(() => this.running || this.end(), REST);
   }
 
   /** Forget all of it. */
   end() {
     this.running = false;
+    this.held = false;
     this.answers = [];
     this.#draw();
   }
@@ -121,7 +133,7 @@ class Draft extends HTMLElement {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     const was = this.hidden;
-    this.hidden = !this.answers.length && (!this.running || this.resting);
+    this.hidden = this.held || (!this.answers.length && (!this.running || this.resting));
     if (this.hidden) fill(this);
     else if (was || !this.firstElementChild) this.#frame();
     const body = this.querySelector(".message-body");

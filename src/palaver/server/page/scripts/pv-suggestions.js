@@ -33,6 +33,8 @@ class Suggestions extends HTMLElement {
     this.turn = 0;
     /** Whether nothing but system messages is in the conversation. */
     this.young = false;
+    /** @type {number | undefined} of how many messages that is known */
+    this.length = undefined;
     const draw = () => redraw(this, () => this.#draw());
     this.quiet = [
       watch(["head"], () => this.#look()),
@@ -51,6 +53,9 @@ class Suggestions extends HTMLElement {
   async #look() {
     const { id, head } = get();
     const turn = ++this.turn;
+    // what was said since may be a question: offer nothing more until that is known
+    if (head?.length !== this.length) this.young = false;
+    this.length = head?.length;
     const young = head !== null && head.length <= YOUNG && (await onlySystem(id, head));
     if (turn !== this.turn) return;
     this.young = young;

@@ -30,7 +30,10 @@ class Thread extends HTMLElement {
     this.heights = new Heights(0, GUESS);
     this.edits = -1;
     this.now = true;
-    this.turn = 0;
+    /** Settled when everything that is known to be stored has been drawn. */
+    this.drawn = Promise.resolve();
+    /** @type {Pages | undefined} those that will be shown when they are here */
+    this.coming = undefined;
     this.frame = 0;
     /** Where we scrolled to ourselves. */
     this.placed = -1;
@@ -134,28 +137,47 @@ class Thread extends HTMLElement {
   }
 
   /** Another conversation, another version, or more messages. */
-  async #changed() {
-    const { id, head, viewing, edits } = get();
+  #changed() {
+    const { id, head } = get();
     const version = shownVersion();
-    const turn = ++this.turn;
     const before = this.pages?.id === id ? this.pages : undefined;
+    if (this.coming && this.coming.id === id && this.coming.version === version) return;
+    this.coming = undefined;
+    this.drawn = Promise.resolve();
     if (before && before.version === version) return;
     if (!before && this.pages) this.#swap(undefined, false);
-    if (!id || !head || version === null) return;
+    if (id && head && version !== null) this.drawn = this.#load(id, version, head.length, before);
+  }
+
+  /**
+   * Fetch the messages of a version and draw them, unless another is wanted meanwhile.
+   *
+   * @param {string} id
+   * @param {number} version
+   * @param {number} length
+   * @param {Pages | undefined} before
+   * @returns {Promise<void>}
+   */
+  async #load(id, version, length, before) {
+    const { viewing, edits } = get();
     const tell = { arrived: () => this.#render(), failed: refused };
     // where nothing but appends came since, what is here stays
     const grown = before !== undefined && viewing === null && this.edits === edits;
-    const pages = grown ? before.grown(version, head.length) : new Pages(id, version, head.length, tell);
+    const pages = grown ? before.grown(version, length) : new Pages(id, version, length, tell);
+    this.coming = pages;
     try {
       if (viewing !== null) await pages.measure();
       await pages.load(...this.#window(pages.length, before !== undefined));
     } catch (error) {
+      if (this.coming === pages) this.coming = undefined;
       refused(error);
-      return;
+      return undefined;
     }
-    if (turn !== this.turn) return; // it changed again meanwhile
+    if (this.coming !== pages) return this.drawn; // it changed again meanwhile
+    this.coming = undefined;
     this.edits = viewing === null ? edits : -1;
     this.#swap(pages, before !== undefined, grown);
+    return undefined;
   }
 
   /**
