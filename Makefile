@@ -28,8 +28,10 @@ check: .venv/check.done  ## linter, formatter, type checkers, docs, licences and
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/basedpyright
+	.venv/bin/python -m tools.check_scripts
 	.venv/bin/python -m tools.reference --check
 	.venv/bin/python -m tools.check_docs
+	.venv/bin/python -m tools.walk
 	.venv/bin/python -m tools.audit
 	.venv/bin/python -m tools.check_dist
 

@@ -62,7 +62,7 @@ class _Pair:
         """A session of palaver's, and its file."""
         module: Any = importlib.import_module("palaver.adapters.openai_agents")
         path = self._file()
-        return module.Session(palaver.open(path), "talk"), path
+        return module.PalaverSession(palaver.open(path), "talk"), path
 
     def theirs(self) -> tuple[Any, Path]:
         """A session of the SDK's, and its file."""
@@ -72,8 +72,8 @@ class _Pair:
 
     def durability(self) -> set[tuple[str, int]]:
         """How both write: the journal's mode, and `synchronous`, where 2 is FULL."""
-        keeper: Any = palaver.open(self._file()).keeper
-        asked = (keeper._writer, self.theirs()[0]._get_connection())  # noqa: SLF001
+        backend: Any = palaver.open(self._file()).backend
+        asked = (backend._writer, self.theirs()[0]._get_connection())  # noqa: SLF001
         return {
             (one.execute("PRAGMA journal_mode").fetchone()[0],
              one.execute("PRAGMA synchronous").fetchone()[0])

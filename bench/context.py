@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.harness import AtMost, Row, Run, against_floor, timed
 from palaver.context import ContextManager, strip_markers
-from palaver.history import History
+from palaver.history import BaseHistory, History
 from palaver.messages import Message, Routing, Speaker
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _talk(count: int) -> list[Message]:
     ]
 
 
-def _contexts(run: Run, short: History, long: History, visibility: Visibility) -> Row:
+def _contexts(run: Run, short: BaseHistory, long: BaseHistory, visibility: Visibility) -> Row:
     looks = {
         name: ContextManager(history, visibility=visibility)
         for name, history in (("short", short), ("long", long))

@@ -25,7 +25,7 @@ from palaver.conversation import Conversation, Toolbox, run_until_answer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from palaver.conversation.models import Model
+    from palaver.models import Model
 
     Go = Callable[[], Awaitable[None]]
     Prepare = Callable[[], Go]
@@ -272,7 +272,7 @@ def _about(kind: str) -> dict[str, Any]:
 
 
 def _model(sdk: Any) -> Model:  # noqa: ANN401
-    kind: Any = importlib.import_module("palaver.conversation.models.openai_chat").OpenAIChat
+    kind: Any = importlib.import_module("palaver.models.openai").OpenAIChatModel
 
     class Ready(kind):  # type: ignore[misc]
         """palaver's own model, over the client that all share."""

@@ -22,7 +22,7 @@ from bench.harness import (
     against_peer,
     timed,
 )
-from palaver.history import History
+from palaver.history import BaseHistory, History
 from palaver.messages import Message, assistant, user
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _inserts(run: Run, messages: list[Message]) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _broken_up(messages: list[Message], edits: int) -> History:
+def _broken_up(messages: list[Message], edits: int) -> BaseHistory:
     chance = random.Random(7)  # noqa: S311 - the same every time
     history = History(messages)
     for number in range(edits):
@@ -217,15 +217,15 @@ def _flatness(run: Run) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def _recent(history: History) -> Callable[[int], object]:
+def _recent(history: BaseHistory) -> Callable[[int], object]:
     return lambda _: history.recent(3, role="user")
 
 
-def _count(history: History) -> Callable[[int], object]:
+def _count(history: BaseHistory) -> Callable[[int], object]:
     return lambda _: history.count(role="user")
 
 
-def _rollback(history: History) -> Callable[[int], object]:
+def _rollback(history: BaseHistory) -> Callable[[int], object]:
     chance = random.Random(3)  # noqa: S311 - the same every time
     if not history.batch_index:
         for _ in range(10):

@@ -81,8 +81,8 @@ def _measured(folder: Path, turns: int) -> tuple[dict[str, float], dict[str, flo
     ours: Any = importlib.import_module("palaver.adapters.langgraph")
     whole: Any = graphs.MessagesState
     contenders = {
-        "palaver": _talk(whole, ours.Saver(store)),
-        "reducer": _talk(ours.MessagesState, ours.Saver(other)),
+        "palaver": _talk(whole, ours.PalaverSaver(store)),
+        "reducer": _talk(ours.MessagesState, ours.PalaverSaver(other)),
         "SqliteSaver": _talk(whole, theirs(connections["SqliteSaver"])),
         "DeltaChannel": _talk(_deltas(), theirs(connections["DeltaChannel"])),
         "none": _talk(whole, None),

@@ -25,7 +25,7 @@ from bench.turns import Said, for_adk, for_agents, for_langchain, for_palaver, t
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
 
     Ready = Callable[[], object]
     Contender = Callable[[int], Ready]

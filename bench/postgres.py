@@ -17,12 +17,12 @@ import palaver
 from bench.crowd import BODY, INSERT, append_own, insert_own, together
 from bench.harness import AtMost, Row, Run, against_floor, fsync_time, middle, paired
 from palaver.messages import dump, user
-from tests.stores.postgres import serving
+from tests.stores.postgres_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.stores.postgres import Server
+    from tests.stores.postgres_server import Server
 
     Ready = Callable[[], object]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
 from bench import models
-from palaver.messages.gate import MAX_INT, MAX_NAME, MAX_TEXT, freeze_mapping
+from palaver.messages.limits import MAX_INT, MAX_NAME, MAX_TEXT, freeze_mapping
 
 __all__ = ["MESSAGES"]
 

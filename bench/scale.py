@@ -24,7 +24,7 @@ import palaver
 from bench.crowd import Spell, together
 from bench.harness import fsync_time
 from bench.turns import for_palaver, turns
-from tests.stores.postgres import serving
+from tests.stores.postgres_server import serving
 
 if TYPE_CHECKING:
     from bench.crowd import Job, Step

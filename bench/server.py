@@ -38,8 +38,8 @@ _MILLI: Final = {"us": 0.001, "ms": 1.0, "s": 1_000.0, "m": 60_000.0}
 _OURS: Final = """
 import sys, palaver
 from palaver.server import Settings, make_app
-from palaver.server.serving import bound, serve
-listening = bound("127.0.0.1", 0)
+from palaver.server.run import bind, serve
+listening = bind("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
 settings = Settings(token=sys.argv[2], rate=0)
 serve(make_app(palaver.open(sys.argv[1]), settings), listening)
@@ -47,14 +47,14 @@ serve(make_app(palaver.open(sys.argv[1]), settings), listening)
 _BARE: Final = """
 import uvicorn
 from litestar import Litestar, Request, get, post
-from palaver.server.serving import bound  # made so that asyncio sends at once
+from palaver.server.run import bind  # made so that asyncio sends at once
 @get("/")
 async def nothing() -> None:
     return None
 @post("/", status_code=200)
 async def taken(request: Request) -> None:
     await request.body()
-listening = bound("127.0.0.1", 0)
+listening = bind("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
 app = Litestar([nothing, taken], openapi_config=None, logging_config=None)
 config = uvicorn.Config(app, log_level="warning", access_log=False)

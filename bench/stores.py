@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from palaver.messages import Message
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
 
 __all__ = ["rows"]
 

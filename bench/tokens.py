@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import palaver
 from bench.harness import AtLeast, AtMost, Row, Run, against_floor, against_peer, middle, paired
 from bench.turns import for_langchain, for_palaver, turns
-from palaver.tokens import Tally, estimate
+from palaver.tokens import RunningTotal, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def rows(run: Run) -> Iterator[Row]:
 def _one_more(said: list[Said], store: palaver.Store, rounds: int) -> Row:
     """Count again after every append; the floor is the appends alone."""
     history = store.create(for_palaver(said))
-    tally = Tally(estimate)
+    tally = RunningTotal(estimate)
     tally.total(history.view)
     found: list[tuple[float, float]] = []
     for _ in range(rounds):
@@ -76,7 +76,7 @@ def _newest(said: list[Said], run: Run) -> Iterator[Row]:
     ):
         view = palaver.open(":memory:").create(for_palaver(said[:count])).view
         list(view)  # everybody has the messages at hand
-        warm, theirs = Tally(estimate), peer(said[:count])
+        warm, theirs = RunningTotal(estimate), peer(said[:count])
         warm.total(view)
         for state, tally in (("warm", warm), ("cold", None)):
             took = paired(rounds, _ours(view, tally), _always(theirs))
@@ -91,12 +91,12 @@ def _always(go: Ready) -> Callable[[int], Ready]:
     return lambda _number: go
 
 
-def _ours(view: View, tally: Tally | None) -> Callable[[int], Ready]:
+def _ours(view: View, tally: RunningTotal | None) -> Callable[[int], Ready]:
     def prepare(_number: int) -> Ready:
-        used = Tally(estimate) if tally is None else tally
+        used = RunningTotal(estimate) if tally is None else tally
 
         def go() -> object:
-            return view[used.fitting(view, _BUDGET) :]
+            return view[used.first_fitting(view, _BUDGET) :]
 
         return go
 

@@ -11,8 +11,7 @@ from compat.claude_lines import KEY, SESSION, ident
 from palaver.adapters.claude_agent_sdk import PalaverSessionStore
 
 if TYPE_CHECKING:
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import Store, StoredHistory
 
 __all__ = ["Sessions", "chain", "whole"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import palaver
 from tests.conftest import pytest_report_teststatus, pytest_terminal_summary, told
-from tests.stores.postgres import postgres, postgres_server
+from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

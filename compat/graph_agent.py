@@ -19,13 +19,13 @@ from langgraph.types import Command
 from msgspec.structs import replace
 
 import palaver
-from palaver.adapters.langgraph import Saver
-from palaver.conversation import desk, holding, model
+from palaver.adapters.langgraph import PalaverSaver
+from palaver.conversation import lease, model
 from palaver.messages import ToolPart, user
-from palaver.nodes import Host, human
-from palaver.nodes.approvals import keep_decisions
+from palaver.nodes import ConversationRegistry, human
 from palaver.nodes.langgraph import agent_graph
 from palaver.testing.servers import Answer, Call
+from palaver.tools.approval import save_decisions
 from palaver.wire import from_
 
 if TYPE_CHECKING:
@@ -131,17 +131,16 @@ def results(talk: Conversation) -> int:
 async def main(address: str, url: str, folder: Path, *, saver: str, moment: str) -> None:
     """Run the graph to its end, from wherever it is."""
     clock = Clock(moment)
-    for module in (desk, holding):  # a killed worker's lease is soon over
-        vars(module)["LEASE_SECONDS"] = 1.0
+    vars(lease)["LEASE_SECONDS"] = 1.0
     _kill_after_deciding(clock)
     async with AsyncExitStack() as stack:
         store = stack.enter_context(palaver.open(address))
-        kept: BaseCheckpointSaver[Any] = Saver(store)
+        kept: BaseCheckpointSaver[Any] = PalaverSaver(store)
         if saver == "theirs":
             path = str(folder / "graph.db")
             kept = await stack.enter_async_context(AsyncSqliteSaver.from_conn_string(path))
         _kill_before_putting(kept, clock)
-        host = Host(
+        host = ConversationRegistry(
             store, tools=tools(folder, clock.tick), token_limit=LIMIT, wait=5,
             on_open=clock.listen,
         )  # fmt: skip
@@ -178,20 +177,20 @@ def _write(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-async def _kill_while_answering(host: Host, clock: Clock) -> None:
+async def _kill_while_answering(host: ConversationRegistry, clock: Clock) -> None:
     """A draft is an answer that is on its way."""
     while True:
         await asyncio.sleep(0.05)
-        if host.store.keeper.records("talk", "draft"):
+        if host.store.records("talk", "draft"):
             clock.tick("answering")
 
 
 def _kill_after_deciding(clock: Clock) -> None:
     def and_die(*args: Any, **kwargs: Any) -> None:
-        keep_decisions(*args, **kwargs)
+        save_decisions(*args, **kwargs)
         clock.tick("decided")
 
-    setattr(human, "keep_decisions", and_die)  # noqa: B010 - the name is the module's own
+    setattr(human, "save_decisions", and_die)  # noqa: B010 - the name is the module's own
 
 
 def _kill_before_putting(saver: BaseCheckpointSaver[Any], clock: Clock) -> None:

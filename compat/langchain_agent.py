@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 import palaver
-from palaver.adapters.langchain import ChatHistory
+from palaver.adapters.langchain import PalaverChatMessageHistory
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -44,11 +44,13 @@ def chain(url: str, store: Store) -> RunnableWithMessageHistory:
         return found[len(messages) :]
 
     return RunnableWithMessageHistory(
-        RunnableLambda(answer), lambda session_id: ChatHistory(store, session_id)
+        RunnableLambda(answer), lambda session_id: PalaverChatMessageHistory(store, session_id)
     )
 
 
-def loop(url: str, history: ChatHistory, words: str | None, *, deadly: str = "") -> str:
+def loop(
+    url: str, history: PalaverChatMessageHistory, words: str | None, *, deadly: str = ""
+) -> str:
     """A turn whose every message is kept as it comes; without words it goes on where it was."""
     model = _model(url).bind_tools([weather])
     if words is not None:
@@ -67,7 +69,7 @@ def loop(url: str, history: ChatHistory, words: str | None, *, deadly: str = "")
 
 def main(address: str, url: str, moment: str) -> None:
     """A turn in a process of its own, which ends before its time."""
-    history = ChatHistory(palaver.open(address), "talk", resuming=True)
+    history = PalaverChatMessageHistory(palaver.open(address), "talk", resuming=True)
     loop(url, history, "Weather in Rome?", deadly=moment)
 
 

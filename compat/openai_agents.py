@@ -15,7 +15,7 @@ from agents.models.openai_responses import OpenAIResponsesModel
 from openai import AsyncOpenAI
 
 import palaver
-from palaver.adapters.openai_agents import Session
+from palaver.adapters.openai_agents import PalaverSession
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,12 +40,12 @@ def agent(url: str, form: str, **fields: Any) -> Agent[Any]:
     return Agent(model=kind("gpt-test", client), **fields)
 
 
-async def ask(who: Agent[Any], words: str, session: Session) -> str:
+async def ask(who: Agent[Any], words: str, session: PalaverSession) -> str:
     """One run, to its last word."""
     return str((await Runner.run(who, words, session=session)).final_output)
 
 
-async def stream(who: Agent[Any], words: str, session: Session) -> str:
+async def stream(who: Agent[Any], words: str, session: PalaverSession) -> str:
     """The same, streamed."""
     run = Runner.run_streamed(who, words, session=session)
     async for _ in run.stream_events():
@@ -53,7 +53,7 @@ async def stream(who: Agent[Any], words: str, session: Session) -> str:
     return str(run.final_output)
 
 
-class Mortal(Session):
+class Mortal(PalaverSession):
     """A session that writes down what it has done, and dies at one of its steps."""
 
     moment = -1

@@ -15,7 +15,7 @@ import palaver
 from palaver.adapters.pydantic_ai import load, save
 
 if TYPE_CHECKING:
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
 
 __all__ = ["agent", "ask", "main"]
 

@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from pydantic import SecretStr
 
 import palaver
-from palaver.adapters.langgraph import Saver
+from palaver.adapters.langgraph import PalaverSaver
 from palaver.messages import ToolPart
 from palaver.testing.servers import Answer, Call
 from palaver.wire import from_
@@ -85,7 +85,7 @@ def agent(
     return builder.compile(checkpointer=saver)
 
 
-class Mortal(Saver):
+class Mortal(PalaverSaver):
     """A saver that dies before or after one of its writes."""
 
     moment = -1

@@ -34,9 +34,9 @@ from compat.claude_lines import (
 from compat.claude_sessions import Sessions
 from palaver.adapters.claude_agent_sdk import PalaverSessionStore
 from palaver.messages import AssistantInfo, ToolCallPart, ToolPart
-from palaver.messages.toolstate import ToolCompleted
+from palaver.messages.tool_state import ToolCompleted
 from palaver.stores import Store
-from palaver.stores.memory import MemoryKeeper
+from palaver.stores.memory import MemoryBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
     def open_store() -> Store:
         if request.param == "memory":
-            stores.append(Store(MemoryKeeper()))
+            stores.append(Store(MemoryBackend()))
         elif request.param == "sqlite":
             stores.append(palaver.open(tmp_path / f"{len(stores)}.db"))
         else:

@@ -27,7 +27,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from palaver.adapters.langchain import ChatHistory, from_langchain, to_langchain
+from palaver.adapters.langchain import PalaverChatMessageHistory, from_langchain, to_langchain
 from palaver.errors import ValidationError
 from palaver.messages import (
     AssistantInfo,
@@ -162,16 +162,16 @@ class Thing:
     """Something that is no JSON."""
 
 
-def test_what_is_no_json_takes_a_packer() -> None:
+def test_what_is_no_json_takes_a_serializer() -> None:
     with pytest.raises(ValidationError, match="artifact"):
         from_langchain(ToolMessage("x", tool_call_id="c", artifact=Thing()))
-    packer: Any = JsonPlusSerializer()
+    serializer: Any = JsonPlusSerializer()
     for artifact in ({3: "three"}, {1, 2}, b"bytes", math.inf, [float("-inf")]):
         message = ToolMessage("x", tool_call_id="c", artifact=artifact)
-        assert message == there_and_back(message, packer=packer)
+        assert message == there_and_back(message, serializer=serializer)
     message = ToolMessage("x", tool_call_id="c", artifact=b"bytes")
-    (bare,) = to_langchain(from_langchain(message, packer=packer))
-    assert getattr(bare, "artifact", ...) is None  # kept, but not to be read without the packer
+    (bare,) = to_langchain(from_langchain(message, serializer=serializer))
+    assert getattr(bare, "artifact", ...) is None  # kept, but not to be read without the serializer
 
 
 @pytest.mark.parametrize("message", [RemoveMessage(id="x"), Thing()])
@@ -304,7 +304,7 @@ def test_a_chain_with_a_history(store: Store) -> None:
         prompt = ChatPromptTemplate([MessagesPlaceholder("past"), ("user", "{words}")])
         chain = RunnableWithMessageHistory(
             prompt | model,
-            lambda session_id: ChatHistory(store, session_id),
+            lambda session_id: PalaverChatMessageHistory(store, session_id),
             input_messages_key="words",
             history_messages_key="past",
         )
@@ -319,7 +319,7 @@ def test_a_chain_with_a_history(store: Store) -> None:
 
 
 def test_a_history_is_shared_cleared_and_brought_back(store: Store) -> None:
-    one, other = ChatHistory(store, "tea"), ChatHistory(store, "tea")
+    one, other = PalaverChatMessageHistory(store, "tea"), PalaverChatMessageHistory(store, "tea")
     one.add_messages([HumanMessage("a", id="1"), AIMessage("b", id="2")])
     other.add_messages([HumanMessage("c", id="3")])
     assert ["a", "b", "c"] == [message.content for message in one.messages]
@@ -333,7 +333,7 @@ def test_a_history_is_shared_cleared_and_brought_back(store: Store) -> None:
 
 def test_the_same_asynchronously(store: Store) -> None:
     async def talk() -> list[BaseMessage]:
-        chat = ChatHistory(store, "tea")
+        chat = PalaverChatMessageHistory(store, "tea")
         await chat.aadd_messages([HumanMessage("a"), HumanMessage("b")])
         found = await chat.aget_messages()
         await chat.aclear()

@@ -11,10 +11,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 import palaver
 from compat.langchain_agent import chain, loop, main
-from palaver.adapters.langchain import ChatHistory, mended
+from palaver.adapters.langchain import PalaverChatMessageHistory, repair_messages
 from palaver.messages import assistant
 from palaver.testing.servers import Answer, Call, ProviderServer
-from palaver.wire.mending import INTERRUPTED
+from palaver.wire.pairing import INTERRUPTED
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -79,7 +79,7 @@ def test_a_killed_agent_goes_on(address: str, moment: str) -> None:
         child.join(120)
         assert -9 == child.exitcode
         with palaver.open(address) as store:
-            history = ChatHistory(store, "talk", resuming=True)
+            history = PalaverChatMessageHistory(store, "talk", resuming=True)
             kept = [message.role for message in history.history.view]
             assert TURN[: 2 if moment == "tool" else 3] == kept
             assert "Sunny in Rome." == loop(server.url, history, None)
@@ -127,21 +127,25 @@ HI, HO = HumanMessage("hi"), HumanMessage("ho")
 def test_calls_and_results_are_paired(
     given: list[BaseMessage], expected: list[BaseMessage] | None
 ) -> None:
-    assert (given if expected is None else expected) == mended(given)
+    assert (given if expected is None else expected) == repair_messages(given)
 
 
 @pytest.mark.parametrize("before", [[], [result("x")]])
 def test_who_goes_on_finds_the_last_calls_open(before: list[BaseMessage]) -> None:
-    assert [HI, calling("a", "b")] == mended([*before, HI, calling("a", "b")], resuming=True)
-    assert [calling("a", "b"), result("b")] == mended(
+    assert [HI, calling("a", "b")] == repair_messages(
+        [*before, HI, calling("a", "b")], resuming=True
+    )
+    assert [calling("a", "b"), result("b")] == repair_messages(
         [*before, calling("a", "b"), result("b")], resuming=True
     )
-    assert [calling("a"), lost("a"), HI] == mended([*before, calling("a"), HI], resuming=True)
+    assert [calling("a"), lost("a"), HI] == repair_messages(
+        [*before, calling("a"), HI], resuming=True
+    )
 
 
 def test_a_call_that_could_not_be_read_is_a_call() -> None:
     broken = AIMessage(
         "", invalid_tool_calls=[{"name": "add", "args": "{", "id": "a", "error": "cut off"}]
     )
-    assert [broken, result("a"), HI] == mended([broken, result("a"), HI])
-    assert [broken, lost("a"), HI] == mended([broken, HI])
+    assert [broken, result("a"), HI] == repair_messages([broken, result("a"), HI])
+    assert [broken, lost("a"), HI] == repair_messages([broken, HI])

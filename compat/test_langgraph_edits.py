@@ -17,7 +17,7 @@ from compat.saver_graphs import (
     say,
 )
 from palaver.adapters.langgraph import MessagesState as QuickState
-from palaver.adapters.langgraph import Saver
+from palaver.adapters.langgraph import PalaverSaver
 from palaver.messages import Message, complete, pending, start, tool_part, user
 from palaver.messages.ids import NIL_ID
 
@@ -30,7 +30,7 @@ states = pytest.mark.parametrize("kind", [MessagesState, QuickState])
 
 
 def test_an_edit_is_what_the_graph_sees_next(store: Store) -> None:
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     say(graph, "one")
     say(graph, "two")
     history = store.get("trip")
@@ -48,16 +48,16 @@ def test_an_edit_is_what_the_graph_sees_next(store: Store) -> None:
 
 def test_what_is_said_is_written_once(store: Store) -> None:
     """No record repeats what is in the log, but for the input before it was a message."""
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     for word in ("one", "two"):
         graph.invoke({"messages": [HumanMessage(f"this is {word}")]}, thread(), durability="sync")
     answers = [message.id.encode() for message in store.get("trip") if message.role == "assistant"]
-    for kind in store.keeper.kinds("trip"):
-        for value in store.keeper.records("trip", kind).values():
+    for kind in store.kinds("trip"):
+        for value in store.records("trip", kind).values():
             assert not any(answer in value for answer in answers)
-    inputs = [b"this is" in value for value in store.keeper.records("trip", "langgraph").values()]
+    inputs = [b"this is" in value for value in store.records("trip", "langgraph").values()]
     assert 2 == sum(inputs)
-    said = [one.pending_writes for one in Saver(store).list(thread()) if one.pending_writes]
+    said = [one.pending_writes for one in PalaverSaver(store).list(thread()) if one.pending_writes]
     assert ["a3", "this is two", "a1", "this is one"] == [
         value[0].content for writes in said for _, channel, value in writes
         if channel == "messages"
@@ -70,9 +70,9 @@ class Custom(HumanMessage):
 
 def test_messages_of_other_classes_are_plain_values(store: Store) -> None:
     """They come back as LangGraph brings them back; the conversation has no part in it."""
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     graph.invoke({"messages": [Custom(content="mine", id="1")]}, thread())
-    found = echo(Saver(store)).get_state(thread()).values["messages"]
+    found = echo(PalaverSaver(store)).get_state(thread()).values["messages"]
     assert ["mine", "a1"] == [message.content for message in found]
     assert [] == list(store.get("trip"))
 
@@ -81,10 +81,10 @@ def test_much_is_remembered_but_not_everything(
     here: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was let go of is read again."""
-    monkeypatch.setattr("palaver.adapters.langgraph.shelf._HELD", 3)
-    monkeypatch.setattr("palaver.adapters.langgraph.saver._THREADS", 1)
-    monkeypatch.setattr("palaver.adapters.langgraph.tasks._WAITING", 1)
-    graph = echo(Saver(here))
+    monkeypatch.setattr("palaver.adapters.langgraph.message_channel._MAX_SNAPSHOTS", 3)
+    monkeypatch.setattr("palaver.adapters.langgraph.saver._MAX_THREADS", 1)
+    monkeypatch.setattr("palaver.adapters.langgraph.put._MAX_WAITING", 1)
+    graph = echo(PalaverSaver(here))
     for number in range(4):
         for name in ("one", "other"):
             said = say(graph, f"u{number}", thread(name))
@@ -94,7 +94,7 @@ def test_much_is_remembered_but_not_everything(
 
 def test_a_result_of_several_calls_is_several_messages(store: Store) -> None:
     """What palaver keeps as one message, the graph sees as two, and takes for known."""
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     say(graph, "one")
     done = [
         tool_part(NIL_ID, NIL_ID, name, "look",
@@ -113,7 +113,7 @@ def test_a_result_of_several_calls_is_several_messages(store: Store) -> None:
 
 
 def test_a_fork_in_the_past_leaves_the_other_branch(store: Store) -> None:
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     say(graph, "one")
     say(graph, "two")
     past = [one for one in graph.get_state_history(thread()) if len(one.values["messages"]) == 2]
@@ -130,7 +130,7 @@ def test_a_fork_in_the_past_leaves_the_other_branch(store: Store) -> None:
 
 
 def test_messages_that_the_graph_removes(store: Store) -> None:
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     say(graph, "one")
     say(graph, "two")
     last = graph.get_state(thread()).values["messages"][-1]
@@ -157,7 +157,7 @@ def test_a_message_changed_in_place_is_noticed(store: Store) -> None:
 
     builder.add_node("redact", redact)
     builder.add_edge(START, "redact")
-    graph = builder.compile(checkpointer=Saver(store))
+    graph = builder.compile(checkpointer=PalaverSaver(store))
     graph.invoke({"messages": [HumanMessage("secret")]}, thread(), durability="sync")
     assert ["redacted"] == [m.text for m in store.get("trip")]
     history = list(graph.get_state_history(thread()))
@@ -175,7 +175,7 @@ def test_a_message_changed_in_place_and_not_returned_is_noticed_too(here: Store,
 
     builder.add_node("redact", redact)
     builder.add_edge(START, "redact")
-    graph: Any = builder.compile(checkpointer=Saver(here))
+    graph: Any = builder.compile(checkpointer=PalaverSaver(here))
     for text in ("one", "two"):
         graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability="sync")
     assert ["one!!", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
@@ -197,7 +197,7 @@ class Shouting(TypedDict):
 
 def test_what_a_reducer_changes_in_place_is_noticed_a_step_later(here: Store) -> None:
     """The step after an input runs no node, and is not looked through; the next one is."""
-    graph = echo(Saver(here), Shouting)
+    graph = echo(PalaverSaver(here), Shouting)
     for text in ("one", "two"):
         graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability="sync")
     assert ["one!!!", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
@@ -207,15 +207,15 @@ def test_a_message_changed_while_it_is_being_kept_is_noticed(
     here: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node runs while the checkpoint before it is on its way to the disk."""
-    graph = echo(Saver(here))
+    graph = echo(PalaverSaver(here))
     question = HumanMessage("one")
-    commit = here.keeper.commit
+    commit = here.backend.commit
 
     def slow(change: Any) -> Any:
         question.content = "one!"
         return commit(change)
 
-    monkeypatch.setattr(here.keeper, "commit", slow)
+    monkeypatch.setattr(here.backend, "commit", slow)
     graph.invoke({"messages": [question]}, thread(), durability="sync")
     assert ["one!", "a1"] == at(graph, thread()) == [m.text for m in here.get("trip")]
 
@@ -223,7 +223,7 @@ def test_a_message_changed_while_it_is_being_kept_is_noticed(
 @states
 def test_what_is_done_to_messages_after_a_run_is_the_callers_own(here: Store, kind: Any) -> None:
     """The objects that a run gave away may change; the next run reads what the log says."""
-    graph = echo(Saver(here), kind)
+    graph = echo(PalaverSaver(here), kind)
     for number, text in enumerate(("one", "two")):
         given = graph.invoke({"messages": [HumanMessage(text)]}, thread())["messages"]
         given[0].content = "shortened for the screen"

@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 
 import palaver
-from palaver.adapters.langgraph import Saver
+from palaver.adapters.langgraph import PalaverSaver
 from tests.profiles import scaled
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Walk:
     def __init__(self, store: Store, chance: Random) -> None:
         self.store = store
         self.chance = chance
-        self.ours = Saver(store)
+        self.ours = PalaverSaver(store)
         self.theirs = InMemorySaver()
         self.ids: dict[str, list[str]] = {namespace: [] for namespace in NAMESPACES}
         self.made = 0
@@ -205,10 +205,10 @@ def test_both_say_the_same(chance: Random) -> None:
             elif way < 7:
                 walk.task()
             else:
-                walk.ours = Saver(store)
+                walk.ours = PalaverSaver(store)
             if not chance.randrange(4):
                 walk.compare()
         walk.compare()
-        walk.ours = Saver(store)
+        walk.ours = PalaverSaver(store)
         walk.compare()
         assert [] == list(store.verify())

@@ -15,7 +15,7 @@ from langgraph.types import Command
 import palaver
 from compat.saver_agent import agent, main, provider, thread
 from compat.saver_graphs import echo, say
-from palaver.adapters.langgraph import Saver
+from palaver.adapters.langgraph import PalaverSaver
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolPart
 from palaver.testing.servers import ProviderServer
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Synchronous(BaseCheckpointSaver[int]):
     """The synchronous methods behind the asynchronous names, for a suite that knows only those."""
 
-    def __init__(self, saver: Saver) -> None:
+    def __init__(self, saver: PalaverSaver) -> None:
         super().__init__()
         self.saver = saver
 
@@ -65,7 +65,7 @@ class Synchronous(BaseCheckpointSaver[int]):
         self.saver.prune(thread_ids, strategy=strategy)
 
 
-@pytest.mark.parametrize("kind", [Saver, lambda store: Synchronous(Saver(store))])
+@pytest.mark.parametrize("kind", [PalaverSaver, lambda store: Synchronous(PalaverSaver(store))])
 def test_conforms_in_full(store: Store, kind: Callable[[Store], Any]) -> None:
     """Every capability that LangGraph's suite knows is found, and passes."""
 
@@ -86,10 +86,10 @@ def test_conforms_in_full(store: Store, kind: Callable[[Store], Any]) -> None:
 def test_an_agent_with_tools_and_an_interrupt(store: Store) -> None:
     """Several turns; then every word, call and result is in the log, and is found."""
     with ProviderServer("openai-chat", [provider] * 20) as server:
-        graph = agent(Saver(store), server.url)
+        graph = agent(PalaverSaver(store), server.url)
         stopped = graph.invoke({"messages": [("user", "Book a trip")]}, thread())
         assert {"pay": 5} == stopped["__interrupt__"][0].value
-        graph = agent(Saver(store), server.url)  # another process
+        graph = agent(PalaverSaver(store), server.url)  # another process
         done = graph.invoke(Command(resume="yes"), thread())
         graph.invoke({"messages": [("user", "Thanks")]}, thread())
         assert [] == server.failures
@@ -109,7 +109,7 @@ def test_an_agent_with_tools_and_an_interrupt(store: Store) -> None:
 
 def test_the_same_asynchronously(store: Store) -> None:
     async def talk(url: str) -> Any:
-        graph = agent(Saver(store), url)
+        graph = agent(PalaverSaver(store), url)
         await graph.ainvoke({"messages": [("user", "Book a trip")]}, thread())
         done = await graph.ainvoke(Command(resume="yes"), thread())
         past = [one async for one in graph.aget_state_history(thread())]
@@ -146,7 +146,7 @@ def _killed(address: str, moment: int, tmp_path: Path) -> None:
         child.join(120)
         assert -9 == child.exitcode
         with palaver.open(address) as store:
-            graph = agent(Saver(store), server.url)
+            graph = agent(PalaverSaver(store), server.url)
             there = {one.config["configurable"]["checkpoint_id"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
                      for one in graph.get_state_history(thread())}  # fmt: skip
             assert set(told.read_text().split()) <= there
@@ -164,15 +164,15 @@ def _killed(address: str, moment: int, tmp_path: Path) -> None:
 
 
 def test_an_erased_message_is_gone_for_the_graph_too(store: Store) -> None:
-    graph = echo(Saver(store))
+    graph = echo(PalaverSaver(store))
     say(graph, "my secret number is 4711")
     store.get("trip").erase(0)
-    for one in (graph, echo(Saver(store))):
+    for one in (graph, echo(PalaverSaver(store))):
         for past in one.get_state_history(thread()):
             assert "4711" not in str(past.values)
     everything = [
-        value for kind in store.keeper.kinds("trip")
-        for value in store.keeper.records("trip", kind).values()
+        value for kind in store.kinds("trip")
+        for value in store.records("trip", kind).values()
     ]  # fmt: skip
     assert not any(b"4711" in value for value in everything)
 
@@ -187,25 +187,25 @@ def test_a_serializer_that_encrypts_is_refused(here: Store) -> None:
             return ciphertext
 
     with pytest.raises(ValidationError, match="readable"):
-        Saver(here, serde=EncryptedSerializer(Plain()))
+        PalaverSaver(here, serde=EncryptedSerializer(Plain()))
 
 
 def test_records_that_are_no_longer_readable_are_damage(here: Store) -> None:
-    saver = Saver(here)
+    saver = PalaverSaver(here)
     graph = echo(saver)
     say(graph, "one")
-    (name,) = here.keeper.records("trip", "langgraph-writes", last=1)
-    here.keeper.put("trip", "langgraph-writes", name, b"\x00")
+    (name,) = here.records("trip", "langgraph-writes", last=1)
+    here.put_record("trip", "langgraph-writes", name, b"\x00")
     with pytest.raises(StoreDamaged, match="what a task wrote can't be read"):
         list(saver.list(thread()))
-    (name,) = here.keeper.records("trip", "langgraph", last=1)
-    here.keeper.put("trip", "langgraph", name, b"\x00")
+    (name,) = here.records("trip", "langgraph", last=1)
+    here.put_record("trip", "langgraph", name, b"\x00")
     with pytest.raises(StoreDamaged, match="a checkpoint can't be read"):
         graph.get_state(thread())
 
 
 def test_odd_names_of_threads(here: Store) -> None:
-    saver = Saver(here)
+    saver = PalaverSaver(here)
     for name in (7, "", "a\nb", "x" * 2_000):
         graph = echo(saver)
         assert ["one", "a1"] == say(graph, "one", thread(name))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -216,7 +216,7 @@ def test_odd_names_of_threads(here: Store) -> None:
 
 
 def test_a_version_follows_whatever_was_before(here: Store) -> None:
-    saver = Saver(here)
+    saver = PalaverSaver(here)
     first = saver.get_next_version(None, None)
     second = saver.get_next_version(first, None)
     assert [1, 2] == [first >> 32, second >> 32]

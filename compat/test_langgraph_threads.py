@@ -22,7 +22,7 @@ from compat.saver_graphs import (
     say,
     shown,
 )
-from palaver.adapters.langgraph import Saver
+from palaver.adapters.langgraph import PalaverSaver
 from palaver.errors import AlreadyExists, ValidationError
 from palaver.messages import user
 
@@ -48,16 +48,16 @@ def test_other_channels_beside_the_messages(store: Store) -> None:
 
     builder.add_node("answer", answer)
     builder.add_edge(START, "answer")
-    graph: Any = builder.compile(checkpointer=Saver(store))
+    graph: Any = builder.compile(checkpointer=PalaverSaver(store))
     graph.invoke({"messages": [HumanMessage("one")], "large": "x" * 9_000}, thread())
     graph.invoke({"messages": [HumanMessage("two")]}, thread())
-    graph = builder.compile(checkpointer=Saver(store))
+    graph = builder.compile(checkpointer=PalaverSaver(store))
     values = graph.get_state(thread()).values
     assert (2, "x" * 9_000) == (values["count"], values["large"])
     assert ["one", "yes", "two", "yes"] == [m.content for m in values["messages"]]
     assert ["noted", "noted"] == [m.content for m in values["notes"]]
     assert ["trip", "trip#/notes"] == sorted(head.id for head in store)
-    large = store.keeper.records("trip", "langgraph-blobs")
+    large = store.records("trip", "langgraph-blobs")
     assert 1 == len(large)  # kept once, whatever the number of checkpoints
     store.get("trip#/notes").clear()
     assert [] == graph.get_state(thread()).values["notes"]
@@ -75,7 +75,7 @@ def test_a_subgraph_shares_the_messages_it_is_given(store: Store) -> None:
     builder = StateGraph(MessagesState)
     builder.add_node("critic", inner.compile())
     builder.add_edge(START, "critic")
-    graph = builder.compile(checkpointer=Saver(store))
+    graph = builder.compile(checkpointer=PalaverSaver(store))
     for word in ("one", "two"):  # step by step: else the subgraph's may be kept first, as its own
         graph.invoke({"messages": [HumanMessage(word)]}, thread(), durability="sync")
     assert ["one", "thought", "two", "thought"] == at(graph, thread())
@@ -86,7 +86,7 @@ def test_a_subgraph_shares_the_messages_it_is_given(store: Store) -> None:
     assert "trip" == other.origin[0]
     own = sum(head.length - head.base for head in store)
     assert own < 8  # four in the thread, and of the subgraphs only what they added
-    Saver(store).delete_thread("trip")
+    PalaverSaver(store).delete_thread("trip")
     assert [] == list(store)
 
 
@@ -94,7 +94,7 @@ def test_a_subgraph_shares_the_messages_it_is_given(store: Store) -> None:
 
 
 def test_a_copied_thread_goes_its_own_way(store: Store) -> None:
-    saver = Saver(store)
+    saver = PalaverSaver(store)
     graph = echo(saver)
     say(graph, "one")
     say(graph, "two")
@@ -119,7 +119,7 @@ def test_a_copied_thread_goes_its_own_way(store: Store) -> None:
 
 
 def test_deleting_the_last_run_goes_back_to_what_was(store: Store) -> None:
-    saver = Saver(store)
+    saver = PalaverSaver(store)
     graph = echo(saver)
     graph.invoke({"messages": [HumanMessage("one")]}, {**thread(), "metadata": {"run_id": "r1"}})
     graph.invoke({"messages": [HumanMessage("two")]}, {**thread(), "metadata": {"run_id": "r2"}})
@@ -135,13 +135,13 @@ def test_deleting_the_last_run_goes_back_to_what_was(store: Store) -> None:
 
 
 def test_pruning_leaves_the_conversation(store: Store) -> None:
-    saver = Saver(store)
+    saver = PalaverSaver(store)
     graph = echo(saver)
     say(graph, "one")
     say(graph, "two")
     saver.prune(["trip"])
     assert 1 == len(list(saver.list(thread())))
-    assert {"langgraph", "langgraph-tip"} == set(store.keeper.kinds("trip"))
+    assert {"langgraph", "langgraph-tip"} == set(store.kinds("trip"))
     assert ["one", "a1", "two", "a3", "three", "a5"] == say(graph, "three")
     with pytest.raises(ValidationError, match="keep_latest or delete"):
         saver.prune(["trip"], strategy="some")
@@ -159,7 +159,7 @@ class Delta(TypedDict):
 @pytest.mark.filterwarnings("ignore")
 def test_delta_channels_survive_pruning_and_deletion(here: Store) -> None:
     """They are LangGraph's own logs: their values are found again, also without their ancestors."""
-    saver = Saver(here)
+    saver = PalaverSaver(here)
     graph = echo(saver, Delta)
     for number in range(3):
         config: Any = {**thread(), "metadata": {"run_id": f"r{number}"}}
@@ -174,6 +174,6 @@ def test_delta_channels_survive_pruning_and_deletion(here: Store) -> None:
         assert whole[0] == shown(graph, name)[0]
         said = say(graph, "more", thread(name))
         assert [*whole[0], "more", "a7"] == said
-        assert said == shown(echo(Saver(here), Delta), name)[0]
+        assert said == shown(echo(PalaverSaver(here), Delta), name)[0]
     history = saver.get_delta_channel_history(config=thread("nobody"), channels=["messages"])
     assert {"messages": {"writes": []}} == history

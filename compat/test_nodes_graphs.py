@@ -10,12 +10,12 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 
 import palaver
-from palaver.adapters.langgraph import Saver
+from palaver.adapters.langgraph import PalaverSaver
 from palaver.errors import ValidationError
 from palaver.messages import ToolPart, assistant, user
-from palaver.nodes import Host
+from palaver.nodes import ConversationRegistry
 from palaver.nodes.langgraph import (
-    TalkState,
+    GraphState,
     agent_graph,
     branch,
     by_next,
@@ -23,8 +23,8 @@ from palaver.nodes.langgraph import (
     context_node,
     human_node,
     llm_node,
-    look_node,
     route,
+    status_node,
     tool_node,
 )
 from tests.conversation.scripted import Scripted, calling, saying
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 HERE: RunnableConfig = {"configurable": {"thread_id": "trip"}}
 
 
-class OwnState(TalkState, total=False):
+class OwnState(GraphState, total=False):
     """A graph's own state beside the conversation's."""
 
     city: str
@@ -65,7 +65,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def graph_of(*nodes: Any, state: Any = TalkState) -> Any:
+def graph_of(*nodes: Any, state: Any = GraphState) -> Any:
     """A graph of nodes in a row."""
     graph = StateGraph(state)
     names = [f"node-{place}" for place, _ in enumerate(nodes)]
@@ -80,7 +80,9 @@ async def test_the_state_carries_no_messages_and_the_thread_is_the_conversation(
     store: Store,
 ) -> None:
     store.create([user("Tea?")], id="trip")
-    graph = graph_of(llm_node(Host(store), Scripted(saying("Yes."))), state=OwnState)
+    graph = graph_of(
+        llm_node(ConversationRegistry(store), Scripted(saying("Yes."))), state=OwnState
+    )
     ended = await graph.ainvoke({"city": "Oslo"}, HERE)
     expected = {"conversation": "trip", "version": 1, "outcome": "answered", "next": "end"}
     assert {**expected, "city": "Oslo"} == ended
@@ -94,7 +96,7 @@ async def test_an_agent_loops_until_there_is_an_answer(store: Store) -> None:
         calling(("weather", {"city": "Rome"})),
         saying("Yes."),
     )
-    graph = agent_graph(Host(store, tools=[weather]), model).compile()
+    graph = agent_graph(ConversationRegistry(store, tools=[weather]), model).compile()
     ended = await graph.ainvoke({"conversation": "trip"})
     assert ("answered", "end") == (ended["outcome"], ended["next"])
     roles = ["user", "assistant", "tool", "assistant", "tool", "assistant"]
@@ -106,7 +108,7 @@ async def test_an_agent_loops_until_there_is_an_answer(store: Store) -> None:
 async def test_an_edit_made_with_palaver_is_what_the_graph_sees_next(store: Store) -> None:
     talk = store.create([user("Tea?")], id="trip")
     model = Scripted(saying("Yes."), saying("No."))
-    graph = agent_graph(Host(store), model).compile(checkpointer=InMemorySaver())
+    graph = agent_graph(ConversationRegistry(store), model).compile(checkpointer=InMemorySaver())
     await graph.ainvoke({}, HERE)
     talk.refresh()
     talk.replace(0, user("Coffee?"))
@@ -120,7 +122,7 @@ async def test_a_call_is_approved_by_an_interrupt(store: Store) -> None:
     """ND-01: the node is run again from its start, and nothing of it happens twice."""
     store.create([user("Pay.")], id="trip")
     model = Scripted(calling(("pay", {"amount": 5}), ("pay", {"amount": 500})), saying("Done."))
-    host = Host(store, tools=[pay])
+    host = ConversationRegistry(store, tools=[pay])
     builder = agent_graph(host, model, tool={"approval": "all"}, prompt="Pay?")
     graph = builder.compile(checkpointer=InMemorySaver())
     stopped: Any = await graph.ainvoke({}, HERE)
@@ -139,7 +141,7 @@ async def test_a_call_is_approved_by_an_interrupt(store: Store) -> None:
 
 
 async def test_words_and_choices_come_by_an_interrupt_and_are_kept_once(store: Store) -> None:
-    host = Host(store)
+    host = ConversationRegistry(store)
     graph = graph_of(
         human_node(host, {"kind": "text", "prompt": "Where?", "keepPrompt": True}),
         human_node(host, {"kind": "choose", "options": ["train", "plane"]}),
@@ -157,7 +159,7 @@ async def test_a_context_node_edits_and_adds_new_messages_each_time(store: Store
     store.create([user(str(number)) for number in range(5)], id="trip")
     reminder = {"operation": "APPEND", "messages": [{"role": "user", "content": "Be brief."}]}
     cut = {"operation": "truncate", "truncate": {"role": "user", "keepLast": 2}}
-    host = Host(store)
+    host = ConversationRegistry(store)
     graph = graph_of(context_node(host, cut), context_node(host, reminder))
     await graph.ainvoke({}, HERE)
     ended = await graph.ainvoke({}, HERE)
@@ -169,9 +171,11 @@ async def test_a_context_node_edits_and_adds_new_messages_each_time(store: Store
 
 async def test_a_mistake_in_the_settings_is_told_when_the_graph_is_built(store: Store) -> None:
     with pytest.raises(ValidationError, match=r"\$\.truncate\.keepLast"):
-        context_node(Host(store), {"operation": "truncate", "truncate": {"keepLast": "5"}})
+        context_node(
+            ConversationRegistry(store), {"operation": "truncate", "truncate": {"keepLast": "5"}}
+        )
     with pytest.raises(ValidationError, match=r"\$\.approval"):
-        tool_node(Host(store), {"approval": 5})
+        tool_node(ConversationRegistry(store), {"approval": 5})
 
 
 async def test_room_is_made_when_it_is_wanted(store: Store) -> None:
@@ -179,12 +183,14 @@ async def test_room_is_made_when_it_is_wanted(store: Store) -> None:
     store.create(said, id="trip")
     model = Scripted(saying("Yes.", used=None))
     room = {"strategies": [{"kind": "drop-oldest", "keepTokens": 120}]}
-    graph = agent_graph(Host(store, token_limit=300), model, compress=room).compile()
+    graph = agent_graph(
+        ConversationRegistry(store, token_limit=300), model, compress=room
+    ).compile()
     ended = await graph.ainvoke({"conversation": "trip"})
     assert ("answered", "end") == (ended["outcome"], ended["next"])
     assert len(model.asked[0].body["messages"]) < 6
-    host = Host(store, token_limit=300)
-    alone = graph_of(look_node(host), compress_node(host, room))
+    host = ConversationRegistry(store, token_limit=300)
+    alone = graph_of(status_node(host), compress_node(host, room))
     ended = await alone.ainvoke({}, HERE)
     assert ("nothing", "end") == (ended["outcome"], ended["next"])
 
@@ -192,7 +198,7 @@ async def test_room_is_made_when_it_is_wanted(store: Store) -> None:
 async def test_time_travel_goes_on_from_the_conversation_as_it_was(store: Store) -> None:
     talk = store.create([user("Tea?")], id="trip")
     model = Scripted(saying("Yes."), saying("Certainly."), saying("No."))
-    host = Host(store)
+    host = ConversationRegistry(store)
     graph = agent_graph(host, model).compile(checkpointer=InMemorySaver())
     await graph.ainvoke({}, HERE)
     talk.refresh().append(user("Now?"))
@@ -212,8 +218,10 @@ async def test_the_graph_and_its_conversation_live_in_one_store(store: Store) ->
     """With palaver's saver, and under one id: the conversation has what was said, and no more."""
     store.create([user("Pay.")], id="trip")
     model = Scripted(calling(("pay", {"amount": 5})), saying("Done."))
-    builder = agent_graph(Host(store, tools=[pay]), model, tool={"approval": ["pay"]})
-    graph = builder.compile(checkpointer=Saver(store))
+    builder = agent_graph(
+        ConversationRegistry(store, tools=[pay]), model, tool={"approval": ["pay"]}
+    )
+    graph = builder.compile(checkpointer=PalaverSaver(store))
     stopped: Any = await graph.ainvoke({}, HERE, durability="sync")
     assert "pay" == stopped["__interrupt__"][0].value["calls"][0]["tool"]
     ended = await graph.ainvoke(Command(resume=True), HERE, durability="sync")
@@ -226,8 +234,8 @@ async def test_the_graph_and_its_conversation_live_in_one_store(store: Store) ->
 async def test_the_names_are_yours(store: Store) -> None:
     store.create([user("A coat?")], id="trip")
     model = Scripted(calling(("weather", {"city": "Oslo"})), saying("Yes."))
-    host = Host(store, tools=[weather])
-    builder = StateGraph(TalkState)
+    host = ConversationRegistry(store, tools=[weather])
+    builder = StateGraph(GraphState)
     builder.add_node("agent", llm_node(host, model))
     builder.add_node("tools", tool_node(host))
     builder.add_edge(START, "agent")
@@ -239,20 +247,22 @@ async def test_the_names_are_yours(store: Store) -> None:
 
 
 async def test_without_a_conversation_and_a_thread_it_says_so(store: Store) -> None:
-    graph = agent_graph(Host(store)).compile()
+    graph = agent_graph(ConversationRegistry(store)).compile()
     with pytest.raises(ValidationError, match="names a conversation"):
         await graph.ainvoke({"version": 0})
 
 
 async def test_an_empty_conversation_ends_at_once(store: Store) -> None:
     """There is nobody to answer, and nothing to approve."""
-    ended = await agent_graph(Host(store)).compile().ainvoke({"conversation": "new"})
+    ended = (
+        await agent_graph(ConversationRegistry(store)).compile().ainvoke({"conversation": "new"})
+    )
     assert ("nothing", "human") == (ended["outcome"], ended["next"])
 
 
 async def test_an_edit_of_the_last_answer_comes_by_an_interrupt(store: Store) -> None:
     store.create([user("Tea?"), assistant("Yess.")], id="trip")
-    graph = graph_of(human_node(Host(store), {"kind": "edit"}))
+    graph = graph_of(human_node(ConversationRegistry(store), {"kind": "edit"}))
     stopped = await graph.ainvoke({}, HERE)
     assert "Yess." == stopped["__interrupt__"][0].value["text"]
     await graph.ainvoke(Command(resume="Yes."), HERE)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from palaver import Store
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
 
 _LIVES = multiprocessing.get_context("forkserver")
 _LIVES.set_forkserver_preload(["compat.graph_agent"])  # a life begins with everything imported
@@ -82,7 +82,7 @@ def check(store: Store, server: ProviderServer, killed: str) -> None:
     assert ["Let me see.", "It costs 5.", "Booked."] == said
     assert "Booked." == history[-1].text
     assert [] == list(server.failures)
-    edits = [entry.kind for entry in store.keeper.journal("talk", -1, 1_000)]
+    edits = [entry.kind for entry in store.journal("talk", -1, 1_000)]
     assert (0 if cut == "look_up" else 1) == edits.count("compact"), "there was one long output"
     assert [] == list(store.verify())
 

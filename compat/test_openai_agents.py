@@ -14,19 +14,19 @@ from agents.memory import SessionSettings
 
 import palaver
 from compat.openai_agents import OPENAI, agent, ask, main, stream
-from palaver.adapters.openai_agents import Session
+from palaver.adapters.openai_agents import PalaverSession
 from palaver.errors import UnknownConversation
 from palaver.messages import ToolCallPart, assistant
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
-from palaver.wire.mending import INTERRUPTED
+from palaver.wire.pairing import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
     from palaver.stores.store import Store
-    from palaver.testing.providers import Format
+    from palaver.testing.providers import FormatName
 
 
 def looks(city: str, reasoning: str = "") -> Answer:
@@ -54,7 +54,7 @@ def words_of(items: list[Any]) -> str:
 @pytest.mark.parametrize("form", OPENAI)
 @pytest.mark.parametrize("asked", [ask, stream])
 def test_an_agent_with_tools_talks_over_several_turns(
-    run: Callable[..., Any], store: Store, form: Format, asked: Callable[..., Awaitable[str]]
+    run: Callable[..., Any], store: Store, form: FormatName, asked: Callable[..., Awaitable[str]]
 ) -> None:
     """Each turn sees the ones before; palaver has the roles, the calls and the words of it."""
     script: list[Scripted] = [
@@ -63,7 +63,7 @@ def test_an_agent_with_tools_talks_over_several_turns(
         looks("Oslo"),
         "Sunny in Oslo.",
     ]
-    session = Session(store, "talk")
+    session = PalaverSession(store, "talk")
     with ProviderServer(form, script) as server:
         ada = agent(server.url, form)
 
@@ -83,13 +83,13 @@ def test_an_agent_with_tools_talks_over_several_turns(
 
 
 @pytest.mark.parametrize("form", OPENAI)
-def test_a_handoff_is_carried(run: Callable[..., Any], store: Store, form: Format) -> None:
+def test_a_handoff_is_carried(run: Callable[..., Any], store: Store, form: FormatName) -> None:
     script: list[Scripted] = [
         Answer(calls=(Call("transfer_to_bob", {}),)),
         "Bob here.",
         "Still Bob.",
     ]
-    session = Session(store, "talk")
+    session = PalaverSession(store, "talk")
     with ProviderServer(form, script) as server:
         bob = agent(server.url, form, name="Bob", tools=[])
         ada = agent(server.url, form, handoffs=[bob])
@@ -132,13 +132,13 @@ def _reword(history: StoredHistory) -> None:
 def test_an_edit_is_what_the_provider_is_sent_next(  # noqa: PLR0917 - fixtures and cases
     run: Callable[..., Any],
     store: Store,
-    form: Format,
+    form: FormatName,
     edit: Callable[[StoredHistory], None],
     gone: str,
     there: str,
 ) -> None:
     """Whatever was taken out, the next request is valid; undone, all of it is sent again."""
-    session = Session(store, "talk")
+    session = PalaverSession(store, "talk")
     script: list[Scripted] = [
         looks("Rome", "They want Rome."),
         "Sunny in Rome.",
@@ -165,9 +165,9 @@ def test_an_edit_is_what_the_provider_is_sent_next(  # noqa: PLR0917 - fixtures 
 @pytest.mark.parametrize("form", OPENAI)
 @pytest.mark.parametrize("limit", range(1, 9))
 def test_a_limit_parts_no_call_from_its_output(
-    run: Callable[..., Any], store: Store, form: Format, limit: int
+    run: Callable[..., Any], store: Store, form: FormatName, limit: int
 ) -> None:
-    session = Session(store, "talk", session_settings=SessionSettings(limit=limit))
+    session = PalaverSession(store, "talk", session_settings=SessionSettings(limit=limit))
     script: list[Scripted] = [
         looks("Rome", "They want Rome."),
         "Sunny.",
@@ -190,7 +190,7 @@ KILLED = [("openai-responses", moment) for moment in range(-1, 6)] + [("openai-c
 
 @pytest.mark.parametrize(("form", "moment"), KILLED)
 def test_a_killed_run_is_taken_up_again(
-    run: Callable[..., Any], tmp_path: Path, form: Format, moment: int
+    run: Callable[..., Any], tmp_path: Path, form: FormatName, moment: int
 ) -> None:
     """What was acknowledged is there, once; and the next run is valid, whatever was under way."""
     killed(run, str(tmp_path / "chat.db"), form, moment, tmp_path)
@@ -204,7 +204,7 @@ def test_a_killed_run_is_taken_up_again_on_postgres(
 
 
 def killed(
-    run: Callable[..., Any], address: str, form: Format, moment: int, tmp_path: Path
+    run: Callable[..., Any], address: str, form: FormatName, moment: int, tmp_path: Path
 ) -> None:
     with ProviderServer(form, [looks("Rome", "Rome."), "Sunny in Rome."]) as server:
         told = tmp_path / "told"
@@ -215,7 +215,7 @@ def killed(
         assert -9 == child.exitcode
         added = [item for line in told.read_text().splitlines() for item in json.loads(line)]
         with palaver.open(address) as store:
-            session = Session(store, "talk")
+            session = PalaverSession(store, "talk")
             there = run(session.get_items())
             assert added == [item for item in there if item in added]
             assert len(there) - len(added) in ((0,) if moment % 2 or moment < 0 else (0, 1, 2, 3))
@@ -232,17 +232,17 @@ def test_two_workers_lose_nothing(run: Callable[..., Any], address: str) -> None
          "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]},
     ]  # fmt: skip
 
-    async def work(session: Session, name: str) -> None:
+    async def work(session: PalaverSession, name: str) -> None:
         for number in range(20):
             asked: Any = {**turn[0], "content": f"{name} {number}"}
             await session.add_items([asked, turn[1]])
 
-    async def both(one: Session, other: Session) -> None:
+    async def both(one: PalaverSession, other: PalaverSession) -> None:
         await asyncio.gather(work(one, "a"), work(other, "b"))
 
     with palaver.open(address) as first, palaver.open(address) as second:
-        run(both(Session(first, "talk"), Session(second, "talk")))
-        items = run(Session(first, "talk").get_items())
+        run(both(PalaverSession(first, "talk"), PalaverSession(second, "talk")))
+        items = run(PalaverSession(first, "talk").get_items())
         texts = [str(item.get("content")) for item in items if item.get("role") == "user"]
         assert {f"{name} {number}" for name in "ab" for number in range(20)} == set(texts)
         assert 80 == len(items)
@@ -257,23 +257,23 @@ def test_two_workers_pop_different_items(run: Callable[..., Any], address: str, 
         for number in range(20)
     ]
 
-    async def pop(session: Session) -> list[Any]:
+    async def pop(session: PalaverSession) -> list[Any]:
         return [await session.pop_item() for _ in range(10)]
 
-    async def both(one: Session, other: Session) -> list[Any]:
+    async def both(one: PalaverSession, other: PalaverSession) -> list[Any]:
         for start in range(0, 20, batch):
             await one.add_items(calls[start : start + batch])
         found = await asyncio.gather(pop(one), pop(other))
         return [item["call_id"] for items in found for item in items]
 
     with palaver.open(address) as first, palaver.open(address) as second:
-        popped = run(both(Session(first, "talk"), Session(second, "talk")))
+        popped = run(both(PalaverSession(first, "talk"), PalaverSession(second, "talk")))
     assert sorted(map(str, range(20))) == sorted(popped)
 
 
 @pytest.mark.parametrize("form", OPENAI)
 def test_a_run_that_waits_for_a_person_goes_on(
-    run: Callable[..., Any], store: Store, form: Format
+    run: Callable[..., Any], store: Store, form: FormatName
 ) -> None:
     """The call is in the log while it waits; its output comes in a later run, under its tool."""
 
@@ -282,7 +282,7 @@ def test_a_run_that_waits_for_a_person_goes_on(
         """Pay."""
         return f"paid {amount}"
 
-    session = Session(store, "talk")
+    session = PalaverSession(store, "talk")
     with ProviderServer(form, [Answer(calls=(Call("pay", {"amount": 5}),)), "Paid."]) as server:
         ada = agent(server.url, form, tools=[pay])
 
@@ -300,7 +300,7 @@ def test_a_run_that_waits_for_a_person_goes_on(
 
 def test_a_session_is_what_the_sdk_asks_for(run: Callable[..., Any]) -> None:
     store = palaver.open(":memory:")
-    session = Session(store, "talk", session_settings={"limit": 3})
+    session = PalaverSession(store, "talk", session_settings={"limit": 3})
     assert isinstance(session, Protocol)
     assert 3 == session.session_settings.limit if session.session_settings else False
     assert [] == run(session.get_items())
@@ -310,15 +310,15 @@ def test_a_session_is_what_the_sdk_asks_for(run: Callable[..., Any]) -> None:
     with pytest.raises(UnknownConversation):
         store.get("talk")
     assert "talk" == session.history.id
-    assert "talk" == Session(session.history).session_id
+    assert "talk" == PalaverSession(session.history).session_id
     with pytest.raises(ValueError, match="another id"):
-        Session(session.history, "walk")
+        PalaverSession(session.history, "walk")
     with pytest.raises(ValueError, match="no id"):
-        Session(store)
+        PalaverSession(store)
 
 
 def test_clearing_leaves_nothing_in_the_view_and_all_in_the_log(run: Callable[..., Any]) -> None:
-    session = Session(palaver.open(":memory:"), "talk")
+    session = PalaverSession(palaver.open(":memory:"), "talk")
     items: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Tea?"}]
     run(session.add_items(items))
     run(session.clear_session())
@@ -329,16 +329,16 @@ def test_clearing_leaves_nothing_in_the_view_and_all_in_the_log(run: Callable[..
 
 def test_a_run_that_is_called_off_knows_how_its_write_ended(run: Callable[..., Any]) -> None:
     """The cancellation comes through, and what was being added is there."""
-    session = Session(palaver.open(":memory:"), "talk")
+    session = PalaverSession(palaver.open(":memory:"), "talk")
 
     async def called_off() -> None:
-        session._gate.acquire()
+        session._lock.acquire()
         task = asyncio.ensure_future(session.add_items([{"role": "user", "content": "Tea?"}]))
         await asyncio.sleep(0.02)
         task.cancel()
         await asyncio.sleep(0.02)
         assert not task.done()
-        session._gate.release()
+        session._lock.release()
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -347,11 +347,11 @@ def test_a_run_that_is_called_off_knows_how_its_write_ended(run: Callable[..., A
 
 
 def test_a_read_that_is_called_off_is_left_behind() -> None:
-    session = Session(palaver.open(":memory:"), "talk")
+    session = PalaverSession(palaver.open(":memory:"), "talk")
 
     async def called_off() -> None:
         await session.add_items([{"role": "user", "content": "Tea?"}])
-        with session._gate:  # it can't be answered yet
+        with session._lock:  # it can't be answered yet
             task = asyncio.ensure_future(session.get_items())
             await asyncio.sleep(0.01)
             task.cancel()

@@ -38,8 +38,7 @@ from pydantic_ai.usage import RequestUsage
 import palaver
 from compat.pydantic_agent import agent, ask, main
 from palaver.adapters.pydantic_ai import load, save
-from palaver.adapters.pydantic_ai.reading import REQUEST
-from palaver.adapters.pydantic_ai.writing import KEY, parts_of
+from palaver.adapters.pydantic_ai.history import METADATA_KEY, REQUEST_KEY, to_request_parts
 from palaver.history import History
 from palaver.messages import (
     Message,
@@ -55,12 +54,12 @@ from palaver.messages import (
 )
 from palaver.messages.ids import NIL_ID
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
-from palaver.wire.memory import fingerprint
+from palaver.wire.round_trip import fingerprint
 from tests.profiles import at_least
 
 if TYPE_CHECKING:
     from palaver.stores.store import Store
-    from palaver.testing.providers import Format
+    from palaver.testing.providers import FormatName
 
 OPENAI = ("openai-responses", "openai-chat")
 NURSERY = multiprocessing.get_context("forkserver")
@@ -91,7 +90,7 @@ def contents(message: ModelMessage) -> list[Any]:
 
 
 @pytest.mark.parametrize("form", OPENAI)
-def test_an_agent_with_tools_talks_over_several_turns(store: Store, form: Format) -> None:
+def test_an_agent_with_tools_talks_over_several_turns(store: Store, form: FormatName) -> None:
     """Each turn sees the ones before; palaver has the roles, the calls and the words of it."""
     history = store.create(id="talk")
     rome, oslo = looks("Rome", form), looks("Oslo", form)
@@ -121,7 +120,9 @@ def test_an_agent_with_tools_talks_over_several_turns(store: Store, form: Format
 
 
 @pytest.mark.parametrize("form", OPENAI)
-def test_a_new_prompt_may_follow_a_call_that_lost_its_result(store: Store, form: Format) -> None:
+def test_a_new_prompt_may_follow_a_call_that_lost_its_result(
+    store: Store, form: FormatName
+) -> None:
     history = store.create(id="talk")
     script: list[Scripted] = [looks("Rome", form), "Sunny.", "Well.", "Sunny again."]
     with ProviderServer(form, script) as server, asyncio.Runner() as runner:
@@ -139,7 +140,7 @@ def test_a_new_prompt_may_follow_a_call_that_lost_its_result(store: Store, form:
 @pytest.mark.parametrize("when", ["tool", "answer"])
 def test_a_killed_run_is_taken_up_again(address: str, when: str) -> None:
     """Saved step by step, it goes on where it was killed: the call runs, the answer comes."""
-    form: Format = "openai-responses"
+    form: FormatName = "openai-responses"
     with ProviderServer(form, [looks("Rome"), "Sunny in Rome."]) as server:
         child = NURSERY.Process(target=main, args=(address, server.url, form, when))
         child.start()
@@ -267,7 +268,7 @@ def test_what_was_edited_is_written_anew() -> None:
     )
     old = history.view[0]
     history.replace(0, replace(old, content="Rum?"))
-    assert {KEY, REQUEST} == {*history.view[0].metadata}
+    assert {METADATA_KEY, REQUEST_KEY} == {*history.view[0].metadata}
     (request,) = load(history)
     assert ["Rum?", "Now?"] == contents(request)
     assert "Be." == getattr(request, "instructions", None)
@@ -295,12 +296,17 @@ def test_a_conversation_of_palaver_is_shown_too() -> None:
 
 
 def test_metadata_of_a_stranger_is_not_used() -> None:
-    mine = fingerprint(parts_of(user("Tea?", timestamp=5)))
+    mine = fingerprint(to_request_parts(user("Tea?", timestamp=5)))
     for broken in ("{", "[[[], 5]]", "5"):
-        told = {KEY: f"{mine} {broken}"}
+        told = {METADATA_KEY: f"{mine} {broken}"}
         (request,) = load(History([user("Tea?", timestamp=5, metadata=told)]))
         assert ["Tea?"] == contents(request)
-    for kept in ({KEY: "0 []"}, {KEY: 5}, {KEY: "x", REQUEST: "{"}, {REQUEST: "[]"}):
+    for kept in (
+        {METADATA_KEY: "0 []"},
+        {METADATA_KEY: 5},
+        {METADATA_KEY: "x", REQUEST_KEY: "{"},
+        {REQUEST_KEY: "[]"},
+    ):
         (request,) = load(History([user("Tea?", metadata=kept)]))
         assert ["Tea?"] == contents(request)
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from palaver.errors import Conflict, InvalidStateTransition, PalaverError
-from palaver.history import History, Truncate
+from palaver.history import BaseHistory, History, Truncate
 from palaver.messages import (
     Message,
     ToolCompleted,
@@ -18,9 +18,7 @@ from palaver.messages import (
     complete,
     dump,
     fold,
-    is_tool_part,
     new_id,
-    parse_export,
     parse_message,
     pending,
     start,
@@ -28,9 +26,10 @@ from palaver.messages import (
     tool_call_part,
     tool_part,
     user,
-    validate_message,
-    write_export,
 )
+from palaver.messages.foreign import parse_export, write_export
+from palaver.messages.parts import is_tool_part
+from palaver.messages.validation import validate_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -157,7 +156,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
     return [message.text for message in messages]
 
 
-def _description(history: History) -> str | None:
+def _description(history: BaseHistory) -> str | None:
     snapshot = history.batch_snapshot(0)
     return snapshot.description if snapshot else None
 

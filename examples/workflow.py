@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import palaver
 from palaver.conversation import Conversation, model
 from palaver.messages import ToolPart
-from palaver.nodes import ask_human, ask_model, make_room, run_calls
+from palaver.nodes import ask_human, ask_model, compress_context, run_calls
 from palaver.testing.servers import Answer, Call, ProviderServer
 
 if TYPE_CHECKING:
-    from palaver.nodes import Done, Question
+    from palaver.nodes import NodeResult, Question
 
 SCRIPT = [
     Answer("Let me see.", calls=(Call("trains", {"city": "Oslo"}),)),
@@ -42,7 +42,7 @@ def person(question: Question) -> Any:  # noqa: ANN401 - whatever answers the qu
     return {"verdict": "edit", "arguments": cheaper, "by": "Ann", "reason": "too dear"}
 
 
-async def engine(talk: Conversation) -> Done:
+async def engine(talk: Conversation) -> NodeResult:
     """Run one node after the other, until nothing is wanted any more."""
     done = await ask_human(talk, {"kind": "text", "prompt": "Where to?"}, ask=person)
     while done.next != "end":
@@ -53,7 +53,7 @@ async def engine(talk: Conversation) -> Done:
         elif done.next == "human":
             done = await ask_human(talk, {"kind": "approve"}, ask=person)
         else:
-            done = await make_room(talk)
+            done = await compress_context(talk)
         print(f"{done.node:9} {done.outcome:9} → {done.next}")
     return done
 

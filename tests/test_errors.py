@@ -18,7 +18,7 @@ from palaver.errors import (
 ERRORS = [
     PalaverError("no such thing"),
     ValidationError("is odd", path="$.a[0]", rule="schema"),
-    PartValidationError("is odd", path="$.a[0].b", rule="BR-09", part="tool"),
+    PartValidationError("is odd", path="$.a[0].b", rule="empty-output", part="tool"),
     InvalidStateTransition("pending", "completed", ("running",)),
     RateLimited("slow down", provider="openai", status=429, retry_after=1.5),
     VersionMismatch((17, 18), 20),
@@ -44,7 +44,7 @@ def test_an_error_says_where_what_and_which_rule() -> None:
     assert [
         "no such thing",
         "$.a[0]: is odd [schema]",
-        "$.a[0].b: is odd (tool part) [BR-09]",
+        "$.a[0].b: is odd (tool part) [empty-output]",
         "a tool call that is pending cannot become completed; it can only become running",
         "openai: slow down (status 429, wait 1.5 s)",
         "the conversation is at version 20, not 17 or 18",
@@ -54,10 +54,10 @@ def test_an_error_says_where_what_and_which_rule() -> None:
 def test_errors_are_data_too() -> None:
     assert {
         "name": "PartValidationError",
-        "message": "$.a[0].b: is odd (tool part) [BR-09]",
+        "message": "$.a[0].b: is odd (tool part) [empty-output]",
         "detail": "is odd",
         "path": "$.a[0].b",
-        "rule": "BR-09",
+        "rule": "empty-output",
         "part": "tool",
         "field": "b",
     } == ERRORS[2].to_dict()

@@ -8,14 +8,14 @@ import logging
 import pytest
 
 from palaver.errors import ValidationError
-from palaver.events import NAMES, Event, Events
+from palaver.events import EVENT_NAMES, Event, EventBus
 
 EVENT = Event("message.added", "c", 1)
 
 
 def test_handlers_are_called_in_order_and_only_for_their_names() -> None:
     """A name's own handlers come before those of all names."""
-    events, seen = Events(), list[str]()
+    events, seen = EventBus(), list[str]()
     events.on("*", lambda event: seen.append(f"all {event.name}"))
     events.on("message.added", lambda _: seen.append("one"))
     events.on("tool.error", lambda _: seen.append("never"))
@@ -28,7 +28,7 @@ def test_a_failing_handler_is_logged_and_changes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """CV-08."""
-    events, seen = Events(), list[int]()
+    events, seen = EventBus(), list[int]()
 
     async def broken(_: Event) -> None:
         raise RuntimeError
@@ -49,7 +49,7 @@ def test_a_failing_handler_is_logged_and_changes_nothing(
 
 def test_async_handlers_run_from_anywhere() -> None:
     """In a loop of their own, in the one that is running, or waited for."""
-    events, seen = Events(), list[int]()
+    events, seen = EventBus(), list[int]()
 
     async def handler(event: Event) -> None:
         await asyncio.sleep(0)
@@ -70,7 +70,7 @@ def test_async_handlers_run_from_anywhere() -> None:
 
 def test_a_handler_can_be_taken_off_also_by_itself() -> None:
     """Twice is no error."""
-    events, seen = Events(), list[int]()
+    events, seen = EventBus(), list[int]()
 
     def once(event: Event) -> None:
         seen.append(event.version)
@@ -89,5 +89,5 @@ def test_a_handler_can_be_taken_off_also_by_itself() -> None:
 def test_an_unknown_name_is_an_error() -> None:
     """A handler that would never be called is a mistake."""
     with pytest.raises(ValidationError, match=r"no such event: 'message\.aded'; there are"):
-        Events().on("message.aded", print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert len(NAMES) == 12
+        EventBus().on("message.aded", print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert len(EVENT_NAMES) == 12

@@ -1,9 +1,10 @@
-"""The house rules: who may import whom, what `import palaver` costs, what `__all__` promises."""
+"""The rules of the source tree: import order, names, sizes, and what `import palaver` costs."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -175,3 +176,123 @@ def check_names(path: Path) -> None:
 def test_no_file_is_too_long_to_be_read() -> None:
     long = [named(path) for path in FILES if len(path.read_text("utf-8").splitlines()) > 900]
     assert [] == long
+
+
+# ── names and sizes ─────────────────────────────────────────────────────────────────────────────
+
+AVOIDED = {
+    "adding", "bury", "burying", "carry", "carried", "carrying", "checking", "choosing", "cleaning",
+    "crew", "desk", "editing", "face", "floor", "folding", "gathering", "hosting", "house",
+    "keeper", "keeping", "kept", "leftovers", "manners", "mended", "mending", "pen", "planting",
+    "proving", "putting", "reading", "roommaking", "scene", "shelf", "sight", "sights", "stamps",
+    "stretch", "talks", "told", "tongue", "toolroom", "visiting", "whole", "wholes", "words",
+    "workshop", "writing",
+}  # fmt: skip
+"""Metaphors and generic activities: a module or class named so does not say what it holds."""
+
+MOST_FILES = 242
+MOST_WITH_ONE_IMPORTER = 51
+
+
+def syntax_trees() -> dict[str, ast.Module]:
+    """Every module of palaver, parsed."""
+    return {module_of(path): ast.parse(path.read_text("utf-8")) for path in FILES}
+
+
+def classes(tree: ast.Module) -> list[ast.ClassDef]:
+    """The classes at the top level of a module."""
+    return [node for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def parts_of(name: str) -> set[str]:
+    """The words of a name, in lower case.
+
+    >>> sorted(parts_of("StoredHistory") | parts_of("_text_index"))
+    ['history', 'index', 'stored', 'text']
+    """
+    return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)}
+
+
+def test_the_house_stays_small_enough_to_be_known() -> None:
+    assert len(FILES) <= MOST_FILES
+
+
+def test_few_modules_serve_a_single_other() -> None:
+    """A module that one other imports usually belongs in that module."""
+    trees = syntax_trees()
+    importers: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    found = inner if inner in trees else node.module
+                    if found != module:
+                        importers.setdefault(found, set()).add(module)
+    packages = {module_of(path) for path in FILES if path.name == "__init__.py"}
+    alone = [name for name, users in importers.items() if len(users) == 1 and name not in packages]
+    assert len(set(alone) & trees.keys()) <= MOST_WITH_ONE_IMPORTER, sorted(alone)
+
+
+def test_names_are_words_of_the_field() -> None:
+    trees = syntax_trees()
+    found = [module for module in trees if parts_of(module.rpartition(".")[2]) & AVOIDED]
+    found += [
+        f"{module}.{node.name}"
+        for module, tree in trees.items()
+        for node in classes(tree)
+        if parts_of(node.name) & AVOIDED
+    ]
+    assert [] == found
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, tree in syntax_trees().items():
+        for node in classes(tree):
+            if not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    assert {} == {name: found for name, found in homes.items() if len(found) > 1}
+
+
+def test_no_class_is_split_over_a_chain() -> None:
+    """A class with one subclass that has one subclass is one class in three files."""
+    subclasses: dict[str, list[str]] = {}
+    for tree in syntax_trees().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for base in node.bases:
+                    inner = base.value if isinstance(base, ast.Subscript) else base
+                    name = inner.attr if isinstance(inner, ast.Attribute) else ast.unparse(inner)
+                    subclasses.setdefault(name, []).append(node.name)
+    chains = [
+        (base, only[0], subclasses[only[0]][0])
+        for base, only in subclasses.items()
+        if len(only) == 1 and len(subclasses.get(only[0], ())) == 1 and not is_foreign(base)
+    ]
+    assert [] == chains
+
+
+def is_foreign(name: str) -> bool:
+    """Tell whether a class is not of palaver: its subclasses are no split."""
+    return not any(node.name == name for tree in syntax_trees().values() for node in classes(tree))
+
+
+def test_only_stores_touch_a_backend() -> None:
+    """Everything else goes through `Store` and `StoredHistory`."""
+    inside = ("palaver.stores", "palaver.testing.stores")
+    found = []
+    for path in FILES:
+        module = module_of(path)
+        if module.startswith(inside):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, (ast.Attribute, ast.ImportFrom)):
+                continue
+            touched = isinstance(node, ast.Attribute) and node.attr in {"backend", "_backend"}
+            imported = isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+                ("palaver.stores.sqlite", "palaver.stores.postgres", "palaver.stores.memory")
+            )
+            if touched or imported:
+                found.append(f"{named(path)}:{node.lineno}")
+    assert [] == found

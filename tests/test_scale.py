@@ -10,7 +10,7 @@ import pytest
 import palaver
 from palaver.testing import store_conformance
 from tests.markdown import blocks
-from tests.stores.postgres import serving
+from tests.stores.postgres_server import serving
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "scale.md"
 PARTS = 3

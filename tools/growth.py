@@ -32,8 +32,7 @@ import apsw
 
 import palaver
 from palaver.history import History
-from palaver.stores.copying import copy
-from palaver.stores.snapshots import export_conversation, import_conversation
+from palaver.stores.transfer import copy_conversations, export_conversation, import_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -156,7 +155,7 @@ def _build_conversations(world: World) -> None:
 
 def _build_records(world: World) -> None:
     records = [("ledger", f"call-{number:06}", b"{}") for number in range(world.size)]
-    world.kept.keeper.keep(world.history.id, records)
+    world.kept.backend.keep(world.history.id, records)
 
 
 _BUILDERS: Final[dict[str, Callable[[World], None]]] = {
@@ -365,11 +364,28 @@ def _of_store() -> Iterator[Operation]:
              "ranges", "edits", "mark names", "forks")  # fmt: skip
     yield op("search", lambda w: w.kept.search("kind", limit=5), "conversations",
              before=lambda w: w.kept.search("kind"), sizes=("conversations",))  # fmt: skip
-    yield op("follow", lambda w: list(w.kept.follow(after=w.kept.keeper.newest() - 5, seconds=0)),
+    yield op("follow", lambda w: list(w.kept.follow(after=w.kept.backend.newest() - 5, seconds=0)),
              sizes=("messages", "edits", "appends", "conversations"))  # fmt: skip
     yield op("follow", lambda w: list(w.kept.follow(w.history.id, after=w.history.version - 5,
                                                     seconds=0)),
              label="follow(conversation)", sizes=("messages", "edits", "appends"))  # fmt: skip
+    yield op("head", lambda w: w.kept.head(w.history.id))
+    yield op("newest", lambda w: w.kept.newest())
+    yield op("journal", lambda w: w.kept.journal(w.history.id, w.history.version - 5, 5))
+    yield op("wait", lambda w: w.kept.wait(0), sizes=("conversations",))
+    yield op("messages", lambda w: w.kept.messages(w.history.id, 0, 5))
+    yield op("find_positions", lambda w: w.kept.find_positions(w.history.id, "none"))
+    yield op("keys", lambda w: w.kept.keys(w.history.id, w.history.version - 5, w.history.version))
+    yield op("family", lambda w: w.kept.family(w.history.id), "forks")
+    yield op("forks", lambda w: w.kept.forks(w.history.id), "forks")
+    yield op("generation", lambda w: w.kept.generation(w.history.id))
+    yield op("records", lambda w: w.kept.records(w.history.id, "none"))
+    yield op("kinds", lambda w: w.kept.kinds(w.history.id), "records")
+    yield op("put_record", lambda w: w.kept.put_record(w.history.id, "none", "x", b"1"))
+    yield op("put_records", lambda w: w.kept.put_records(w.history.id, [("none", "x", b"1")]))
+    yield op("kind", lambda w: w.kept.kind, sizes=("conversations",))
+    yield op("migrated", lambda w: w.kept.migrated, sizes=("conversations",))
+    yield op("with_clock", lambda w: w.kept.with_clock(lambda: 0), sizes=("conversations",))
     yield op("lease", lambda w: w.kept.lease(w.history.id, "me"))
     yield op("release", lambda w: w.kept.release(w.other),
              before=lambda w: setattr(w, "other", w.kept.lease(w.history.id, "me")))  # fmt: skip
@@ -390,18 +406,18 @@ def _of_store() -> Iterator[Operation]:
              "messages", "ranges", "edits", "appends", "mark names", "records",
              label="import_conversation", before=_export,
              after=_drop_copies)  # fmt: skip
-    yield op("copy", lambda w: copy(w.kept, palaver.open(":memory:"), [w.history.id]),
+    yield op("copy", lambda w: copy_conversations(w.kept, palaver.open(":memory:"), [w.history.id]),
              "messages", "ranges", "edits", "appends", "mark names", "records", "conversations",
              label="copy", sizes=("messages", "edits", "appends", "mark names", "records",
                                   "conversations"))  # fmt: skip
-    yield op("records", lambda w: w.kept.keeper.records(w.history.id, "ledger", last=3),
-             label="keeper.records(last)", sizes=("records",))  # fmt: skip
-    yield op("put", lambda w: w.kept.keeper.put(w.history.id, "ledger", w.new(), b"{}"),
-             label="keeper.put", sizes=("records",))  # fmt: skip
+    yield op("records", lambda w: w.kept.backend.records(w.history.id, "ledger", last=3),
+             label="backend.records(last)", sizes=("records",))  # fmt: skip
+    yield op("put", lambda w: w.kept.backend.put(w.history.id, "ledger", w.new(), b"{}"),
+             label="backend.put", sizes=("records",))  # fmt: skip
 
 
 def _opened_again(store: Store) -> Store:
-    path = getattr(store.keeper, "path", None)
+    path = getattr(store.backend, "path", None)
     return palaver.open(":memory:" if path is None else path)
 
 
@@ -417,11 +433,11 @@ class Steps:
     def __init__(self, store: Store | None) -> None:
         """Look at the connection that writes and at the one of this thread that reads."""
         self.count = 0
-        keeper: Any = None if store is None else store.keeper
+        backend: Any = None if store is None else store.backend
         self._lines: list[apsw.Connection] = []
-        if hasattr(keeper, "_writer"):
-            with keeper._reader() as reader:  # noqa: SLF001 - no other way to them
-                self._lines = [keeper._writer, reader]  # noqa: SLF001 - the same
+        if hasattr(backend, "_writer"):
+            with backend._reader() as reader:  # noqa: SLF001 - no other way to them
+                self._lines = [backend._writer, reader]  # noqa: SLF001 - the same
 
     def __enter__(self) -> Self:
         """Begin to count."""

@@ -1,7 +1,8 @@
 """palaver: the conversation-state engine for LLM agents.
 
-It keeps what was said, what became of every tool call, what each agent sees next, and the way back.
-Names are loaded when they are first used, so that `import palaver` costs next to nothing.
+It stores what was said, what became of every tool call and what each agent sees next, and every
+earlier state can be restored. What a first program needs is importable from here; each name is
+loaded when it is first used, so that `import palaver` costs next to nothing.
 """
 
 from __future__ import annotations
@@ -10,51 +11,103 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from palaver import errors, history, messages, stores
+    from palaver import (
+        context,
+        conversation,
+        errors,
+        events,
+        history,
+        messages,
+        models,
+        nodes,
+        stores,
+        team,
+        tokens,
+        tools,
+        transcripts,
+        wire,
+    )
+    from palaver.context import ContextManager
+    from palaver.conversation import Conversation, compact
+    from palaver.conversation import run_until_answer as run
     from palaver.history import History
     from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
-    from palaver.stores import Store
+    from palaver.models import model
+    from palaver.stores import Store, StoredHistory
     from palaver.stores import open_store as open  # noqa: A004 - palaver.open reads well
+    from palaver.team import Coordinator, Team, load_team
+    from palaver.tools import Toolbox, tool
 
 __all__ = [
+    "ContextManager",
+    "Conversation",
+    "Coordinator",
     "History",
     "Message",
     "Store",
+    "StoredHistory",
+    "Team",
+    "Toolbox",
     "__version__",
     "assistant",
+    "compact",
+    "context",
+    "conversation",
     "errors",
+    "events",
     "history",
+    "load_team",
     "messages",
+    "model",
+    "models",
+    "nodes",
     "open",
     "parse_message",
     "parse_messages",
+    "run",
     "stores",
     "system",
+    "team",
+    "tokens",
+    "tool",
+    "tools",
+    "transcripts",
     "user",
+    "wire",
 ]
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "history", "messages", "stores")
 _HOMES = {
+    "ContextManager": "palaver.context",
+    "Conversation": "palaver.conversation",
+    "Coordinator": "palaver.team",
     "History": "palaver.history",
     "Message": "palaver.messages",
     "Store": "palaver.stores",
+    "StoredHistory": "palaver.stores",
+    "Team": "palaver.team",
+    "Toolbox": "palaver.tools",
     "assistant": "palaver.messages",
+    "compact": "palaver.conversation",
+    "load_team": "palaver.team",
+    "model": "palaver.models",
     "open": "palaver.stores:open_store",
     "parse_message": "palaver.messages",
     "parse_messages": "palaver.messages",
+    "run": "palaver.conversation:run_until_answer",
     "system": "palaver.messages",
+    "tool": "palaver.tools",
     "user": "palaver.messages",
 }
 
 
 def __getattr__(name: str) -> object:
     """Load a public name from where it lives, once."""
-    if name in _MODULES:
-        return importlib.import_module(f"palaver.{name}")
-    if name not in _HOMES:
+    if name not in __all__:
         msg = f"module 'palaver' has no attribute {name!r}"
         raise AttributeError(msg)
+    if name not in _HOMES:
+        return importlib.import_module(f"palaver.{name}")
     home, _, inner = _HOMES[name].partition(":")
     value: object = getattr(importlib.import_module(home), inner or name)
     globals()[name] = value
@@ -62,5 +115,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
+    """Return the public names, loaded or not."""
     return sorted(__all__)

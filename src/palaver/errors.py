@@ -1,45 +1,45 @@
 """Every error palaver raises, in one tree.
 
     PalaverError
-    ├── ValidationError                 a value breaks a rule; says where (path) and which (rule)
-    │   └── PartValidationError         … inside a part; also names the part and the field
-    ├── InvalidStateTransition          a tool call can't go from this state to that one
-    ├── UnsupportedOperation            an operation that no history knows
-    ├── UnknownMessage                  no message has this id, or this place
-    ├── NothingToUndo                   undo or redo, with nothing to go back or on to
-    ├── Conflict                        two sides changed the same thing; says what each did
-    │   └── VersionMismatch             a change for a certain version that is not the newest
-    ├── BudgetExceeded                  what may be spent is spent
-    ├── DoesNotFit                      what must be in a prompt is too much; says by how much
-    ├── CompactionRefused               making room would not make room, or not safely
-    ├── TooManySteps                    a loop that does not come to an end
-    ├── ToolFailed                      a tool says that it could not do what it was asked
-    │   └── ToolUnreachable             the server that has the tool is gone, or was never there
-    ├── CallChanged                     a tool call is not the one that was approved; has its digest
-    ├── MemberFailed                    a member of a team gave no answer; says why
-    │   └── ArgumentTooLong             what no argument can hold, and the program takes no file
-    ├── StoreError                      something about the place where histories are kept
+    ├── ValidationError                 a value breaks a rule; has its path and the rule
+    │   └── PartValidationError         a part breaks a rule; has the part's type and the field too
+    ├── InvalidStateTransition          a tool call can't go from its state to the requested one
+    ├── UnsupportedOperation            the operation does not exist
+    ├── UnknownMessage                  no message has this id or index
+    ├── NothingToUndo                   there is nothing to undo or to redo
+    ├── Conflict                        two sides changed the same thing; has both changes
+    │   └── VersionMismatch             a change expects a version that is not the newest
+    ├── BudgetExceeded                  a conversation's budget is spent
+    ├── DoesNotFit                      the required content of a prompt exceeds the limit
+    ├── CompactionRefused               compaction would not save tokens, or not safely
+    ├── TooManySteps                    a loop reached its maximum number of steps
+    ├── ToolFailed                      a tool reports that it failed
+    │   └── ToolUnreachable             the server of a tool can't be reached
+    ├── CallChanged                     a tool call is not the approved one; has its digest
+    ├── MemberFailed                    a member of a team gave no answer
+    │   └── ArgumentTooLong             a text is too long for a program's argument
+    ├── StoreError                      a store can't do what it was asked
     │   ├── UnknownConversation         no conversation has this id
     │   ├── AlreadyExists               a conversation has this id already
-    │   ├── LeaseTaken                  another worker is at this step
-    │   ├── LeaseLost                   a worker that comes back late is refused
-    │   ├── StoreDamaged                the file is not what it should be
-    │   ├── StoreMoved                  the file is gone, or another is in its place
-    │   └── Stale                       a change for a version that is no longer the last
-    └── ModelError                      a model gave no answer; says whose it is
-        ├── AuthError                   no key, or one that is refused
-        ├── RateLimited                 too much at once; says how long to wait
-        ├── Unavailable                 the provider itself failed, or has no room
-        ├── NetworkError                it could not be reached, or said nothing in time
-        ├── BadRequest                  the provider refuses what it was asked
-        ├── ContextOverflow             the conversation is longer than the model's window
-        ├── ContentFiltered             the provider will not answer this
-        ├── OutputTooLong               the answer ran into its limit
-        ├── BadAnswer                   what came is no answer, or only half of one
-        └── Aborted                     the answer was called off
+    │   ├── LeaseTaken                  another worker holds the lease
+    │   ├── LeaseLost                   the lease went to another worker meanwhile
+    │   ├── StoreDamaged                the store's data is damaged
+    │   ├── StoreMoved                  the store's file was deleted, moved or replaced
+    │   └── Stale                       a change was made for a version that is not the newest
+    └── ModelError                      a model gave no answer; has the provider's name
+        ├── AuthError                   there is no key, or the provider refuses it
+        ├── RateLimited                 too many requests; has the time to wait
+        ├── Unavailable                 the provider failed or is overloaded
+        ├── NetworkError                the provider can't be reached, or a timeout
+        ├── BadRequest                  the provider refuses the request
+        │   ├── ContextOverflow         the conversation is longer than the model's context window
+        │   └── ContentFiltered         the provider's content filter refuses the request
+        ├── OutputTooLong               the answer reached its length limit
+        ├── BadAnswer                   the answer is malformed or incomplete
+        └── Aborted                     the request was cancelled
 
-Every error can be shown to a person as it is: the text says what is wrong, where, and by which
-rule. `to_dict` gives the same as data, for logs and for other programs.
+The text of every error can be shown to a person: it says what is wrong, where, and by which rule.
+`to_dict` returns the same as data, for logs and for other programs.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ _STEP = re.compile(r"""\.(\w+)|\[\d+\]|\['(?:[^'\\]|\\.)*'\]|\["(?:[^"\\]|\\.)*"
 
 
 class PalaverError(Exception):
-    """Something palaver was asked to do can't be done."""
+    """The base of all errors that palaver raises."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data.
+        """Return the error as JSON-ready data.
 
         >>> PalaverError("no such thing").to_dict()
         {'name': 'PalaverError', 'message': 'no such thing'}
@@ -110,30 +110,30 @@ class PalaverError(Exception):
 class ValidationError(PalaverError, ValueError):
     """A value from outside breaks a rule.
 
-    `path` is where it is, in the form `$.content[0].text`; `rule` is which rule, such as `BR-09`
-    or `text.nul`; `detail` says it in words.
+    `path` is the position of the value, in the form `$.content[0].text`; `rule` is a word for the
+    rule, such as `empty-output` or `text.nul`; `detail` says what is wrong.
 
-    >>> str(ValidationError("must not be empty", path="$.output", rule="BR-09"))
-    '$.output: must not be empty [BR-09]'
+    >>> str(ValidationError("must not be empty", path="$.output", rule="empty-output"))
+    '$.output: must not be empty [empty-output]'
     """
 
     def __init__(self, detail: str, *, path: str = "$", rule: str = "schema") -> None:
-        """Keep the three facts apart, so that callers need not read the text."""
+        """Set `detail`, `path` and `rule`."""
         super().__init__(detail, path, rule)
         self.detail = detail
         self.path = path
         self.rule = rule
 
     def __str__(self) -> str:
-        """Where, what, which rule."""
+        """Return path, detail and rule."""
         return f"{_short(self.path)}: {self.detail} [{self.rule}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes."""
+        """Support pickling, so that errors can pass between processes."""
         return partial(type(self), path=self.path, rule=self.rule), (self.detail,)
 
     def under(self, prefix: str) -> ValidationError:
-        """The same error, seen from further out.
+        """Return the same error with a prefix before its path.
 
         >>> ValidationError("is not text", path="$.text").under("$[3].content[0]").path
         '$[3].content[0].text'
@@ -141,7 +141,7 @@ class ValidationError(PalaverError, ValueError):
         return ValidationError(self.detail, path=prefix + self.path[1:], rule=self.rule)
 
     def moved(self, old: str, new: str) -> ValidationError:
-        """The same error, with one path in place of another at its beginning.
+        """Return the same error with another start of its path.
 
         >>> ValidationError("is odd", path="$.parts[0].text").moved("$.parts[0]", "$.parts[7]").path
         '$.parts[7].text'
@@ -151,47 +151,47 @@ class ValidationError(PalaverError, ValueError):
         return bare.under(new)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data."""
+        """Return the error as JSON-ready data."""
         return super().to_dict() | {"detail": self.detail, "path": self.path, "rule": self.rule}
 
 
 class PartValidationError(ValidationError):
-    """A part breaks a rule. `part` is the part's type, `field` the field at fault."""
+    """A part breaks a rule. `part` is the part's type, `field` the field with the error."""
 
     def __init__(
         self, detail: str, *, path: str = "$", rule: str = "schema", part: str = "unknown"
     ) -> None:
-        """Take the part's type beside what every validation error has."""
+        """Set the part's type and what every validation error has."""
         super().__init__(detail, path=path, rule=rule)
         self.part = part
 
     @property
     def field(self) -> str:
-        """The last name in the path, the field at fault; empty where it is the part as a whole."""
+        """The field with the error: the last name in the path, or empty for the part itself."""
         names = [name for name in _STEP.findall(self.path) if name]
         return names[-1] if names else ""
 
     def __str__(self) -> str:
-        """Where, what, in which kind of part, which rule."""
+        """Return path, detail, part and rule."""
         return f"{_short(self.path)}: {self.detail} ({self.part} part) [{self.rule}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes."""
+        """Support pickling, so that errors can pass between processes."""
         made = partial(type(self), path=self.path, rule=self.rule, part=self.part)
         return made, (self.detail,)
 
     def under(self, prefix: str) -> PartValidationError:
-        """The same error, seen from further out."""
+        """Return the same error with a prefix before its path."""
         path = prefix + self.path[1:]
         return PartValidationError(self.detail, path=path, rule=self.rule, part=self.part)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data."""
+        """Return the error as JSON-ready data."""
         return {**super().to_dict(), "part": self.part, "field": self.field}
 
 
 class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the design's
-    """A tool call can't move from its state to the one asked for.
+    """A tool call can't go from its state to the requested one.
 
     >>> error = InvalidStateTransition("completed", "running", ())
     >>> str(error)
@@ -203,14 +203,14 @@ class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the desi
     def __init__(
         self, current_status: str, attempted_status: str, valid_transitions: tuple[str, ...]
     ) -> None:
-        """Say where the call is, where it was to go, and where it may go."""
+        """Set the current status, the requested one, and those that are allowed."""
         super().__init__(current_status, attempted_status, valid_transitions)
         self.current_status = current_status
         self.attempted_status = attempted_status
         self.valid_transitions = valid_transitions
 
     def __str__(self) -> str:
-        """Say what was tried and what may be done instead."""
+        """Return what was tried and what is allowed."""
         ways = " or ".join(self.valid_transitions)
         after = f"it can only become {ways}" if ways else "it is final"
         if self.current_status == self.attempted_status:
@@ -221,7 +221,7 @@ class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the desi
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data, in the design's own form."""
+        """Return the error as JSON-ready data, with the statuses under `details`."""
         details = {
             "currentStatus": self.current_status,
             "attemptedStatus": self.attempted_status,
@@ -231,33 +231,33 @@ class InvalidStateTransition(PalaverError):  # noqa: N818 - the name is the desi
 
 
 class UnsupportedOperation(PalaverError, ValueError):  # noqa: N818 - what it is, not that it is one
-    """An operation that no history knows.
+    """The operation does not exist.
 
     >>> str(UnsupportedOperation("EXPLODE"))
     'Unsupported operation type: EXPLODE'
     """
 
     def __init__(self, operation: object, *, path: str = "$.operation") -> None:
-        """Keep the name, and where it stood."""
+        """Set the operation's name and its path."""
         super().__init__(operation)
         self.operation = operation
         self.path = path
 
     def __str__(self) -> str:
-        """Say the name."""
+        """Return a text with the name."""
         return f"Unsupported operation type: {self.operation}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes."""
+        """Support pickling, so that errors can pass between processes."""
         return partial(type(self), path=self.path), (self.operation,)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data, with its place."""
+        """Return the error as JSON-ready data, with its path."""
         return {**super().to_dict(), "path": self.path}
 
 
 class UnknownMessage(PalaverError, LookupError):  # noqa: N818 - as above
-    """No message has this id, or stands in this place."""
+    """No message has this id or this index."""
 
 
 class NothingToUndo(PalaverError):  # noqa: N818 - as above
@@ -265,7 +265,7 @@ class NothingToUndo(PalaverError):  # noqa: N818 - as above
 
 
 class Clash(NamedTuple):
-    """One thing that two sides changed: its name, and what became of it on each side."""
+    """One thing that two sides changed: its name, and what each side did to it."""
 
     what: str
     ours: str
@@ -273,37 +273,37 @@ class Clash(NamedTuple):
 
 
 class Conflict(PalaverError):  # noqa: N818 - as above
-    """Two sides changed the same thing, so neither can be followed without losing the other.
+    """Two sides changed the same thing, so applying one change would lose the other.
 
     >>> print(Conflict((Clash("message m1", "replaced by m2", "removed"),)))
     message m1: replaced by m2 here, removed there
     """
 
     def __init__(self, clashes: tuple[Clash, ...]) -> None:
-        """Keep every clash."""
+        """Set the clashes."""
         super().__init__(clashes)
         self.clashes = clashes
 
     def __str__(self) -> str:
-        """Say what each side did."""
+        """Return what each side did."""
         return "; ".join(
             f"{clash.what}: {clash.ours} here, {clash.theirs} there" for clash in self.clashes
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data, with both sides."""
+        """Return the error as JSON-ready data, with both sides."""
         return {**super().to_dict(), "clashes": [clash._asdict() for clash in self.clashes]}
 
 
 class VersionMismatch(Conflict):
-    """A change that must follow one of the versions `expected`; the newest is `version`.
+    """A change expects one of the versions `expected`, but the newest is `version`.
 
     >>> str(VersionMismatch((17,), 18))
     'the conversation is at version 18, not 17'
     """
 
     def __init__(self, expected: tuple[int, ...], version: int) -> None:
-        """Keep both numbers; they are the two sides of the conflict, too."""
+        """Set both versions, which are also the two sides of the conflict."""
         meant = " or ".join(map(str, expected)) or "none that exists"
         passed = bool(expected) and expected[-1] < version
         there = f"went from version {expected[-1]} to" if passed else "is at version"
@@ -312,24 +312,24 @@ class VersionMismatch(Conflict):
         self.expected, self.version, self._meant = expected, version, meant
 
     def __str__(self) -> str:
-        """Say which version there is, and which was expected."""
+        """Return the newest version and the expected one."""
         return f"the conversation is at version {self.version}, not {self._meant}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes."""
+        """Support pickling, so that errors can pass between processes."""
         return type(self), (self.expected, self.version)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data, with both versions."""
+        """Return the error as JSON-ready data, with both versions."""
         return {**super().to_dict(), "expected": list(self.expected), "version": self.version}
 
 
 class BudgetExceeded(PalaverError):  # noqa: N818 - it reads as what happened
-    """What may be spent on a conversation is spent: no further step is begun."""
+    """The budget of a conversation is spent, so no further step is started."""
 
 
 class DoesNotFit(PalaverError):  # noqa: N818 - as above
-    """What a prompt must hold takes more room than there is; nothing of it is ever cut.
+    """The required content of a prompt exceeds the limit; required content is never shortened.
 
     >>> error = DoesNotFit(812, 512)
     >>> str(error), error.excess
@@ -337,7 +337,7 @@ class DoesNotFit(PalaverError):  # noqa: N818 - as above
     """
 
     def __init__(self, needed: int, limit: int, unit: str = "bytes") -> None:
-        """Keep the figures apart from the words; the unit is bytes or tokens."""
+        """Set the needed size and the limit; the unit is bytes or tokens."""
         super().__init__(needed, limit, unit)
         self.needed = needed
         self.limit = limit
@@ -345,64 +345,64 @@ class DoesNotFit(PalaverError):  # noqa: N818 - as above
 
     @property
     def excess(self) -> int:
-        """By how much it does not fit."""
+        """How much too large the content is."""
         return self.needed - self.limit
 
     def __str__(self) -> str:
-        """How much is needed, and how much there is."""
+        """Return the needed size and the limit."""
         return (
             f"what the prompt must hold takes {self.needed} {self.unit}, "
             f"{self.excess} more than the {self.limit} there are"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data."""
+        """Return the error as JSON-ready data."""
         figures = {"needed": self.needed, "limit": self.limit, "excess": self.excess}
         return {**super().to_dict(), "unit": self.unit, **figures}
 
 
 class CompactionRefused(PalaverError):  # noqa: N818 - as above
-    """A compaction that would not make a conversation shorter, or not safely: nothing changed."""
+    """A compaction would not make the conversation shorter, or not safely. Nothing was changed."""
 
 
 class TooManySteps(PalaverError):  # noqa: N818 - as above
-    """A loop took as many steps as it may, and there was still no answer."""
+    """A loop reached its maximum number of steps without a final answer."""
 
 
 class ToolFailed(PalaverError):  # noqa: N818 - as above
-    """A tool says, in its own words, that it could not do what it was asked."""
+    """A tool reports that it failed; the text is the tool's own."""
 
 
 class ToolUnreachable(ToolFailed):
-    """The server that has the tool could not be reached, is gone, or does not answer."""
+    """The server of a tool can't be reached or does not answer."""
 
 
 class CallChanged(PalaverError):  # noqa: N818 - as above
-    """A tool call is not the one that was approved or given to run; nothing has run.
+    """A tool call is not the one that was approved or given to run. Nothing has run.
 
-    `digest` is that of the call as it is now; None where it has left the conversation.
+    `digest` is that of the call as it is now, or None if it is no longer in the conversation.
     """
 
     def __init__(self, detail: str, digest: str | None = None) -> None:
-        """Keep what the call is now, so that it can be asked about again."""
+        """Set the digest, with which the call can be approved again."""
         super().__init__(detail)
         self.digest = digest
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data."""
+        """Return the error as JSON-ready data."""
         return {**super().to_dict(), "digest": self.digest}
 
 
 class MemberFailed(PalaverError):  # noqa: N818 - as above
-    """A member of a team gave no answer; the text says why."""
+    """A member of a team gave no answer. The text says why."""
 
 
 class ArgumentTooLong(MemberFailed):
-    """A text is too long for an argument, and the program takes it in no other way."""
+    """A text is too long for an argument, and the program does not take it in another way."""
 
 
 class StoreError(PalaverError):
-    """Something about the place where histories are kept."""
+    """A store can't do what it was asked."""
 
 
 class UnknownConversation(StoreError, LookupError):  # noqa: N818 - as above
@@ -414,30 +414,30 @@ class AlreadyExists(StoreError):  # noqa: N818 - as above
 
 
 class LeaseTaken(StoreError):  # noqa: N818 - as above
-    """Another worker is at this step; it says until when."""
+    """Another worker holds the lease of this step. The text says until when."""
 
 
 class LeaseLost(StoreError):  # noqa: N818 - as above
-    """The lease went to another worker meanwhile, so what this one brings is refused."""
+    """The lease went to another worker meanwhile, so the change is refused."""
 
 
 class StoreDamaged(StoreError):  # noqa: N818 - as above
-    """The file is not what it should be."""
+    """The store's data is damaged."""
 
 
 class StoreMoved(StoreError):  # noqa: N818 - as above
-    """The file was deleted, moved or replaced while the store was open: open it again."""
+    """The store's file was deleted, moved or replaced while it was open. Open the store again."""
 
 
 class Stale(StoreError):  # noqa: N818 - as above
-    """A change was made for a version that is no longer the last; the history rebases it."""
+    """A change was made for a version that is not the newest; the history rebases it."""
 
 
 class ModelError(PalaverError):
-    """A model gave no answer, or not the one that was asked for.
+    """A model gave no answer, or not the requested one.
 
-    `provider` is whose model it is, `status` the HTTP status where there was one, `retry_after`
-    how many seconds the provider wants to be left alone. No key is ever in the text.
+    `provider` is the provider's name, `status` the HTTP status if there was one, and `retry_after`
+    the number of seconds to wait. The text never contains a key.
 
     >>> error = RateLimited("slow down", provider="openai", status=429, retry_after=2.0)
     >>> str(error)
@@ -452,7 +452,7 @@ class ModelError(PalaverError):
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
-        """Keep the facts apart from the words."""
+        """Set the detail, the provider, the status and the time to wait."""
         super().__init__(detail, provider, status, retry_after)
         self.detail = detail
         self.provider = provider
@@ -460,7 +460,7 @@ class ModelError(PalaverError):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        """Who, what, and the figures that are known."""
+        """Return the provider, the detail, and the status and time that are known."""
         figures = [f"status {self.status}"] if self.status else []
         if self.retry_after is not None:
             figures.append(f"wait {self.retry_after:g} s")
@@ -469,13 +469,13 @@ class ModelError(PalaverError):
         return f"{before}{self.detail}{after}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes."""
+        """Support pickling, so that errors can pass between processes."""
         known = ("provider", "status", "retry_after")
         facts: dict[str, Any] = {name: getattr(self, name) for name in known}
         return partial(type(self), **facts), (self.detail,)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-ready data."""
+        """Return the error as JSON-ready data."""
         facts = {"status": self.status, "retryAfter": self.retry_after}
         return {**super().to_dict(), "provider": self.provider, **facts}
 
@@ -485,39 +485,39 @@ class AuthError(ModelError):
 
 
 class RateLimited(ModelError):  # noqa: N818 - as above
-    """Too much was asked at once; `retry_after` says how long to wait, where that is known."""
+    """There were too many requests; `retry_after` is the time to wait, if it is known."""
 
 
 class Unavailable(ModelError):  # noqa: N818 - as above
-    """The provider itself failed, or has no room at the moment."""
+    """The provider failed or is overloaded."""
 
 
 class NetworkError(ModelError):
-    """The provider could not be reached, or said nothing in time."""
+    """The provider could not be reached, or did not answer in time."""
 
 
 class BadRequest(ModelError):  # noqa: N818 - as above
-    """The provider refuses what it was asked; the text has its own words."""
+    """The provider refuses the request. The text is the provider's own."""
 
 
 class ContextOverflow(BadRequest):
-    """The conversation is longer than the model's window."""
+    """The conversation is longer than the model's context window."""
 
 
 class ContentFiltered(BadRequest):
-    """The provider will not answer this."""
+    """The provider's content filter refuses the request."""
 
 
 class OutputTooLong(ModelError):  # noqa: N818 - as above
-    """The answer ran into its limit before it was complete."""
+    """The answer reached its length limit before it was complete."""
 
 
 class BadAnswer(ModelError):  # noqa: N818 - as above
-    """What came is no answer, or only half of one."""
+    """The answer is malformed or incomplete."""
 
 
 class Aborted(ModelError):  # noqa: N818 - as above
-    """The answer was called off."""
+    """The request was cancelled."""
 
 
 def _short(path: str) -> str:

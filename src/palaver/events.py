@@ -1,7 +1,7 @@
-"""One small typed bus: what happened, told to whoever wants to know, after it was stored.
+"""A small typed event bus: handlers are called for what happened, after it was stored.
 
-Handlers are plain or async functions. One that fails is logged and changes nothing for anybody
-else. Nothing is told before it is true.
+Handlers are plain or async functions. An error of a handler is logged and does not affect the
+others. An event is emitted only after its change has been committed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from msgspec import Struct, field
 
 from palaver.errors import ValidationError
-from palaver.messages.gate import EMPTY
 from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY
 
-__all__ = ["NAMES", "Event", "Events", "Handler", "Name"]
+__all__ = ["EVENT_NAMES", "Event", "EventBus", "EventName", "Handler"]
 
-Name: TypeAlias = Literal[
+EventName: TypeAlias = Literal[
     "message.added",
     "history.edited",
     "history.rolled_back",
@@ -33,17 +33,17 @@ Name: TypeAlias = Literal[
     "team_task.changed",
     "message.erased",
 ]
-NAMES: Final[tuple[Name, ...]] = get_args(Name)
+EVENT_NAMES: Final[tuple[EventName, ...]] = get_args(EventName)
 _log = logging.getLogger("palaver.events")
 
 
 class Event(Struct, frozen=True, rename="camel"):
-    """Something that happened: its name, where, and what is known of it.
+    """Something that happened: its name, its conversation and version, and data about it.
 
-    `cursor` is there for what was followed in a store: the place to go on from after it.
+    `cursor` is set on events that were read from a store: the position to continue from.
     """
 
-    name: Name
+    name: EventName
     conversation: str
     version: int
     data: Mapping[str, Any] = EMPTY
@@ -52,13 +52,13 @@ class Event(Struct, frozen=True, rename="camel"):
 
 
 Handler: TypeAlias = Callable[[Event], Awaitable[None] | None]
-"""A plain or async function of an event."""
+"""A plain or async function that takes an event."""
 
 
-class Events:
-    """Handlers by the names of the events they want.
+class EventBus:
+    """Handlers by the names of their events.
 
-    >>> events, seen = Events(), []
+    >>> events, seen = EventBus(), []
     >>> stop = events.on("message.added", lambda event: seen.append(event.version))
     >>> events.emit(Event("message.added", "c", 1))
     >>> stop()
@@ -68,14 +68,17 @@ class Events:
     """
 
     def __init__(self) -> None:
-        """Begin with nobody listening."""
+        """Start without handlers."""
         self._handlers: dict[str, tuple[Handler, ...]] = {}
 
-    def on(self, name: Name | Literal["*"], handler: Handler) -> Callable[[], None]:
-        """Have a handler called for a name, or for all (`*`); call what this returns to stop."""
-        if name != "*" and name not in NAMES:
-            detail = f"no such event: {name!r}; there are {', '.join(NAMES)}"
-            raise ValidationError(detail, path="$.name", rule="CV-08")
+    def on(self, name: EventName | Literal["*"], handler: Handler) -> Callable[[], None]:
+        """Call a handler for every event of a name, or for all events (`*`).
+
+        Returns a function that removes the handler.
+        """
+        if name != "*" and name not in EVENT_NAMES:
+            detail = f"no such event: {name!r}; there are {', '.join(EVENT_NAMES)}"
+            raise ValidationError(detail, path="$.name", rule="unknown-event")
         self._handlers[name] = (*self._handlers.get(name, ()), handler)
 
         def stop() -> None:
@@ -86,41 +89,41 @@ class Events:
 
         return stop
 
-    def wanted(self, name: Name) -> bool:
-        """Tell whether anybody listens."""
+    def wanted(self, name: EventName) -> bool:
+        """Return whether an event of this name has a handler."""
         return bool(self._handlers.get(name) or self._handlers.get("*"))
 
     async def publish(self, event: Event) -> None:
-        """Tell everybody, in the order they came; async handlers are waited for."""
+        """Call the handlers in the order they were added, and await the async ones."""
         for handler in self._called(event.name):
             try:
                 answer = handler(event)
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception:  # noqa: BLE001 - whatever it raises, the others are told
+            except Exception:  # noqa: BLE001 - the other handlers are called whatever it raises
                 _log.exception("a handler of %s failed", event.name)
 
     def emit(self, event: Event) -> None:
-        """Tell everybody from code that can't wait.
+        """Call the handlers from code that is not async.
 
-        Async handlers run in the loop that is running, or in one of their own until they are done.
+        Async handlers run in the running event loop, or to their end in a new one.
         """
         for handler in self._called(event.name):
             try:
                 answer = handler(event)
                 if inspect.isawaitable(answer):
                     _run(_logged(answer, event.name))
-            except Exception:  # noqa: BLE001 - whatever it raises, the others are told
+            except Exception:  # noqa: BLE001 - the other handlers are called whatever it raises
                 _log.exception("a handler of %s failed", event.name)
 
-    def _called(self, name: Name) -> tuple[Handler, ...]:
+    def _called(self, name: EventName) -> tuple[Handler, ...]:
         return (*self._handlers.get(name, ()), *self._handlers.get("*", ()))
 
 
 _running: set[Any] = set()
 
 
-async def _logged(answer: Awaitable[None], name: Name) -> None:
+async def _logged(answer: Awaitable[None], name: EventName) -> None:
     try:
         await answer
     except Exception:  # noqa: BLE001 - as above
@@ -128,7 +131,7 @@ async def _logged(answer: Awaitable[None], name: Name) -> None:
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    import asyncio  # noqa: PLC0415 - only where somebody listens asynchronously
+    import asyncio  # noqa: PLC0415 - only for async handlers
 
     try:
         loop = asyncio.get_running_loop()

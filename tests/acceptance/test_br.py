@@ -8,19 +8,14 @@ import pytest
 
 from palaver.errors import InvalidStateTransition, PartValidationError, ValidationError
 from palaver.messages import (
-    NO_OUTPUT,
     AssistantInfo,
     CacheCounts,
-    CompletedTime,
-    RunningTime,
-    Summary,
     TextPart,
     TokenCounts,
     ToolCompleted,
     ToolError,
     ToolPending,
     ToolRunning,
-    ToolTime,
     UserInfo,
     assistant,
     complete,
@@ -29,15 +24,22 @@ from palaver.messages import (
     fold,
     parse_message,
     parse_part,
-    passage,
     pending,
     start,
-    step_finish_part,
     to_dict,
     unfold,
     user,
-    validate_turn,
 )
+from palaver.messages.message import Summary
+from palaver.messages.parts import step_finish_part
+from palaver.messages.tool_state import (
+    NO_OUTPUT,
+    CompletedTime,
+    RunningTime,
+    ToolTime,
+    states_between,
+)
+from palaver.messages.validation import validate_turn
 from tests.acceptance.parts import (
     JSON_PARTS,
     JSON_TOKENS,
@@ -62,7 +64,7 @@ def test_br_01_every_part_must_have_its_three_ids(kind: str, field: str) -> None
     with pytest.raises(PartValidationError) as caught:
         parse_part(value)
     error = caught.value
-    assert (f"$.{field}", "BR-01", kind) == (error.path, error.rule, error.part)
+    assert (f"$.{field}", "part-id", kind) == (error.path, error.rule, error.part)
     bad: list[Any] = ["", None, 5, []]
     for empty in bad:
         with pytest.raises(PartValidationError):
@@ -83,13 +85,13 @@ def test_br_02_part_ids_are_unique_within_a_message() -> None:
     part = parse_part(TEXT)
     with pytest.raises(ValidationError) as caught:
         parse_message({"role": "user", "content": [TEXT, TEXT]})
-    assert ("$.content[1].id", "BR-02") == (caught.value.path, caught.value.rule)
+    assert ("$.content[1].id", "duplicate-part-id") == (caught.value.path, caught.value.rule)
     with pytest.raises(ValidationError) as caught:
         user([part, part])
-    assert ("$.content[1].id", "BR-02") == (caught.value.path, caught.value.rule)
+    assert ("$.content[1].id", "duplicate-part-id") == (caught.value.path, caught.value.rule)
     turn = {"info": {"id": "m", "role": "user", "time": {"created": 1}}, "parts": [TEXT, TEXT]}
     (problem,) = validate_turn(turn).problems
-    assert ("$.parts[1].id", "BR-02") == (problem.path, problem.rule)
+    assert ("$.parts[1].id", "duplicate-part-id") == (problem.path, problem.rule)
 
 
 # BR-03
@@ -101,7 +103,7 @@ def test_br_03_the_type_is_a_literal_that_tells_parts_apart() -> None:
     for bad in (5, None, ["text"], {"a": 1}):
         with pytest.raises(PartValidationError) as caught:
             parse_part({**TEXT, "type": bad})
-        assert ("$.type", "BR-03") == (caught.value.path, caught.value.rule)
+        assert ("$.type", "part-type") == (caught.value.path, caught.value.rule)
     with pytest.raises(PartValidationError):
         parse_part({"text": "hi"})
 
@@ -115,7 +117,7 @@ def test_br_04_session_and_message_ids_are_uuids(field: str, bad: str) -> None:
     with pytest.raises(PartValidationError) as caught:
         parse_part({**TEXT, field: bad})
     assert f"$.{field}" == caught.value.path
-    assert caught.value.rule in {"BR-01", "BR-04"}
+    assert caught.value.rule in {"part-id", "not-a-uuid"}
 
 
 # BR-05
@@ -136,8 +138,8 @@ def test_br_05_states_go_from_pending_to_running_to_completed_or_error() -> None
         lambda done, failed: start(failed),  # noqa: ARG005
         lambda done, failed: fail(done, "x"),  # noqa: ARG005
         lambda done, failed: complete(failed, "x", tool="t"),  # noqa: ARG005
-        lambda done, failed: passage(pending({}, ""), done),  # noqa: ARG005
-        passage,
+        lambda done, failed: states_between(pending({}, ""), done),  # noqa: ARG005
+        states_between,
     ],
 )
 def test_br_05_nothing_else_moves_a_state(attempt: Callable[[Any, Any], object]) -> None:
@@ -155,19 +157,19 @@ def test_br_05_nothing_else_moves_a_state(attempt: Callable[[Any, Any], object])
 @pytest.mark.parametrize(
     ("state", "path", "rule"),
     [
-        ({"status": "pending", "input": {}}, "$.state.raw", "BR-06"),  # BR-06
-        ({"status": "running", "input": {}}, "$.state.time", "BR-07"),  # BR-07
-        ({"status": "running", "input": {}, "time": {}}, "$.state.time.start", "BR-07"),
+        ({"status": "pending", "input": {}}, "$.state.raw", "tool-call-raw"),  # BR-06
+        ({"status": "running", "input": {}}, "$.state.time", "tool-start-time"),  # BR-07
+        ({"status": "running", "input": {}, "time": {}}, "$.state.time.start", "tool-start-time"),
         (
             {"status": "completed", "input": {}, "output": "x", "title": "t", "metadata": {}},
             "$.state.time",
-            "BR-08",
+            "tool-end-time",
         ),  # BR-08
-        ({"status": "error", "input": {}, "error": "x"}, "$.state.time", "BR-08"),
+        ({"status": "error", "input": {}, "error": "x"}, "$.state.time", "tool-end-time"),
         (
             {"status": "error", "input": {}, "error": "x", "time": {"start": 1}},
             "$.state.time.end",
-            "BR-08",
+            "tool-end-time",
         ),
         (
             {
@@ -178,12 +180,12 @@ def test_br_05_nothing_else_moves_a_state(attempt: Callable[[Any, Any], object])
                 "time": {"start": 1, "end": 2},
             },
             "$.state.output",
-            "BR-09",
+            "empty-output",
         ),  # BR-09
         (
             {"status": "error", "input": {}, "time": {"start": 1, "end": 2}},
             "$.state.error",
-            "BR-10",
+            "empty-error",
         ),
     ],
 )
@@ -201,7 +203,7 @@ def test_br_06_pending_keeps_what_the_model_wrote_to_the_letter() -> None:
     assert raw == to_dict(pending({}, raw))["raw"]
     with pytest.raises(PartValidationError) as caught:
         ToolPending(input={}, raw=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert "BR-06" == caught.value.rule
+    assert "tool-call-raw" == caught.value.rule
 
 
 def test_br_07_running_records_when_it_started() -> None:
@@ -209,7 +211,7 @@ def test_br_07_running_records_when_it_started() -> None:
     assert start(pending({}, "")).time.start > 1_600_000_000_000
     with pytest.raises(PartValidationError) as caught:
         ToolRunning(input={}, time=RunningTime("soon"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert ("$.time.start", "BR-07") == (caught.value.path, caught.value.rule)
+    assert ("$.time.start", "tool-start-time") == (caught.value.path, caught.value.rule)
 
 
 def test_br_08_the_end_records_when_it_ended() -> None:
@@ -219,13 +221,13 @@ def test_br_08_the_end_records_when_it_ended() -> None:
     assert 5 == complete(running, "x", tool="t", at=1).time.end, "a clock that went back"
     with pytest.raises(PartValidationError) as caught:
         ToolError(input={}, error="x", time=ToolTime(1, None))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert "BR-08" == caught.value.rule
+    assert "tool-end-time" == caught.value.rule
 
 
 def test_br_09_an_output_is_never_empty() -> None:
     with pytest.raises(PartValidationError) as caught:
         ToolCompleted(input={}, output="", title="t", metadata={}, time=CompletedTime(1, 2))
-    assert ("$.output", "BR-09", "tool") == (
+    assert ("$.output", "empty-output", "tool") == (
         caught.value.path,
         caught.value.rule,
         caught.value.part,
@@ -239,7 +241,7 @@ def test_br_09_an_output_is_never_empty() -> None:
 def test_br_10_an_error_says_what_went_wrong(empty: str) -> None:
     with pytest.raises(PartValidationError) as caught:
         fail(start(pending({}, "")), empty)
-    assert ("$.error", "BR-10") == (caught.value.path, caught.value.rule)
+    assert ("$.error", "empty-error") == (caught.value.path, caught.value.rule)
 
 
 # BR-11
@@ -264,7 +266,7 @@ def test_br_12_cost_is_the_providers_figure_or_marked_or_unknown() -> None:
     assert AssistantInfo(cost=0.25, cost_computed=True).cost_computed
     with pytest.raises(ValidationError) as caught:
         AssistantInfo(cost_computed=True)
-    assert ("$.costComputed", "BR-12") == (caught.value.path, caught.value.rule)
+    assert ("$.costComputed", "cost") == (caught.value.path, caught.value.rule)
     for bad in (-1, float("nan"), float("inf"), "free"):
         with pytest.raises(ValidationError):
             AssistantInfo(cost=bad)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -287,18 +289,18 @@ def test_br_13_tokens_have_all_their_counts(field: str) -> None:
         )
 
 
-def test_br_13_counts_are_whole_and_not_negative() -> None:
+def test_br_13_counts_are_integers_and_not_negative() -> None:
     assert (15, 4) == (TOKENS.prompt, TOKENS.completion)
     for bad in (-1, 2**60, 1.5):
         with pytest.raises(ValidationError) as caught:
             AssistantInfo(tokens=TokenCounts(1, 1, 1, CacheCounts(bad, 0)))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        assert ("$.tokens.cache.read", "BR-13") == (caught.value.path, caught.value.rule)
+        assert ("$.tokens.cache.read", "token-counts") == (caught.value.path, caught.value.rule)
 
 
 # BR-14
 
 
-def test_br_14_completed_is_set_when_the_answer_is_whole() -> None:
+def test_br_14_completed_is_set_when_the_answer_is_complete() -> None:
     assert AssistantInfo().completed is None
     done = assistant("whole", info=AssistantInfo(completed=9), timestamp=5)
     (turn,) = fold([done])

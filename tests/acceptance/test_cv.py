@@ -19,36 +19,36 @@ from palaver.conversation import (
     ClearOutputs,
     Conversation,
     DropOldest,
-    Limits,
     Summarise,
     ToolContext,
+    ToolLimits,
     ToolOutput,
+    auto_compact,
     compact,
-    compacting,
     model,
     run_until_answer,
     tool,
 )
 from palaver.errors import CompactionRefused, LeaseLost, ModelError, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolCompleted, ToolPart, system, user
-from palaver.stores import leases
-from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, Usage
+from palaver.stores import records
+from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, ReportedUsage
 from palaver.tokens import estimate
-from palaver.wire.deltas import TextDelta
+from palaver.wire.reply import TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
 
     from palaver import Store
-    from palaver.conversation.models import Model
     from palaver.events import Event
-    from palaver.testing.providers import Format
+    from palaver.models import Model
+    from palaver.testing.providers import FormatName
     from palaver.testing.servers import Scripted
 
 pytestmark = pytest.mark.anyio
 
-PROVIDERS: list[tuple[Format, str]] = [
+PROVIDERS: list[tuple[FormatName, str]] = [
     ("openai-chat", "openai:gpt-5"),
     ("openai-responses", "responses:gpt-5"),
     ("anthropic", "anthropic:claude"),
@@ -77,7 +77,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def provider(
-    *script: Scripted, form: Format = "openai-chat", name: str = "openai:gpt-5"
+    *script: Scripted, form: FormatName = "openai-chat", name: str = "openai:gpt-5"
 ) -> AsyncGenerator[Model]:
     """A model behind a server that answers by a script, and finds nothing wrong."""
     with ProviderServer(form, script) as server:
@@ -153,7 +153,7 @@ async def test_cv_01_s4s_errors(store: Store, caplog: pytest.LogCaptureFixture) 
 
 @each
 async def test_cv_02_each_provider_through_its_own_sdk(
-    store: Store, form: Format, name: str
+    store: Store, form: FormatName, name: str
 ) -> None:
     """Streaming, with tools; the same lines of code for all."""
 
@@ -179,7 +179,7 @@ async def test_cv_02_each_provider_through_its_own_sdk(
 
 @each
 async def test_cv_03_whatever_was_edited_the_request_is_valid(
-    store: Store, form: Format, name: str
+    store: Store, form: FormatName, name: str
 ) -> None:
     """Calls without results, results without calls: repaired, and said."""
     conversation = Conversation(store, tools=[tool(name="look")(lambda: "fine")])
@@ -200,21 +200,23 @@ async def test_cv_04_intent_before_and_everything_at_once(store: Store) -> None:
     """The intent is there while the model thinks; reply, usage and calls are one version."""
     conversation, seen = Conversation(store), list[int]()
     conversation.add(user("Look."))
-    async with provider(Answer("I look.", calls=(Call("look"),), usage=Usage(9, 4))) as asked:
+    async with provider(
+        Answer("I look.", calls=(Call("look"),), usage=ReportedUsage(9, 4))
+    ) as asked:
         step = await conversation.step(
             asked,
-            on_delta=lambda _: seen.append(len(store.keeper.records(conversation.id, "step"))),
+            on_delta=lambda _: seen.append(len(store.backend.records(conversation.id, "step"))),
         )
     assert {1} == set(seen)
     stored = Conversation(store, conversation.id)
     assert conversation.history.version == 2 == stored.usage.version
     assert 13 == stored.usage.total_tokens
     assert [call.id for call in step.calls] == list(stored.ledger())
-    assert {} == store.keeper.records(conversation.id, "step")
+    assert {} == store.backend.records(conversation.id, "step")
 
 
 @each
-async def test_cv_04_what_had_arrived_is_kept(store: Store, form: Format, name: str) -> None:
+async def test_cv_04_what_had_arrived_is_kept(store: Store, form: FormatName, name: str) -> None:
     """Marked as interrupted."""
     conversation = Conversation(store)
     conversation.add(user("Tell me."))
@@ -248,7 +250,7 @@ async def test_cv_05_tools(store: Store) -> None:
         Call("empty", id="e"),
         Call("nowhere", id="f"),
     )
-    conversation = Conversation(store, tools=[slow, broken, empty], limits=Limits(seconds=0.5))
+    conversation = Conversation(store, tools=[slow, broken, empty], limits=ToolLimits(seconds=0.5))
     conversation.add(user("Go."))
     async with provider(Answer(calls=calls)) as asked:
         step = await conversation.step(asked)
@@ -294,8 +296,8 @@ async def test_cv_06_after_a_crash_nothing_runs_again(
         async with anyio.create_task_group() as group:
             group.start_soon(work)
             await begun.wait()
-            late = leases.monotonic_ms() + 61_000  # after this one's lease
-            monkeypatch.setattr("palaver.stores.sqlite.keeper.monotonic_ms", lambda: late)
+            late = records.monotonic_ms() + 61_000  # after this one's lease
+            monkeypatch.setattr("palaver.stores.sqlite.backend.monotonic_ms", lambda: late)
             with palaver.open(tmp_path / "chat.db") as later:  # another process
                 other = Conversation(later, conversation.id, tools=[hang, look])
                 found = {item.tool: item.outcome for item in await other.recover()}
@@ -332,8 +334,8 @@ async def test_cv_07_the_providers_count_is_carried_forward(store: Store) -> Non
     conversation = Conversation(store, count=estimate)
     conversation.add(user("x" * 1_000))
     assert 404 == conversation.tokens()
-    used = Usage(700, 50, cached=300, reasoning=20)
-    async with provider(Answer("y", usage=used), Answer("z", usage=Usage(800, 5))) as asked:
+    used = ReportedUsage(700, 50, cached=300, reasoning=20)
+    async with provider(Answer("y", usage=used), Answer("z", usage=ReportedUsage(800, 5))) as asked:
         step = await conversation.step(asked)
         assert step.usage.last is not None
         counts = step.usage.last
@@ -363,8 +365,8 @@ async def test_cv_08_events(store: Store, caplog: pytest.LogCaptureFixture) -> N
     conversation.events.on("*", fail)
     conversation.events.on("*", later)
     script = [
-        Answer(calls=(Call("look"),), usage=Usage(300, 4)),
-        Answer("On.", usage=Usage(350, 4)),
+        Answer(calls=(Call("look"),), usage=ReportedUsage(300, 4)),
+        Answer("On.", usage=ReportedUsage(350, 4)),
     ]
     with caplog.at_level(logging.ERROR):
         async with provider(*script) as asked:
@@ -381,7 +383,9 @@ async def test_cv_08_events(store: Store, caplog: pytest.LogCaptureFixture) -> N
 async def test_cv_09_handlers_make_room(store: Store) -> None:
     """Plugged in by the engine; one batch, reversible; marked messages stay; never twice."""
     conversation = Conversation(store, token_limit=400, count=estimate)
-    conversation.events.on("tokens.exceeded", compacting(conversation, DropOldest(keep_tokens=100)))
+    conversation.events.on(
+        "tokens.exceeded", auto_compact(conversation, DropOldest(keep_tokens=100))
+    )
     conversation.add(system("Be brief."))
     first = conversation.add(user("Keep this. " * 10))
     conversation.history.mark(first, "pin")

@@ -31,7 +31,7 @@ from palaver.messages import (
 )
 from palaver.testing import check_request
 from palaver.wire import FORMATS, Target
-from palaver.wire.mending import INTERRUPTED, PENDING
+from palaver.wire.pairing import INTERRUPTED, PENDING
 from tests.wire.sdk_types import check_types
 
 if TYPE_CHECKING:

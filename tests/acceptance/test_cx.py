@@ -11,14 +11,13 @@ import pytest
 import palaver
 from palaver.errors import ValidationError
 from palaver.messages import assistant, user
-from palaver.stores.snapshots import export_conversation, import_conversation
+from palaver.stores.transfer import export_conversation, import_conversation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
-    from palaver.stores.snapshots import Form
+    from palaver.stores import Store, StoredHistory
+    from palaver.stores.transfer import Form
 
 SCENE: dict[str, Any] = {
     "messages": [

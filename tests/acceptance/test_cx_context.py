@@ -19,10 +19,11 @@ from palaver.context import (
 )
 from palaver.errors import DoesNotFit, UnknownMessage, ValidationError
 from palaver.history import History
-from palaver.messages import Message, is_uuid
+from palaver.messages import Message
+from palaver.messages.ids import is_uuid
 from palaver.tokens import estimate
 from tests.acceptance.test_cx import SCENE
-from tests.context.talks import MAX, SARAH, USER, said
+from tests.context.conversations import MAX, SARAH, USER, said
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ from palaver.errors import Conflict, NothingToUndo, UnsupportedOperation, Valida
 from palaver.history import (
     SUMMARY_OF,
     Append,
+    BaseHistory,
     Clear,
     Filter,
     History,
@@ -39,7 +40,7 @@ def said(history: Any) -> list[str]:  # noqa: ANN401 - anything with messages
     return [message.text for message in history]
 
 
-def history_of(*texts: str) -> History:
+def history_of(*texts: str) -> BaseHistory:
     """User and assistant in turn; a text that begins with "!" is a system message."""
     return History(
         [
@@ -348,7 +349,7 @@ def test_hi_10_a_rollback_out_of_range_is_an_error(target: Any) -> None:  # noqa
 # HI-11
 
 
-def grown(length: int) -> History:
+def grown(length: int) -> BaseHistory:
     return History([user("x")] * length)
 
 

@@ -14,11 +14,11 @@ from palaver.conversation import Conversation, model
 from palaver.errors import UnsupportedOperation, ValidationError
 from palaver.messages import ToolPart, assistant, system, user
 from palaver.nodes import (
-    Host,
+    ConversationRegistry,
     ask_human,
     ask_model,
+    compress_context,
     edit_context,
-    make_room,
     parse_context,
     read_config,
     run_calls,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from palaver import Store
-    from palaver.nodes import Done, Question
+    from palaver.nodes import NodeResult, Question
     from palaver.testing.servers import Scripted
 
 pytestmark = pytest.mark.anyio
@@ -80,11 +80,11 @@ async def test_nd_01_any_engine_hosts_the_nodes(store: Store) -> None:
         conversation = Conversation(store, model=asked, tools=[weather, book], token_limit=800)
         room = {"strategies": [{"kind": "clear-outputs", "protectTokens": 0, "protectTurns": 0,
                                 "leastGain": 1}]}  # fmt: skip
-        nodes: dict[str, Callable[[], Awaitable[Done]]] = {
+        nodes: dict[str, Callable[[], Awaitable[NodeResult]]] = {
             "llm": lambda: ask_model(conversation),
             "tool": lambda: run_calls(conversation, {"approval": ["book"]}),
             "human": lambda: ask_human(conversation, ask=person),
-            "compress": lambda: make_room(conversation, room),
+            "compress": lambda: compress_context(conversation, room),
         }
         done = await ask_human(conversation, {"kind": "text", "prompt": "Where?"}, ask=person)
         way = [done.node]
@@ -127,8 +127,8 @@ async def test_nd_01_a_node_that_is_run_again_does_nothing_twice(store: Store) -
 
     with ProviderServer("openai-chat", [Answer(calls=(Call("pay", {"amount": 5}),))]) as server:
         for _ in range(3):
-            host = Host(store, tools=[pay])
-            conversation = await host.take_up("trip")
+            host = ConversationRegistry(store, tools=[pay])
+            conversation = await host.open("trip")
             asked = model("openai:gpt-5", base_url=server.url, api_key="any")
             said = {"kind": "text", "prompt": "What?"}
             await ask_human(conversation, said, ask=lambda _: "Pay.", key="task-1")

@@ -11,24 +11,38 @@ import pytest
 
 from palaver.errors import InvalidStateTransition, PartValidationError, ValidationError
 from palaver.messages import (
-    NO_OUTPUT,
     AssistantInfo,
     Message,
-    RunningTime,
     TextPart,
     ToolCompleted,
     ToolError,
     ToolPart,
     ToolRunning,
-    agent_part,
     assistant,
-    compaction_part,
     complete,
     dump,
-    expire,
     fail,
     file_part,
     fold,
+    parse_message,
+    parse_messages,
+    parse_part,
+    pending,
+    reasoning_part,
+    start,
+    system,
+    text_part,
+    to_dict,
+    tool_call_part,
+    tool_part,
+    unfold,
+    user,
+)
+from palaver.messages.codec import to_content
+from palaver.messages.foreign import parse_export, write_export
+from palaver.messages.parts import (
+    agent_part,
+    compaction_part,
     is_agent_part,
     is_compaction_part,
     is_file_part,
@@ -43,32 +57,15 @@ from palaver.messages import (
     is_tool_call_part,
     is_tool_part,
     is_unknown_part,
-    parse_export,
-    parse_message,
-    parse_messages,
-    parse_part,
-    passage,
     patch_part,
-    pending,
-    reasoning_part,
     retry_part,
     snapshot_part,
-    start,
     step_finish_part,
     step_start_part,
     subtask_part,
-    system,
-    text_part,
-    to_content,
-    to_dict,
-    tool_call_part,
-    tool_part,
-    try_parse,
-    unfold,
-    user,
-    validate_part,
-    write_export,
 )
+from palaver.messages.tool_state import NO_OUTPUT, RunningTime, expire, states_between
+from palaver.messages.validation import try_parse, validate_part
 from tests.acceptance.parts import (
     JSON_PARTS,
     JSON_TOKENS,
@@ -87,7 +84,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("kind", JSON_PARTS)
-def test_pt_01_every_part_type_is_read_and_written_as_it_stands(kind: str) -> None:
+def test_pt_01_every_part_type_is_read_and_written_unchanged(kind: str) -> None:
     part = parse_part(part_json(kind))
     assert kind == part.type
     assert part_json(kind) == to_dict(part)
@@ -120,7 +117,7 @@ def test_pt_01_a_file_has_any_of_three_sources(source: dict[str, Any]) -> None:
     assert value == to_dict(parse_part(value))
 
 
-def test_pt_01_an_unknown_part_type_is_kept_whole() -> None:
+def test_pt_01_an_unknown_part_type_is_stored_unchanged() -> None:
     strange = {"type": "hologram", "beam": [1, {"deep": None}], "sessionID": 5}
     part = parse_part(strange)
     assert is_unknown_part(part)
@@ -275,11 +272,11 @@ def test_pt_04_running_past_the_limit_is_an_error_by_itself() -> None:
 def test_pt_04_pending_to_error_passes_through_a_recorded_running() -> None:
     asked = pending({"q": 1}, "")
     failed = fail(asked, "no such tool", at=7)
-    assert ["running", "error"] == [state.status for state in passage(asked, failed)]
-    assert ToolRunning(input={"q": 1}, time=RunningTime(7)) == passage(asked, failed)[0]
+    assert ["running", "error"] == [state.status for state in states_between(asked, failed)]
+    assert ToolRunning(input={"q": 1}, time=RunningTime(7)) == states_between(asked, failed)[0]
 
 
-def test_pt_04_a_result_after_a_timeout_is_kept_beside_the_error() -> None:
+def test_pt_04_a_result_after_a_timeout_is_stored_beside_the_error() -> None:
     late = expire(start(pending({}, ""), at=0), limit_ms=10, at=20)
     file = file_part(SESSION, MESSAGE, "image/png", "data:,")
     after = complete(late, "at last", tool="t", metadata={"x": 1}, attachments=[file], at=30)
@@ -290,7 +287,7 @@ def test_pt_04_a_result_after_a_timeout_is_kept_beside_the_error() -> None:
         key: kept[key] for key in ("output", "metadata", "at")
     }
     assert to_dict(file) == kept["attachments"][0]
-    assert (after,) == passage(late, after)
+    assert (after,) == states_between(late, after)
     assert after is complete(after, "at last", tool="t", at=40)
     with pytest.raises(InvalidStateTransition):
         complete(after, "something else", tool="t")
@@ -335,7 +332,7 @@ def test_pt_05_a_part_error_names_part_field_and_rule_and_is_logged_once(
     with pytest.raises(PartValidationError) as caught:
         make()
     error = caught.value
-    assert ("text", "sessionID", "BR-04") == (error.part, error.field, error.rule)
+    assert ("text", "sessionID", "not-a-uuid") == (error.part, error.field, error.rule)
     assert error.path.endswith("sessionID")
     assert 1 == len(caplog.records)
     assert logging.ERROR == caplog.records[0].levelno
@@ -395,7 +392,7 @@ def test_pt_06_every_part_type_has_a_factory_a_guard_and_validation(kind: str) -
     assert validate_part(part).valid
     assert validate_part(part_json(kind)).valid
     broken = validate_part({**part_json(kind), "messageID": "m"})
-    assert ["BR-04"] == [problem.rule for problem in broken.problems]
+    assert ["not-a-uuid"] == [problem.rule for problem in broken.problems]
 
 
 def test_pt_06_factories_and_transitions_are_safe_for_threads() -> None:
@@ -470,7 +467,7 @@ def test_pt_07_an_answer_carries_its_extension() -> None:
 def test_pt_07_an_extension_of_another_role_is_refused() -> None:
     with pytest.raises(ValidationError) as caught:
         user("hi", info=AssistantInfo())
-    assert ("$.info.role", "PT-07") == (caught.value.path, caught.value.rule)
+    assert ("$.info.role", "info-role") == (caught.value.path, caught.value.rule)
 
 
 # PT-08

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palaver.errors import ValidationError
-from palaver.history import History, RoleIndex
+from palaver.history import BaseHistory, History, RoleIndex
 from palaver.messages import ROLES, Message, to_dict, user
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def names(messages: Iterable[Message]) -> str:
     return "".join(message.id for message in messages)
 
 
-def spoken(line: str = "asuatuau") -> History:
+def spoken(line: str = "asuatuau") -> BaseHistory:
     """One message for each letter, said by the role it begins; ids are the letters from a on."""
     roles: dict[str, Role] = {role[0]: role for role in ROLES}
     return History(
@@ -84,7 +84,7 @@ def test_qr_01_the_edges() -> None:
         lambda h: h.by_role("robot"),
     ],
 )
-def test_qr_01_nonsense_is_an_error(ask: Callable[[History], object]) -> None:
+def test_qr_01_nonsense_is_an_error(ask: Callable[[BaseHistory], object]) -> None:
     with pytest.raises(ValidationError):
         ask(spoken())
 
@@ -101,7 +101,7 @@ def test_qr_01_over_the_view_or_over_the_whole_log() -> None:
 # QR-02
 
 
-def broken_up(length: int) -> History:
+def broken_up(length: int) -> BaseHistory:
     """A view in many ranges: every few messages stand out of the log's order."""
     choose = random.Random(1)  # noqa: S311 - not for secrets
     said = [Message(ROLES[number % 4], "x", id=f"m{number % 9}") for number in range(9 * 4)]
@@ -121,10 +121,10 @@ def broken_up(length: int) -> History:
     ],
     ids=["recent", "count", "range", "roles"],
 )
-def test_qr_02_a_role_is_found_as_fast_in_a_long_view(ask: Callable[[History], object]) -> None:
+def test_qr_02_a_role_is_found_as_fast_in_a_long_view(ask: Callable[[BaseHistory], object]) -> None:
     """A rough guard, where a scan would take a hundred times as long; the benchmark has figures."""
 
-    def fastest(history: History) -> float:
+    def fastest(history: BaseHistory) -> float:
         best = float("inf")
         for _ in range(50):
             start = time.perf_counter()
@@ -207,7 +207,7 @@ def test_qr_04_it_can_be_read_of_any_version() -> None:
 def test_qr_05_marks_survive_edits_rollback_and_forks() -> None:
     history = spoken("ua")
     history.mark("b", "pin")
-    changes: list[Callable[[History], Any]] = [
+    changes: list[Callable[[BaseHistory], Any]] = [
         lambda h: h.insert(0, [user("x")]),
         lambda h: h.replace(0, user("y")),
         lambda h: h.truncate(keep_last=1),

@@ -21,9 +21,9 @@ import pytest
 import palaver
 from palaver.errors import ValidationError
 from palaver.messages import assistant
-from palaver.team import Floor, Limits, Member, Team, load_team, read_team
+from palaver.team import HumanTurn, Member, Team, TeamLimits, load_team, read_team
 from tests.patience import within
-from tests.team.cast import USER, WORKER, Stage, is_at_work, says, scripted, shell
+from tests.team.members import USER, WORKER, Stage, is_at_work, says, scripted, shell
 
 if TYPE_CHECKING:
     from palaver import Store
@@ -55,7 +55,7 @@ async def test_tm_01_the_scene_user_to_max_to_sarah(store: Store) -> None:
     team = Team(members=[USER, scripted("max"), scripted("sarah")], default="max")
     stage = Stage(store, team, {"max": ["Hello! [NEXT: sarah]"], "sarah": ["Good day."]})
     await stage.coordinator.say("Hi")
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
 
     expected = [("user", "Hi"), ("max", "Hello! [NEXT: sarah]"), ("sarah", "Good day.")]
     assert expected == stage.said
@@ -85,7 +85,7 @@ async def test_tm_01_drop_removes_waiting_turns_first(store: Store) -> None:
     ]
     stage = Stage(store, Team(members=members))
     await stage.coordinator.say("Go. [NEXT: ann, bob, carol, dan]")
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert ["ann", "carol", "eve"] == stage.turns
 
 
@@ -106,10 +106,10 @@ async def test_tm_01_where_no_name_is_known_the_human_has_the_floor(store: Store
     ]
     stage = Stage(store, Team(members=members))
     await stage.coordinator.say("Go. [NEXT: max, sarah]")
-    assert Floor("user", "lost") == await stage.coordinator.run()
+    assert HumanTurn("user", "lost") == await stage.coordinator.run()
     assert ["max"] == stage.turns
     await stage.coordinator.say("Never mind.")
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert ["max", "sarah"] == stage.turns
 
 
@@ -138,7 +138,7 @@ async def test_tm_02_one_that_fails_and_one_that_never_answers_do_not_hold_up_th
     stage = Stage(store, Team(members=members))
     started = time.monotonic()
     await stage.coordinator.say("Go. [NEXT: broken, silent, last]")
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert time.monotonic() - started < 30
     assert [
         ("broken", "(no answer) exit status 3\nno such key [NEXT: evil]"),
@@ -154,17 +154,17 @@ async def test_tm_02_one_that_calls_itself_for_ever_is_stopped(store: Store) -> 
     team = Team(members=[USER, says("max", "Again! [NEXT: max]")])
     stage = Stage(store, team)
     await stage.coordinator.say("Go. [NEXT: max]")
-    assert Floor("user", "limit") == await stage.coordinator.run()
+    assert HumanTurn("user", "limit") == await stage.coordinator.run()
     assert ["max"] * 20 == stage.turns
     assert ("system", "20 turns in a row: the floor is yours. Waiting: max") == stage.said[-1]
     await stage.coordinator.say("Stop it. [DROP: ALL]")
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert 20 == len(stage.turns)
 
 
 async def test_tm_02_the_queue_has_an_end(store: Store) -> None:
     members: list[Member] = [USER, *(says(f"a{place}", "Hm.") for place in range(5))]
-    stage = Stage(store, Team(members=members, limits=Limits(queue=3)))
+    stage = Stage(store, Team(members=members, limits=TeamLimits(queue=3)))
     message = await stage.coordinator.say("[NEXT: a0, a1, a2, a3, a4]")
     await stage.coordinator.run()
     assert ["a0", "a1", "a2"] == stage.turns
@@ -209,7 +209,7 @@ async def test_tm_03_an_echo_of_the_prompt_calls_nobody(store: Store) -> None:
 async def test_tm_03_what_was_brought_in_calls_nobody(store: Store) -> None:
     history = store.create([assistant("[NEXT: evil]")])
     stage = Stage(store, Team(members=[USER, says("evil", "Ha.")]), conversation=history.id)
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert [] == stage.turns
 
 
@@ -257,7 +257,7 @@ def test_tm_02_killed_in_the_middle_a_team_goes_on_where_it_was(
         still: list[bool] = []
         letting = threading.Thread(target=let_go, args=(tmp_path, first, still))
         letting.start()
-        assert Floor("user", "drained") == anyio.run(stage.coordinator.run)
+        assert HumanTurn("user", "drained") == anyio.run(stage.coordinator.run)
         letting.join()
     assert [
         ("user", "Go. [NEXT: first, max, last!P3]"),
@@ -304,7 +304,7 @@ async def test_tm_04_a_human_a_model_and_a_program_in_one_team(store: Store) -> 
     ]
     stage = Stage(store, Team(members=members), {"model": [[None]], "other": ["Done."]})
     await stage.coordinator.say("Go. [NEXT: model, hanging, program, other]")
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert [
         ("model", "(no answer) no answer within 0.2 s"),
         ("hanging", "(no answer) no answer within 0.2 s"),
@@ -326,15 +326,15 @@ async def test_tm_05_the_examples_are_teams() -> None:
     [
         (
             "members:\n- {kind: human, id: a}\n",
-            "$.members: line 1, column 1: a team has at least two members [TM-05]",
+            "$.members: line 1, column 1: a team has at least two members [team]",
         ),
         (
             "members:\n- {kind: command, id: a, argv: [x]}\n- {kind: command, id: b, argv: [x]}\n",
-            "$.members: line 1, column 1: a team has at least one human [TM-05]",
+            "$.members: line 1, column 1: a team has at least one human [team]",
         ),
         (
             '{"members": [\n  {"kind": "human", "id": "a"},\n  {"kind": "human", "idd": "b"}]}',
-            "$.members[1].idd: line 3, column 21: no such field [TM-05]",
+            "$.members[1].idd: line 3, column 21: no such field [team]",
         ),
     ],
 )

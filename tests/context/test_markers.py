@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.context.fences import stretches
-from palaver.context.markers import clean_whitespace, find_markers, strip_markers, team_task_in
-from tests.context.talks import texts
+from palaver.context.markers import (
+    clean_whitespace,
+    find_markers,
+    find_team_task,
+    split_fences,
+    strip_markers,
+)
+from tests.context.conversations import texts
 from tests.profiles import at_least
 
 LARGE = 768 * 1024
@@ -38,7 +43,7 @@ def marked(text: str) -> bool:
     whole = r"\[(?:FROM:[^\]]|(?:NEXT|DROP|TEAM_TASK):)[^\]]*\]|\[/?TEAM_TASK\]"
     return any(
         re.search(whole, text[start:stop], re.IGNORECASE | re.ASCII)
-        for start, stop, is_code in stretches(text)
+        for start, stop, is_code in split_fences(text)
         if not is_code
     )
 
@@ -255,4 +260,38 @@ def test_a_marker_is_where_it_says(text: str) -> None:
     ],
 )
 def test_the_last_team_task_wins(text: str, task: str | None) -> None:
-    assert task == team_task_in(text)
+    assert task == find_team_task(text)
+
+
+# ── fenced code ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("no code", []),
+        ("```\ncode\n```", ["```\ncode\n```"]),
+        ("a\n```py\ncode\n```\nb", ["```py\ncode\n```"]),
+        ("   ```\ncode\n  ```  \nb", ["   ```\ncode\n  ```  "]),
+        ("    ```\nset in too far", []),
+        ("```\nnever closed", ["```\nnever closed"]),
+        ("````\n```\n````\nb", ["````\n```\n````"]),
+        ("```\ncode\n`````\nb", ["```\ncode\n`````"]),
+        ("~~~\n```\n~~~\nb", ["~~~\n```\n~~~"]),
+        ("```\n~~~\n```\nb", ["```\n~~~\n```"]),
+        ("``` not `code`\nb", []),
+        ("~~~ a `b` c\nd", ["~~~ a `b` c\nd"]),
+        ("```\ncode\n``` no end\n```\nb", ["```\ncode\n``` no end\n```"]),
+        ("a ```\nb", []),
+        ("```\r\ncode\r\n```\r\nb", ["```\r\ncode\r\n```\r"]),
+    ],
+)
+def test_what_is_code(text: str, code: list[str]) -> None:
+    assert code == [text[start:stop] for start, stop, is_code in split_fences(text) if is_code]
+
+
+@given(texts(30))
+def test_the_spans_are_the_text(text: str) -> None:
+    found = split_fences(text)
+    assert text == "".join(text[start:stop] for start, stop, _ in found)
+    assert all(start < stop for start, stop, _ in found)

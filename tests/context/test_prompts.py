@@ -13,19 +13,19 @@ from palaver.context import (
     AssemblerOutput,
     ContextManager,
     ContextMessage,
-    Entry,
-    Explanation,
-    Part,
+    ExplanationEntry,
+    PromptExplanation,
+    PromptPart,
     Sections,
-    indented,
+    indent,
     strip_markers,
 )
 from palaver.errors import DoesNotFit
 from palaver.history import History
 from palaver.messages import Message, system, user
-from palaver.stores.version1 import read_snapshot
+from palaver.stores.transfer import read_snapshot
 from palaver.tokens import estimate
-from tests.context.talks import MAX, SARAH, USER, said, snapshots, texts
+from tests.context.conversations import MAX, SARAH, USER, said, snapshots, texts
 from tests.profiles import at_least
 
 FORMS = {
@@ -110,7 +110,7 @@ def test_a_prompt_holds_what_must_be_there_and_the_newest_that_fits(  # noqa: PL
     visibility: Any,  # noqa: ANN401 - a word of two
     system_text: str,
 ) -> None:
-    """For any snapshot, agent and budget; and the explanation adds up."""
+    """For any snapshot, agent and budget; and the why adds up."""
     context = ContextManager(
         window=window, max_bytes=max_bytes, max_tokens=max_tokens, count=estimate,
         visibility=visibility,
@@ -120,29 +120,29 @@ def test_a_prompt_holds_what_must_be_there_and_the_newest_that_fits(  # noqa: PL
     messages = read_snapshot(snapshot).messages
     lines, now = expected_lines(messages, agent, window, visibility)
     flag = system_text if kind == "claude" and system_text else None
-    set_in = [(name, to, indented(text)) for name, to, text in lines]
+    set_in = [(name, to, indent(text)) for name, to, text in lines]
 
     def whole(kept: int) -> str:
         newest = set_in[len(set_in) - kept :]
-        return written(kind, system_text, task, newest, indented(now))
+        return written(kind, system_text, task, newest, indent(now))
 
     try:
         prompt = context.prompt_for(agent, kind, system_instruction=system_text)
     except DoesNotFit as refused:
         refused_rightly(refused, size(whole(0), flag), max_bytes, max_tokens)
         return
-    told = prompt.explain()
-    kept = sum(entry.reason == "fits" for entry in told.entries)
+    why = prompt.explain()
+    kept = sum(entry.reason == "fits" for entry in why.entries)
     assert (whole(kept), flag) == (prompt.prompt, prompt.system_flag)
     assert size(prompt.prompt, prompt.system_flag) <= max_bytes
-    assert prompt.prompt.endswith(indented(now))
+    assert prompt.prompt.endswith(indent(now))
     if max_tokens is not None:
-        assert estimate(prompt.prompt) + estimate(flag or "") <= told.tokens <= max_tokens
+        assert estimate(prompt.prompt) + estimate(flag or "") <= why.tokens <= max_tokens
     if kept < len(lines):
         over = size(whole(kept + 1), flag) > max_bytes
         assert over or max_tokens is not None
-        assert ("bytes" if over else "tokens") == told.entries[_first_line(told)].reason
-    adds_up(told, size(prompt.prompt, flag))
+        assert ("bytes" if over else "tokens") == why.entries[_first_line(why)].reason
+    adds_up(why, size(prompt.prompt, flag))
     assert [line[2] for line in lines] == [one.content for one in prompt.input.context_messages]
 
 
@@ -156,15 +156,18 @@ def refused_rightly(error: DoesNotFit, bare: int, max_bytes: int, max_tokens: in
         assert error.needed > max_tokens
 
 
-def _first_line(told: Explanation) -> int:
-    return next(i for i, entry in enumerate(told.entries) if entry.reason in {"bytes", "tokens"})
+def _first_line(why: PromptExplanation) -> int:
+    return next(i for i, entry in enumerate(why.entries) if entry.reason in {"bytes", "tokens"})
 
 
-def adds_up(told: Explanation, bytes_there: int) -> None:
-    pieces: list[Part | Entry] = [*told.parts, *(entry for entry in told.entries if entry.kept)]
-    assert bytes_there == told.bytes == sum(piece.bytes for piece in pieces)
-    assert told.tokens == sum(piece.tokens for piece in pieces)
-    assert all(entry.kept == (entry.reason in {"current", "fits"}) for entry in told.entries)
+def adds_up(why: PromptExplanation, bytes_there: int) -> None:
+    pieces: list[PromptPart | ExplanationEntry] = [
+        *why.parts,
+        *(entry for entry in why.entries if entry.kept),
+    ]
+    assert bytes_there == why.bytes == sum(piece.bytes for piece in pieces)
+    assert why.tokens == sum(piece.tokens for piece in pieces)
+    assert all(entry.kept == (entry.reason in {"current", "fits"}) for entry in why.entries)
 
 
 TALK = [
@@ -216,9 +219,9 @@ def test_too_little_room_says_by_how_much() -> None:
 
 def test_a_token_budget_stands_beside_the_byte_budget() -> None:
     context = ContextManager(History(TALK), max_tokens=20, count=len)
-    told = context.prompt_for("max").explain()
-    assert ["tokens", "tokens", "fits", "current"] == [entry.reason for entry in told.entries]
-    assert 18 == told.tokens
+    why = context.prompt_for("max").explain()
+    assert ["tokens", "tokens", "fits", "current"] == [entry.reason for entry in why.entries]
+    assert 18 == why.tokens
     with pytest.raises(DoesNotFit, match="takes 4 tokens, 1 more than the 3 there are"):
         ContextManager(History(TALK), max_tokens=3, count=len).prompt_for("max")
 
@@ -242,9 +245,9 @@ def test_an_assembler_of_ones_own_is_budgeted_and_explained_too() -> None:
     context = ContextManager(History(TALK), assemblers={"Shouter": shouting}, max_bytes=20)
     prompt = context.prompt_for("max", "Shouter", system_instruction="Loud.")
     assert ("SARAH! FOUR", "Loud.") == (prompt.prompt, prompt.system_flag)
-    told = prompt.explain()
-    assert ["bytes", "bytes", "fits", "current"] == [entry.reason for entry in told.entries]
-    adds_up(told, size(prompt.prompt, prompt.system_flag))
+    why = prompt.explain()
+    assert ["bytes", "bytes", "fits", "current"] == [entry.reason for entry in why.entries]
+    adds_up(why, size(prompt.prompt, prompt.system_flag))
 
 
 # ── explanations ────────────────────────────────────────────────────────────────────────────────
@@ -258,7 +261,7 @@ def test_each_message_in_reach_is_told_with_its_reason() -> None:
     ])  # fmt: skip
     history.erase(5)
     context = ContextManager(history, visibility="addressed", count=estimate)
-    told = context.prompt_for("max", window=3).explain()
+    why = context.prompt_for("max", window=3).explain()
     assert [
         ("msg-2", "fits"),
         ("msg-3", "role"),
@@ -268,8 +271,8 @@ def test_each_message_in_reach_is_told_with_its_reason() -> None:
         ("msg-7", "fits"),
         ("msg-8", "duplicate"),
         ("msg-9", "current"),
-    ] == [(entry.handle, entry.reason) for entry in told.entries]
-    assert (1, 3, "addressed") == (told.older, told.window, told.visibility)
+    ] == [(entry.handle, entry.reason) for entry in why.entries]
+    assert (1, 3, "addressed") == (why.older, why.window, why.visibility)
 
 
 def test_it_is_compared_with_the_agents_previous_prompt() -> None:
@@ -293,12 +296,16 @@ def test_it_is_compared_with_the_agents_previous_prompt() -> None:
 
 def test_an_explanation_is_data_too() -> None:
     context = ContextManager(History([user("Hi", id="m1")]), count=estimate)
-    told = context.prompt_for("max").explain().to_dict()
+    why = context.prompt_for("max").explain().to_dict()
     assert {
         "id": "m1", "handle": "msg-1", "from": "user", "to": "all", "kept": True,
         "reason": "current", "bytes": 2, "tokens": 1,
-    } == told["entries"][0]  # fmt: skip
-    assert (786_432, None, 2) == (told["maxBytes"], told["maxTokens"], told["bytes"])
+    } == why["entries"][0]  # fmt: skip
+    assert (786_432, None, 2) == (
+        why["maxBytes"],
+        why["maxTokens"],
+        why["bytes"],
+    )
 
 
 def test_what_lies_far_back_is_told_without_what_is_between() -> None:
@@ -306,16 +313,16 @@ def test_what_lies_far_back_is_told_without_what_is_between() -> None:
     history.extend([said("others", USER, ("sarah",)) for _ in range(3_000)])
     history.append(said("near", USER, ("max",)))
     context = ContextManager(history, visibility="addressed", count=estimate)
-    told = context.prompt_for("max").explain()
-    assert ("msg-1", "fits") == (told.entries[0].handle, told.entries[0].reason)
-    assert 1_001 == len(told.entries)
-    assert 3_002 == told.older + len(told.entries)
-    adds_up(told, size("User: far\n\nnear"))
+    why = context.prompt_for("max").explain()
+    assert ("msg-1", "fits") == (why.entries[0].handle, why.entries[0].reason)
+    assert 1_001 == len(why.entries)
+    assert 3_002 == why.older + len(why.entries)
+    adds_up(why, size("User: far\n\nnear"))
 
 
 def test_nothing_said_is_nothing_shown() -> None:
-    told = ContextManager().prompt_for("max").explain()
-    assert ((), 0, 0) == (told.entries, told.bytes, told.older)
+    why = ContextManager().prompt_for("max").explain()
+    assert ((), 0, 0) == (why.entries, why.bytes, why.older)
 
 
 def test_an_empty_line_is_still_a_line() -> None:

@@ -13,8 +13,9 @@ import pytest
 from palaver.context import MAX_TEAM_TASK_BYTES, ContextManager
 from palaver.errors import ValidationError
 from palaver.history import History
-from palaver.messages import Message, assistant, is_uuid, system, user
-from tests.context.talks import (
+from palaver.messages import Message, assistant, system, user
+from palaver.messages.ids import is_uuid
+from tests.context.conversations import (
     HUMAN,
     MAX,
     ROBOT,

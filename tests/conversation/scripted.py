@@ -17,7 +17,7 @@ from palaver.wire import Target
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from palaver.conversation.models.base import Ask
+    from palaver.models.base import ModelRequest
 
 __all__ = ["Scripted", "calling", "saying"]
 
@@ -70,10 +70,10 @@ class Scripted:
         """Say these, one after the other."""
         self.ref = ModelRef("openai", name)
         self.target = Target()
-        self.asked: list[Ask] = []
+        self.asked: list[ModelRequest] = []
         self._answers = list(answers)
 
-    async def stream(self, ask: Ask) -> AsyncGenerator[Mapping[str, Any]]:
+    async def stream(self, ask: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
         """Give the next answer's events."""
         self.asked.append(ask)
         event: Any
@@ -86,7 +86,7 @@ class Scripted:
             else:
                 yield event
 
-    async def whole(self, ask: Ask) -> Mapping[str, Any]:
+    async def complete(self, ask: ModelRequest) -> Mapping[str, Any]:
         """Give the next answer whole: its text."""
         self.asked.append(ask)
         events = self._answers.pop(0)

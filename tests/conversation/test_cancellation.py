@@ -14,11 +14,12 @@ import anyio
 import pytest
 
 import palaver
-from palaver.conversation import Conversation, holding, run_until_answer
-from palaver.conversation.cancellation import shielded
+from palaver.conversation import Conversation, run_until_answer
+from palaver.conversation import lease as leases
+from palaver.conversation.lease import run_shielded
 from palaver.errors import LeaseTaken
 from palaver.messages import user
-from palaver.team.book import Book
+from palaver.team.state import TeamStore
 from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Turn:
     async def settled(self) -> None:
         """Nothing is left that can't be accounted for, and the conversation goes on."""
         other = Conversation(self.store, self.conversation.id, tools=self.conversation.tools)
-        assert {} == self.store.keeper.records(other.id, "step")
+        assert {} == self.store.records(other.id, "step")
         assert [] == [item for item in await other.recover() if item.outcome != "waiting"]
         answer = Scripted(saying("well"))
         if len(other) == 1:  # nobody had answered yet
@@ -185,9 +186,9 @@ def test_a_team_may_be_cancelled_wherever_it_waits(store: Store, how: dict[str, 
     place, leaks, cancelled = 1, list[int](), True
     while cancelled:
         history = store.create()
-        book = Book(store, history, 60)
+        book = TeamStore(store, history, 60)
 
-        async def work(book: Book = book) -> None:
+        async def work(book: TeamStore = book) -> None:
             await book.while_held(lambda: anyio.sleep(0.001))
 
         cancelled = cancelled_at(work, place, **how)
@@ -210,7 +211,7 @@ def test_recovering_may_be_cancelled_wherever_it_waits(store: Store, how: dict[s
 
 
 class Gate:
-    """A store whose leases are taken only when somebody lets them."""
+    """A store whose leases are taken only when the gate is open, and last for a minute."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, *, after: int = 0) -> None:
         self.entered, self.open, self.left = (threading.Event() for _ in range(3))
@@ -220,10 +221,11 @@ class Gate:
     def lease(self, conversation: str, holder: str, *, seconds: float = 60) -> Lease:
         self._after -= 1
         if self._after >= 0 or holder == "another":
-            return self._lease(conversation, holder, seconds=seconds)
+            lasting = seconds if holder == "another" else 60
+            return self._lease(conversation, holder, seconds=lasting)
         self.entered.set()
         assert self.open.wait(_PATIENCE)
-        lease = self._lease(conversation, holder, seconds=seconds)
+        lease = self._lease(conversation, holder, seconds=60)
         self.left.set()
         return lease
 
@@ -257,7 +259,7 @@ def test_a_lease_that_is_being_renewed_when_all_ends_is_not_taken_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a loop cancels every task, that which renews the lease as well."""
-    monkeypatch.setattr(holding, "LEASE_SECONDS", 0.003)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.003)
     gate, conversation = Gate(store, monkeypatch, after=1), Conversation(store)
     conversation.add(user("go"))
 
@@ -305,7 +307,7 @@ def test_a_coroutine_may_be_closed(
         if thread.name == "palaver-cleanup":
             thread.join(_PATIENCE)
     assert is_free(store, conversation.id)
-    assert {} == store.keeper.records(conversation.id, "step")
+    assert {} == store.records(conversation.id, "step")
     gc.collect()
 
 
@@ -333,11 +335,11 @@ def test_what_fails_before_the_model_is_asked_gives_the_lease_back(
 
     conversation = Conversation(store)
     conversation.add(user("go"))
-    monkeypatch.setattr("palaver.wire.fold", broken)
+    monkeypatch.setattr("palaver.wire.reply_reader", broken)
     with pytest.raises(OverflowError):
         asyncio.run(conversation.step(Scripted(saying("never"))))
     assert is_free(store, conversation.id)
-    assert {} == store.keeper.records(conversation.id, "step")
+    assert {} == store.records(conversation.id, "step")
 
 
 def test_an_error_of_what_was_seen_through_is_the_cause_of_the_cancellation() -> None:
@@ -349,7 +351,7 @@ def test_an_error_of_what_was_seen_through_is_the_cause_of_the_cancellation() ->
         raise OverflowError
 
     async def main() -> None:
-        task = asyncio.create_task(shielded(work))
+        task = asyncio.create_task(run_shielded(work))
         await seen(entered)
         task.cancel()
         leave.set()
@@ -357,6 +359,6 @@ def test_an_error_of_what_was_seen_through_is_the_cause_of_the_cancellation() ->
             await task
         assert isinstance(caught.value.__cause__, OverflowError)
         with pytest.raises(OverflowError):
-            await shielded(work)
+            await run_shielded(work)
 
     asyncio.run(main())

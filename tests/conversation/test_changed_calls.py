@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palaver.conversation import Conversation, Tool, ToolContext, ToolOutput, tool
 from palaver.errors import CallChanged
 from palaver.messages import ToolCallPart, ToolPart
-from tests.conversation.test_running import asked, open_calls, results
+from tests.conversation.test_tool_calls import asked, open_calls, results
 
 if TYPE_CHECKING:
     from palaver import Store

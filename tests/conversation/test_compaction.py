@@ -11,8 +11,8 @@ from palaver.conversation import (
     Conversation,
     DropOldest,
     Summarise,
+    auto_compact,
     compact,
-    compacting,
 )
 from palaver.conversation.compaction import preview
 from palaver.errors import CompactionRefused
@@ -214,7 +214,9 @@ async def test_a_handler_makes_room_before_the_question_goes_out(store: Store) -
     """CV-08, CV-09: plugged in by the engine; the request is the shorter one already."""
     conversation = long_talk(store)
     conversation.token_limit = 300
-    conversation.events.on("tokens.exceeded", compacting(conversation, DropOldest(keep_tokens=200)))
+    conversation.events.on(
+        "tokens.exceeded", auto_compact(conversation, DropOldest(keep_tokens=200))
+    )
     model = Scripted(saying("fine"))
     await conversation.step(model)
 

@@ -14,7 +14,7 @@ import pytest
 
 import palaver
 from palaver.conversation import Conversation, DropOldest, compact
-from palaver.conversation.following import follow_events
+from palaver.conversation.feed import follow_events
 from palaver.errors import UnknownConversation
 from palaver.messages import (
     Message,
@@ -28,7 +28,7 @@ from palaver.messages import (
     user,
 )
 from tests.conversation.scripted import Scripted, calling, saying
-from tests.stores.postgres import postgres, postgres_server
+from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

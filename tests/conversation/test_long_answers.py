@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palaver.conversation import Conversation, steps
-from palaver.conversation.compaction import Summarise, compact, summarising
-from palaver.conversation.desk import Desk
+from palaver.conversation import Conversation, compaction
+from palaver.conversation import step as step_module
+from palaver.conversation.compaction import Summarise, compact
+from palaver.conversation.store_access import StoreAccess
 from palaver.errors import CompactionRefused, OutputTooLong
 from palaver.messages import AssistantInfo, ReasoningPart, assistant, user
-from palaver.wire.folding import Answer
+from palaver.wire.reply import ReplyBuilder
 from tests.conversation.scripted import Scripted, saying
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from palaver.conversation.models.base import Ask
     from palaver.messages import Message
+    from palaver.models.base import ModelRequest
     from palaver.stores import Store
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ class Endless(Scripted):
         self.said = 0
         self.closed = False
 
-    async def stream(self, ask: Ask) -> AsyncGenerator[Mapping[str, Any]]:
+    async def stream(self, ask: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
         self.asked.append(ask)
         try:
             while self.said < LIMIT:
@@ -71,7 +72,7 @@ def call(text: str) -> list[dict[str, Any]]:
 async def test_an_answer_is_cut_off_at_the_limit_and_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch, delta: dict[str, Any], said: int, kept: str
 ) -> None:
-    monkeypatch.setattr(steps, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(step_module, "MAX_ANSWER", LIMIT)
     conversation, model = Conversation(store), Endless(delta)
     conversation.add(user("go on"))
     with pytest.raises(OutputTooLong, match=r"openai: the answer is longer than 1,000 bytes"):
@@ -91,7 +92,7 @@ async def test_thoughts_in_detail_are_joined_once_and_count(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A router's pieces of one thought; each piece costs the same, however long the thought is."""
-    monkeypatch.setattr(steps, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(step_module, "MAX_ANSWER", LIMIT)
     piece = {"type": "reasoning.text", "index": 0, "text": "y" * 30}
     conversation, model = Conversation(store), Endless({"reasoning_details": [piece]})
     conversation.add(user("go on"))
@@ -106,7 +107,7 @@ async def test_thoughts_in_detail_are_joined_once_and_count(
 async def test_an_answer_of_just_the_limit_is_whole(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(step_module, "MAX_ANSWER", LIMIT)
     conversation = Conversation(store)
     conversation.add(user("go on"))
     step = await conversation.step(Scripted(saying(*["y" * 100] * 10)))
@@ -118,7 +119,7 @@ async def test_a_call_that_the_limit_cut_is_no_call(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even where the provider says in the same event that it is complete."""
-    monkeypatch.setattr(steps, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(step_module, "MAX_ANSWER", LIMIT)
     conversation = Conversation(store)
     conversation.add(user("go on"))
     made = call('{"amount": "' + "9" * LIMIT + '"}')
@@ -133,16 +134,16 @@ async def test_drafts_together_are_a_few_times_the_answer(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though one is due at each piece."""
-    monkeypatch.setattr(steps, "DRAFT_SECONDS", -1.0)
-    monkeypatch.setattr(steps, "DRAFT_BYTES", 100)
+    monkeypatch.setattr(step_module, "DRAFT_SECONDS", -1.0)
+    monkeypatch.setattr(step_module, "DRAFT_BYTES", 100)
     written: list[int] = []
-    draft = Desk.draft
+    draft = StoreAccess.save_draft
 
-    def noted(self: Desk, begun: Any, message: Message) -> None:  # noqa: ANN401 - handed on
+    def noted(self: StoreAccess, begun: Any, message: Message) -> None:  # noqa: ANN401 - handed on
         written.append(len(message.text))
         draft(self, begun, message)
 
-    monkeypatch.setattr(Desk, "draft", noted)
+    monkeypatch.setattr(StoreAccess, "save_draft", noted)
     conversation = Conversation(store)
     conversation.add(user("go on"))
     step = await conversation.step(Scripted(saying(*["y" * 10] * 300)))
@@ -155,15 +156,15 @@ async def test_no_message_is_made_on_the_event_loop(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Joining and checking a long answer takes a while."""
-    monkeypatch.setattr(steps, "DRAFT_SECONDS", -1.0)
+    monkeypatch.setattr(step_module, "DRAFT_SECONDS", -1.0)
     threads: set[int] = set()
-    message = Answer.message
+    message = ReplyBuilder.message
 
-    def noted(self: Answer, **options: Any) -> Message:  # noqa: ANN401 - handed on
+    def noted(self: ReplyBuilder, **options: Any) -> Message:  # noqa: ANN401 - handed on
         threads.add(threading.get_ident())
         return message(self, **options)
 
-    monkeypatch.setattr(Answer, "message", noted)
+    monkeypatch.setattr(ReplyBuilder, "message", noted)
     conversation = Conversation(store)
     conversation.add(user("go on"))
     await conversation.step(Scripted(saying("a", "b")))
@@ -175,7 +176,7 @@ async def test_a_summary_beyond_the_limit_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anybody counts its tokens."""
-    monkeypatch.setattr(summarising, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(compaction, "MAX_ANSWER", LIMIT)
     conversation = Conversation(store)
     for number in range(10):
         conversation.add(user(f"question {number} " * 100))

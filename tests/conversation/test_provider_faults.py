@@ -28,15 +28,15 @@ from palaver.errors import (
 from palaver.messages import AssistantInfo, ToolPart, user
 from palaver.testing import check_request
 from palaver.testing.servers import Answer, Call, Garbage, HangUp, Refusal, Silence
-from palaver.testing.servers import Usage as Used
-from tests.conversation.models.worlds import KEYS, WORLDS, World, asking
+from palaver.testing.servers import ReportedUsage as Used
+from tests.models.providers import KEYS, PROVIDERS, Provider, asking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from palaver import Store
-    from palaver.conversation.models import Model
+    from palaver.models import Model
     from palaver.testing.servers import ProviderServer, Scripted
 
 pytestmark = pytest.mark.anyio
@@ -59,11 +59,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture(params=WORLDS, ids=lambda world: world.format)
-def world(request: pytest.FixtureRequest) -> World:
+@pytest.fixture(params=PROVIDERS, ids=lambda provider: provider.format)
+def provider(request: pytest.FixtureRequest) -> Provider:
     """Each provider."""
     found = request.param
-    assert isinstance(found, World)
+    assert isinstance(found, Provider)
     return found
 
 
@@ -77,8 +77,8 @@ def begun(store: Store, **fields: Any) -> Conversation:  # noqa: ANN401
 async def is_fine(conversation: Conversation, model: Model, server: ProviderServer) -> None:
     """Nothing is left open, and the next step gets its answer."""
     store, form = conversation.store, model.format
-    assert {} == store.keeper.records(conversation.id, "step")
-    assert {} == store.keeper.records(conversation.id, "draft")
+    assert {} == store.records(conversation.id, "step")
+    assert {} == store.records(conversation.id, "draft")
     assert () == check_request(form, conversation.request(model).body)
     before = len(conversation)
     server.then("And on.")
@@ -100,11 +100,11 @@ FAULTS: list[tuple[Scripted, type[ModelError], int]] = [
 
 
 async def test_a_fault_before_the_answer_leaves_the_history_as_it_was(
-    store: Store, world: World
+    store: Store, provider: Provider
 ) -> None:
     """CV-04: a typed error, no message, nothing asked more often than is safe."""
     conversation = begun(store)
-    async with asking(world) as (model, server):
+    async with asking(provider) as (model, server):
         for fault, kind, times in FAULTS:
             server.requests.clear()
             server.then(*[fault] * times)
@@ -115,10 +115,10 @@ async def test_a_fault_before_the_answer_leaves_the_history_as_it_was(
         await is_fine(conversation, model, server)
 
 
-async def test_a_wait_that_is_too_long_is_told(store: Store, world: World) -> None:
+async def test_a_wait_that_is_too_long_is_told(store: Store, provider: Provider) -> None:
     """429 with a time to wait: the caller decides, and the time is in the error."""
     conversation = begun(store)
-    async with asking(world, Refusal(429, "later", retry_after=3_600.0)) as (model, server):
+    async with asking(provider, Refusal(429, "later", retry_after=3_600.0)) as (model, server):
         with pytest.raises(RateLimited) as caught:
             await conversation.step(model)
         assert 3_600.0 == caught.value.retry_after
@@ -128,12 +128,12 @@ async def test_a_wait_that_is_too_long_is_told(store: Store, world: World) -> No
 
 @pytest.mark.parametrize("cleanly", [False, True], ids=["broken", "closed"])
 async def test_half_a_stream_is_kept_and_not_asked_for_again(
-    store: Store, world: World, *, cleanly: bool
+    store: Store, provider: Provider, *, cleanly: bool
 ) -> None:
     """CV-04: what had arrived is a message that says it was interrupted."""
     conversation, heard = begun(store), list[str]()
     half = Answer("leaf " * 40, piece=5, cut_after=12, cleanly=cleanly)
-    async with asking(world, half) as (model, server):
+    async with asking(provider, half) as (model, server):
         with pytest.raises(BadAnswer):
             await conversation.step(
                 model, on_delta=lambda delta: heard.append(getattr(delta, "text", ""))
@@ -147,7 +147,7 @@ async def test_half_a_stream_is_kept_and_not_asked_for_again(
         await is_fine(conversation, model, server)
 
 
-async def test_half_a_call_is_no_call(store: Store, world: World) -> None:
+async def test_half_a_call_is_no_call(store: Store, provider: Provider) -> None:
     """CV-04: arguments that broke off are kept and never run."""
     ran: list[str] = []
 
@@ -158,7 +158,7 @@ async def test_half_a_call_is_no_call(store: Store, world: World) -> None:
     call = Call("look", {"place": "a long way from here, over the hills"})
     whole = Answer("I look.", calls=(call,), piece=4)
     for cut in range(2, 60, 3):
-        async with asking(world, Answer("I look.", calls=(call,), piece=4, cut_after=cut)) as (
+        async with asking(provider, Answer("I look.", calls=(call,), piece=4, cut_after=cut)) as (
             model,
             server,
         ):
@@ -178,10 +178,10 @@ async def test_half_a_call_is_no_call(store: Store, world: World) -> None:
     assert ["a long way from here, over the hills"] == ran
 
 
-async def test_a_provider_that_says_nothing_ends_in_time(store: Store, world: World) -> None:
+async def test_a_provider_that_says_nothing_ends_in_time(store: Store, provider: Provider) -> None:
     """The time that was set; asked once."""
     conversation = begun(store)
-    async with asking(world, Silence(), timeout=0.3) as (model, server):
+    async with asking(provider, Silence(), timeout=0.3) as (model, server):
         with anyio.fail_after(20), pytest.raises(NetworkError):
             await conversation.step(model)
         assert 1 == len(server.requests)
@@ -189,11 +189,11 @@ async def test_a_provider_that_says_nothing_ends_in_time(store: Store, world: Wo
         await is_fine(conversation, model, server)
 
 
-async def test_a_cancelled_step_lets_the_provider_go(store: Store, world: World) -> None:
+async def test_a_cancelled_step_lets_the_provider_go(store: Store, provider: Provider) -> None:
     """What had arrived is kept; the connection is closed."""
     conversation, heard = begun(store), anyio.Event()
     endless = Answer("leaf " * 2_000, delay=0.01)
-    async with asking(world, endless) as (model, server):
+    async with asking(provider, endless) as (model, server):
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
 
@@ -212,7 +212,9 @@ async def test_a_cancelled_step_lets_the_provider_go(store: Store, world: World)
         await is_fine(conversation, model, server)
 
 
-async def test_a_fault_between_tools_and_answer_loses_no_result(store: Store, world: World) -> None:
+async def test_a_fault_between_tools_and_answer_loses_no_result(
+    store: Store, provider: Provider
+) -> None:
     """The results stay, no tool runs again, and the next try gets the answer."""
     ran: list[str] = []
 
@@ -223,7 +225,7 @@ async def test_a_fault_between_tools_and_answer_loses_no_result(store: Store, wo
     conversation = begun(store, tools=[look])
     calls = (Call("look", {"place": "here"}), Call("look", {"place": "there"}))
     script: list[Scripted] = [Answer(calls=calls), Refusal(400, "no"), "All is well."]
-    async with asking(world, *script) as (model, server):
+    async with asking(provider, *script) as (model, server):
         with pytest.raises(BadRequest):
             await run_until_answer(conversation, model)
         assert 2 == len([p for m in conversation.messages for p in m.parts if _is_result(p)])
@@ -237,11 +239,11 @@ def _is_result(part: object) -> bool:
     return isinstance(part, ToolPart)
 
 
-async def test_usage_is_the_providers(store: Store, world: World) -> None:
+async def test_usage_is_the_providers(store: Store, provider: Provider) -> None:
     """CV-07: disjoint counts from what each provider says, summed over the calls."""
     conversation = begun(store)
     script = [Answer("One.", usage=Used(100, 20, cached=60)), Answer("Two.", usage=Used(150, 10))]
-    async with asking(world, *script) as (model, _):
+    async with asking(provider, *script) as (model, _):
         await conversation.step(model)
         await conversation.step(model)
     usage = conversation.usage
@@ -254,10 +256,10 @@ async def test_usage_is_the_providers(store: Store, world: World) -> None:
 async def test_a_conversation_moves_from_provider_to_provider(store: Store) -> None:
     """CV-03: what one has said and called is valid for the next."""
     conversation = begun(store, tools=[clock])
-    for world in WORLDS:
-        thought = "" if world.format == "openai-chat" else "Hm."  # OpenAI's own has none there
+    for provider in PROVIDERS:
+        thought = "" if provider.format == "openai-chat" else "Hm."  # OpenAI's own has none there
         thinking = Answer("Let me see.", reasoning=thought, calls=(Call("clock", {}),))
-        async with asking(world, thinking, "It is noon.") as (model, server):
+        async with asking(provider, thinking, "It is noon.") as (model, server):
             assert "It is noon." == (await run_until_answer(conversation, model)).text
             assert [] == server.failures
         conversation.add(user("And now?"))

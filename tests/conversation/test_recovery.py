@@ -13,7 +13,7 @@ from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:
     from palaver import Store
-    from palaver.conversation.ledger import Entry
+    from palaver.conversation.ledger import LedgerEntry
 
 pytestmark = pytest.mark.anyio
 
@@ -26,10 +26,10 @@ async def crashed(store: Store, *, idempotent: bool = False) -> Conversation:
     waiting, running, done = conversation.ledger().values()
     del waiting
     moved = [
-        running.moved(start(running.state), idempotent=idempotent),
-        done.moved(complete(start(done.state), "kept", tool="c")),
+        running.with_state(start(running.state), idempotent=idempotent),
+        done.with_state(complete(start(done.state), "kept", tool="c")),
     ]
-    store.keeper.keep(conversation.id, [entry.kept() for entry in moved])
+    store.put_records(conversation.id, [entry.record() for entry in moved])
     return Conversation(store, conversation.id)
 
 
@@ -41,7 +41,7 @@ def states(conversation: Conversation) -> list[tuple[str, str]]:
 
 def ledger(conversation: Conversation) -> list[tuple[str, str]]:
     """The calls without a result."""
-    entries: list[Entry] = list(conversation.ledger().values())
+    entries: list[LedgerEntry] = list(conversation.ledger().values())
     return [(entry.tool, entry.state.status) for entry in entries]
 
 
@@ -87,13 +87,13 @@ async def test_an_answer_that_had_begun_is_kept(store: Store) -> None:
     seen: dict[str, Any] = {}
 
     def crash(_: object) -> None:
-        seen.update(store.keeper.records(conversation.id, "step"))
+        seen.update(store.records(conversation.id, "step"))
 
     await conversation.step(Scripted(saying("x")), on_delta=crash)
     other = store.create([user("hi")])
     ((name, intent),) = seen.items()
     draft = assistant("so far", info=AssistantInfo())
-    store.keeper.keep(other.id, [("step", name, intent), ("draft", name, dump(draft))])
+    store.put_records(other.id, [("step", name, intent), ("draft", name, dump(draft))])
     again = Conversation(store, other.id)
     (found,) = await again.recover()
 
@@ -114,10 +114,10 @@ async def test_a_question_without_an_answer_is_reported(store: Store) -> None:
     seen: dict[str, bytes] = {}
     await conversation.step(
         Scripted(saying("x")),
-        on_delta=lambda _: seen.update(store.keeper.records(conversation.id, "step")),
+        on_delta=lambda _: seen.update(store.records(conversation.id, "step")),
     )
     other = store.create([user("hi")])
-    store.keeper.keep(other.id, [("step", *next(iter(seen.items())))])
+    store.put_records(other.id, [("step", *next(iter(seen.items())))])
     (found,) = await Conversation(store, other.id).recover()
 
     assert (found.kind, found.outcome) == ("step", "nothing")
@@ -141,6 +141,6 @@ async def test_nobody_recovers_while_another_is_at_work(store: Store) -> None:
 async def test_a_damaged_record_is_said_to_be_one(store: Store, kind: str) -> None:
     """A typed error, not a crash."""
     conversation = Conversation(store)
-    store.keeper.keep(conversation.id, [(kind, kind, b"{")])
+    store.put_records(conversation.id, [(kind, kind, b"{")])
     with pytest.raises(StoreDamaged, match="can't be read"):
         _ = conversation.ledger() if kind == "call" else conversation.usage

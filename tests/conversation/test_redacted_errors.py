@@ -10,7 +10,7 @@ from palaver.conversation import Conversation
 from palaver.errors import ToolFailed
 from palaver.messages import dump, user
 from tests.conversation.scripted import Scripted, saying
-from tests.conversation.test_running import asked, open_calls, results
+from tests.conversation.test_tool_calls import asked, open_calls, results
 
 if TYPE_CHECKING:
     from palaver import Store

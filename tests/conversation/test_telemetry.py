@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 import palaver
-from palaver.conversation import Conversation, Limits, tool
+from palaver.conversation import Conversation, ToolLimits, tool
 from palaver.conversation.telemetry import Telemetry
 from palaver.errors import NetworkError, PalaverError
 from palaver.messages import Message, ModelRef, assistant, file_part, new_id, system, user
@@ -37,7 +37,9 @@ class World:
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         telemetry = Telemetry(provider, content=content)
-        self.conversation = Conversation(palaver.open(":memory:"), watch=telemetry, **options)
+        self.conversation = Conversation(
+            palaver.open(":memory:"), instrumentation=telemetry, **options
+        )
         self.conversation.add(user(SECRET))
 
     @property
@@ -153,7 +155,7 @@ async def test_nothing_that_was_said_is_in_a_span_unless_it_is_asked_for() -> No
         raise ValueError(words)
 
     for content in (False, True):
-        world = World(content=content, tools=[repeat, fails], limits=Limits(seconds=5))
+        world = World(content=content, tools=[repeat, fails], limits=ToolLimits(seconds=5))
         first = calling(("repeat", {"words": SECRET}), ("fails", {"words": SECRET}), text=SECRET)
         step = await world.conversation.step(Scripted(first))
         await world.conversation.run_tools(step.calls)

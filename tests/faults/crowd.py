@@ -20,13 +20,13 @@ from palaver.messages import ROLES, Message
 from tests.faults.nursery import Ledger, Nursery
 from tests.faults.scratch import scratch
 from tests.faults.tally import Tally
-from tests.stores.postgres import serving
+from tests.stores.postgres_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
 
 __all__ = ["GOAL", "NAMES", "run"]
 
@@ -147,7 +147,7 @@ def _compare(address: str, lines: list[list[str]], story: str, tally: Tally) -> 
         history = store.get("crowd")
         logged = [message.id for message in history.log]
         viewed = [message.id for message in history]
-        versions = [change.version for change in store.keeper.journal("crowd", -1, 10_000_000)]
+        versions = [change.version for change in store.backend.journal("crowd", -1, 10_000_000)]
     _same(["begin", *added], logged, "lost or doubled in the log", story, tally)
     _same(["begin", *(set(added) - removed)], viewed, "lost or doubled in view", story, tally)
     if versions != list(range(len(acks) + 1)):

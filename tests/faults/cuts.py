@@ -17,13 +17,13 @@ import palaver
 from palaver.errors import StoreError
 from tests.faults.program import Expected, Program, picture
 from tests.faults.tally import Tally
-from tests.stores.postgres import serving
+from tests.stores.postgres_server import serving
 from tests.stores.proxy import Proxy, When
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tests.stores.postgres import Server
+    from tests.stores.postgres_server import Server
 
 __all__ = ["GOAL", "NAME", "run"]
 

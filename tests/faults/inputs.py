@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from palaver.errors import StoreError
-from palaver.stores.sqlite import SQLiteKeeper
+from palaver.stores.sqlite import SQLiteBackend
 from tests.faults.failing import Calls, failing_calls, failing_syncs
 from tests.faults.program import Expected, Program, deleted_already, picture
 from tests.faults.recording import eager_checkpoints, write_image
@@ -117,7 +117,7 @@ class _Campaign:
         return self.calls.failed is not None
 
     def _open(self, program: Program) -> Store:
-        return program.over(SQLiteKeeper(str(self.path), vfs=self.vfs))
+        return program.over(SQLiteBackend(str(self.path), vfs=self.vfs))
 
     def _open_failing(self, program: Program, at: int) -> Store:
         self.calls.arm(at, full=self.full)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import palaver
 from palaver.errors import PalaverError
-from palaver.stores.sqlite import SQLiteKeeper
+from palaver.stores.sqlite import SQLiteBackend
 from tests.faults.program import Expected, Program, picture
 from tests.faults.recording import Disk, Event, recording, write_image
 from tests.faults.scratch import scratch
@@ -51,14 +51,14 @@ def record(name: str, path: Path) -> list[Event]:
     program = Program(name)
     write_image({}, path)
     with recording() as recorder:
-        store = program.over(SQLiteKeeper(str(path), vfs="palaver-recording"))
+        store = program.over(SQLiteBackend(str(path), vfs="palaver-recording"))
         for number in range(_STEPS):
             recorder.events.append(Event("begin"))
             program.step(store, number)
             recorder.events.append(Event("ack"))
             if number % 15 == 14:  # twice: closing empties the write-ahead log
                 store.close()
-                store = program.over(SQLiteKeeper(str(path), vfs="palaver-recording"))
+                store = program.over(SQLiteBackend(str(path), vfs="palaver-recording"))
         store.close()
     return recorder.events
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from palaver.stores.history import StoredHistory
-    from palaver.stores.protocol import Keeper
+    from palaver.stores import StoredHistory
+    from palaver.stores.backend import Backend
 
 __all__ = ["Expected", "Picture", "Program", "picture"]
 
@@ -49,10 +49,10 @@ class Program:
         self._open.clear()
         return palaver.open(path, clock=self.now)
 
-    def over(self, keeper: Keeper) -> Store:
-        """A store over a keeper, at the program's time."""
+    def over(self, backend: Backend) -> Store:
+        """A store over a backend, at the program's time."""
         self._open.clear()
-        return Store(keeper, clock=self.now)
+        return Store(backend, clock=self.now)
 
     def step(self, store: Store, number: int) -> str:
         """Do a step and answer its name."""
@@ -240,7 +240,7 @@ class _Step:
 
     def put(self) -> None:
         value = self.draw.choice([None, f"draft {self.number}".encode()])
-        self.store.keeper.put(self.one().id, "draft", self.draw.choice("ab"), value)
+        self.store.backend.put(self.one().id, "draft", self.draw.choice("ab"), value)
 
 
 _WEIGHTS: Final = {
@@ -261,7 +261,7 @@ def picture(store: Store) -> Picture:
 
 def _conversation(store: Store, name: str) -> str:
     history = store.get(name)
-    head = store.keeper.head(name)
+    head = store.backend.head(name)
     seen = {
         "id": name,
         "head": [head.version, head.stop, head.length, head.size, head.created, head.updated],
@@ -269,7 +269,7 @@ def _conversation(store: Store, name: str) -> str:
         "called": [head.title, head.tags],
         "journal": [
             [change.version, change.kind, change.at, change.first, change.count]
-            for change in store.keeper.journal(name, -1, 1_000_000)
+            for change in store.backend.journal(name, -1, 1_000_000)
         ],
         "log": [dump(message).decode() for message in history.log],
         "view": [message.id for message in history],
@@ -277,7 +277,7 @@ def _conversation(store: Store, name: str) -> str:
         "task": history.team_task,
         "batches": history.state.current_batch_index,
         "drafts": {
-            draft: value.decode() for draft, value in store.keeper.records(name, "draft").items()
+            draft: value.decode() for draft, value in store.backend.records(name, "draft").items()
         },
     }
     return json.dumps(seen, sort_keys=True)

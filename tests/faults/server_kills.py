@@ -24,12 +24,12 @@ from tests.faults.nursery import KILLED, Ledger, Nursery
 from tests.faults.program import Expected, Program
 from tests.faults.scratch import scratch
 from tests.faults.tally import Tally
-from tests.stores.postgres import serving
+from tests.stores.postgres_server import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.stores.postgres import Server
+    from tests.stores.postgres_server import Server
 
 __all__ = ["GOAL", "NAME", "run"]
 

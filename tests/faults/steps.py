@@ -22,13 +22,14 @@ import anyio
 import apsw
 
 import palaver
-from palaver.conversation import Conversation, ToolContext, run_until_answer, steps, tool
+from palaver.conversation import Conversation, ToolContext, run_until_answer, tool
+from palaver.conversation import step as steps
 from palaver.errors import PalaverError
 from palaver.messages import ModelRef, ToolCallPart, ToolPart, user
 from palaver.testing import check_request
-from palaver.testing.providers import FORMATS
+from palaver.testing.providers import FORMAT_NAMES
 from palaver.wire import Target
-from palaver.wire.deltas import TextDelta
+from palaver.wire.reply import TextDelta
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.faults.nursery import KILLED, Ledger, Nursery
 from tests.faults.scratch import scratch
@@ -246,7 +247,7 @@ class _Trial:
             tools = _tools(str(self._folder), self._name, lambda _: None)
             conversation = Conversation(store, self._conversation, tools=tools)
             open_before = {e.id for e in conversation.ledger().values() if not e.stray}
-            steps_before = set(store.keeper.records(conversation.id, "step"))
+            steps_before = set(store.backend.records(conversation.id, "step"))
             found = await conversation.recover()
             self._reported(found, open_before, steps_before)
             self._accounted(conversation, number)
@@ -330,7 +331,7 @@ def _calls(conversation: Conversation) -> list[ToolCallPart]:
 
 def _valid(conversation: Conversation) -> None:
     """Every provider would take it."""
-    for form in FORMATS:
+    for form in FORMAT_NAMES:
         body = conversation.request(_Asked(form)).body  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         problems = check_request(form, body)
         _expect(not problems, f"invalid: {form}, {problems[:1]}")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from palaver.history.rope import MASK, SHIFTS, Branch, Leaf
 
 if TYPE_CHECKING:
-    from palaver.history import History
-    from palaver.history.log import Log
+    from palaver.history import BaseHistory
+    from palaver.history.log import LogReader
     from palaver.history.rope import Rope
 
 
-def counted(start: int, stop: int, log: Log) -> int:
+def counted(start: int, stop: int, log: LogReader) -> int:
     """Count a stretch of the log by looking at each message."""
     counts = stop - start
     for position in range(start, stop):
@@ -20,7 +20,7 @@ def counted(start: int, stop: int, log: Log) -> int:
     return counts
 
 
-def check_rope(rope: Rope, log: Log) -> None:
+def check_rope(rope: Rope, log: LogReader) -> None:
     """Every leaf has something, every branch is balanced, every count is right."""
     if rope is None:
         return
@@ -37,10 +37,10 @@ def check_rope(rope: Rope, log: Log) -> None:
     assert sum(rope.counts >> shift & MASK for shift in SHIFTS.values()) == rope.counts & MASK
 
 
-def check_indexes(history: History) -> None:
+def check_indexes(history: BaseHistory) -> None:
     """The ropes are sound, and the union of the roles is the view."""
     view = history.view
-    check_rope(history._frame.root, view.log)
+    check_rope(view.frame.root, view.log)
     check_rope(view.rope, view.log)
     for rope in view.mark_ropes.values():
         assert rope is not None

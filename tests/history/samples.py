@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from palaver.history import History
+from palaver.history import BaseHistory, History
 from palaver.messages import Message, to_dict
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def one(name: str, text: str | None = None, **fields: Any) -> Message:  # noqa: 
     return Message(LETTERS[name[0]], said, id=name, **fields)
 
 
-def begin(spelled: str = "") -> History:
+def begin(spelled: str = "") -> BaseHistory:
     """A history of such messages, with a clock that stands still."""
     return History(talk(spelled), id="h", clock=lambda: 1_000)
 
@@ -41,7 +41,7 @@ def line(messages: Iterable[Message]) -> str:
     return " ".join(message.id for message in messages)
 
 
-def everything(history: History) -> bytes:
+def everything(history: BaseHistory) -> bytes:
     """All that can be seen of a history, as bytes."""
     state = {
         "state": history.state.to_dict(),

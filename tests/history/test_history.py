@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palaver.errors import NothingToUndo, PalaverError, UnknownMessage, ValidationError
-from palaver.history import Append, History, Result
+from palaver.history import Append, BaseHistory, History, Result
 from palaver.messages import to_dict, user
 from tests.history.samples import begin, everything, line, one, talk
 
@@ -54,7 +54,9 @@ def test_an_append_answers_with_the_message() -> None:
 @pytest.mark.parametrize(
     "add", [History.append, lambda history, message: history.extend([message])]
 )
-def test_appending_goes_on_wherever_the_view_ends(add: Callable[[History, Any], object]) -> None:
+def test_appending_goes_on_wherever_the_view_ends(
+    add: Callable[[BaseHistory, Any], object],
+) -> None:
     """At the log's end, and where an edit or an undo has left the end behind."""
     history = begin("u1 a2")
     add(history, one("u3"))
@@ -162,7 +164,7 @@ def test_undo_after_redo_and_redo_after_undo() -> None:
 
 
 def test_a_rollback_and_a_restore_can_be_undone_and_redone() -> None:
-    ways: list[Callable[[History], Result]] = [lambda h: h.rollback(0), lambda h: h.restore(0)]
+    ways: list[Callable[[BaseHistory], Result]] = [lambda h: h.rollback(0), lambda h: h.restore(0)]
     for back in ways:
         history = begin("u1 a2")
         history.truncate(keep_first=1)

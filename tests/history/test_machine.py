@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from palaver.errors import Conflict, NothingToUndo, ValidationError
-from palaver.history import ERASED, History, Operation, Result, View, parse_operation
+from palaver.history import ERASED, BaseHistory, History, Operation, Result, View, parse_operation
 from palaver.messages import Message, Role, ToolCallPart, ToolPart, parse_message, to_dict
 from tests.history.checks import check_indexes
 from tests.history.model import Disagreement, Facts, Model
@@ -90,7 +90,7 @@ def tokens(message: Message) -> int:
 class Pair:
     """A real history and its model."""
 
-    def __init__(self, real: History, model: Model) -> None:
+    def __init__(self, real: BaseHistory, model: Model) -> None:
         self.real = real
         self.model = model
 

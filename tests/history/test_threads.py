@@ -11,7 +11,7 @@ from tests.history.samples import begin, one
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from palaver.history import History
+    from palaver.history import BaseHistory
 
 THREADS = 8
 
@@ -109,7 +109,7 @@ def test_forks_merges_and_erasures_do_not_wait_for_each_other_for_ever() -> None
     history = begin("u0")
     forks = [history.fork() for _ in range(3)]
 
-    def work(fork: History, name: int) -> Callable[[], None]:
+    def work(fork: BaseHistory, name: int) -> Callable[[], None]:
         def task() -> None:
             for number in range(20):
                 fork.append(one(f"u{name}-{number}"))

@@ -13,8 +13,8 @@ from palaver.messages import (
     tool_call_part,
     tool_part,
 )
-from palaver.messages.toolstate import complete, fail, pending, start
-from tests.stores.postgres import postgres, postgres_server
+from palaver.messages.tool_state import complete, fail, pending, start
+from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
     from palaver.stores import Store

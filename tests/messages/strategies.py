@@ -8,35 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import strategies as st
 
 from palaver.messages import (
-    MAX_INT,
     ROLES,
-    AgentPart,
     AssistantInfo,
     CacheCounts,
-    CompactionPart,
-    CompletedTime,
     FilePart,
-    FileSource,
-    LineRange,
     Message,
     ModelRef,
-    PatchPart,
-    Position,
     ReasoningPart,
-    ResourceSource,
-    RetryPart,
     Routing,
-    RunningTime,
-    SnapshotPart,
-    SourceText,
     Speaker,
-    StepFinishPart,
-    StepStartPart,
-    SubtaskPart,
-    Summary,
-    SymbolSource,
     TextPart,
-    TextTime,
     TokenCounts,
     ToolCallPart,
     ToolCompleted,
@@ -44,15 +25,35 @@ from palaver.messages import (
     ToolPart,
     ToolPending,
     ToolRunning,
-    ToolTime,
     UnknownPart,
     UserInfo,
-    WorkingPath,
 )
-from palaver.messages.parts import Created
+from palaver.messages.limits import MAX_INT
+from palaver.messages.message import Summary, WorkingPath
+from palaver.messages.part_base import (
+    FileSource,
+    LineRange,
+    Position,
+    ResourceSource,
+    SourceText,
+    SymbolSource,
+)
+from palaver.messages.parts import (
+    AgentPart,
+    CompactionPart,
+    Created,
+    PatchPart,
+    RetryPart,
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextTime,
+)
+from palaver.messages.tool_state import CompletedTime, RunningTime, ToolTime
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -404,12 +405,16 @@ def _answering(message: Message) -> Message:
 
 
 def _results(call: ToolCallPart) -> SearchStrategy[Message]:
+    def message(part: ToolPart, extra: Sequence[Part], fields: dict[str, Any]) -> Message:
+        others = (other for other in extra if other.id != part.id)  # ids are unique in a message
+        return Message("tool", (part, *others), **fields)
+
     return st.builds(
-        lambda part, extra, fields: Message("tool", (part, *extra), **fields),
+        message,
         _about(call, final_states),
         st.just(()) | part_lists(bare_parts, max_size=1),
         st.fixed_dictionaries(envelope),
-    ).filter(lambda message: len({part.id for part in message.parts}) == len(message.parts))
+    )
 
 
 def _about(call: ToolCallPart, state: SearchStrategy[ToolState]) -> SearchStrategy[ToolPart]:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from palaver.messages import NIL_ID, is_uuid, new_id
-from palaver.messages.ids import demand_uuid, derived_id, now_ms, uuid_for
+from palaver.messages import new_id
+from palaver.messages.ids import NIL_ID, derive_id, is_uuid, now_ms, require_uuid, uuid_for
 
 
 def test_new_ids_are_uuids_of_version_7_that_sort_by_time() -> None:
@@ -38,13 +38,13 @@ def test_a_uuid_of_any_version_and_case_is_one(text: str) -> None:
 def test_anything_else_is_none(text: str) -> None:
     assert not is_uuid(text)
     with pytest.raises(ValueError):  # noqa: PT011 - it has no message: it is always caught
-        demand_uuid(text)
+        require_uuid(text)
 
 
-def test_long_texts_that_are_no_uuids_are_not_kept_in_memory() -> None:
-    before = demand_uuid.cache_info().currsize
+def test_long_texts_that_are_no_uuids_are_not_cached() -> None:
+    before = require_uuid.cache_info().currsize
     assert not is_uuid("x" * 10_000_000)
-    assert before == demand_uuid.cache_info().currsize
+    assert before == require_uuid.cache_info().currsize
 
 
 def test_a_foreign_id_always_becomes_the_same_uuid() -> None:
@@ -59,8 +59,8 @@ def test_a_uuid_stands_for_itself() -> None:
 
 
 def test_a_derived_id_follows_from_its_base_and_purpose() -> None:
-    assert derived_id("a", "call") == derived_id("a", "call")
-    assert 3 == len({derived_id("a", "call"), derived_id("a", "text"), derived_id("b", "call")})
+    assert derive_id("a", "call") == derive_id("a", "call")
+    assert 3 == len({derive_id("a", "call"), derive_id("a", "text"), derive_id("b", "call")})
 
 
 def test_now_is_in_milliseconds() -> None:

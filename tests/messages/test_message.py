@@ -14,13 +14,10 @@ from palaver.messages import (
     ModelRef,
     Routing,
     Speaker,
-    Summary,
     TokenCounts,
     UserInfo,
-    WorkingPath,
     assistant,
     complete,
-    is_uuid,
     new_id,
     parse_message,
     pending,
@@ -31,6 +28,8 @@ from palaver.messages import (
     tool_part,
     user,
 )
+from palaver.messages.ids import is_uuid
+from palaver.messages.message import Summary, WorkingPath
 from tests.messages.outcome import outcome
 
 SESSION, MESSAGE = new_id(), new_id()
@@ -97,9 +96,11 @@ def test_a_message_has_a_cap_on_its_parts() -> None:
 
 
 def test_an_answer_holds_no_results_and_no_message_holds_open_calls() -> None:
-    for refusal in (outcome(assistant, [DONE]), outcome(Message, "tool", (OPEN,))):
-        assert isinstance(refusal, ValidationError)
-        assert "PT-04" == refusal.rule
+    misplaced, unfinished = outcome(assistant, [DONE]), outcome(Message, "tool", (OPEN,))
+    assert isinstance(misplaced, ValidationError)
+    assert "tool-part-in-answer" == misplaced.rule
+    assert isinstance(unfinished, ValidationError)
+    assert "open-tool-call" == unfinished.rule
     assert (DONE,) == Message("tool", (DONE,)).content
 
 
@@ -240,6 +241,6 @@ def test_metadata_may_be_any_mapping() -> None:
     assert {"a": 1} == user("x", metadata=MappingProxyType({"a": 1})).metadata
 
 
-def test_there_is_a_word_for_each_speaker() -> None:
+def test_three_roles_have_factories() -> None:
     assert ["user", "assistant", "system"] == [make("x").role for make in (user, assistant, system)]
     assert "m1" == user("x", id="m1").id

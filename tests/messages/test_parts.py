@@ -1,8 +1,10 @@
+"""Parts, their factories and their type guards."""
+
 from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -10,38 +12,57 @@ from hypothesis import given
 
 from palaver.errors import PartValidationError, ValidationError
 from palaver.messages import (
-    AgentPart,
     CacheCounts,
-    CompactionPart,
     FilePart,
-    FileSource,
-    LineRange,
     ModelRef,
-    PatchPart,
-    Position,
     ReasoningPart,
-    ResourceSource,
-    RetryPart,
-    SnapshotPart,
-    SourceText,
-    StepFinishPart,
-    StepStartPart,
-    SubtaskPart,
-    SymbolSource,
     TextPart,
-    TextTime,
     TokenCounts,
     ToolCallPart,
     ToolPart,
     UnknownPart,
     dump,
+    new_id,
     parse_part,
     pending,
+    reasoning_part,
+    text_part,
     to_dict,
+    tool_call_part,
 )
-from palaver.messages.parts import Created
+from palaver.messages import parts as part_module
+from palaver.messages.ids import is_uuid
+from palaver.messages.part_base import (
+    FileSource,
+    LineRange,
+    Position,
+    ResourceSource,
+    SourceText,
+    SymbolSource,
+)
+from palaver.messages.parts import (
+    AgentPart,
+    CompactionPart,
+    Created,
+    PatchPart,
+    RetryPart,
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextTime,
+    compaction_part,
+    patch_part,
+    retry_part,
+    step_finish_part,
+    subtask_part,
+)
 from tests.messages.strategies import PARTS, parts
 from tests.profiles import at_least
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 IDS: dict[str, Any] = {
     "id": "p1",
@@ -113,7 +134,7 @@ def encoded(kind: Any, name: str) -> str:  # noqa: ANN401 - a part type
     ],
 )
 @pytest.mark.parametrize("bad", ["a\0b", "a\ud800"])
-def test_no_text_gets_round_the_gate(kind: Any, name: str, bad: str) -> None:  # noqa: ANN401
+def test_every_text_of_a_part_is_checked(kind: Any, name: str, bad: str) -> None:  # noqa: ANN401
     with pytest.raises(PartValidationError) as caught:
         kind(**IDS, **{**RIGHT[kind], name: bad})
     assert f"$.{encoded(kind, name)}" == caught.value.path
@@ -145,7 +166,7 @@ def test_nor_round_it_inside_a_part(make: Any, path: str, bad: object) -> None: 
 
 
 @pytest.mark.parametrize("bad", [2**60, 10**5000, "1", None, 1.0, True], ids=range(6))
-def test_numbers_inside_a_part_are_whole_and_small(bad: Any) -> None:  # noqa: ANN401 - anything
+def test_numbers_inside_a_part_are_integers_within_the_limit(bad: Any) -> None:  # noqa: ANN401 - anything
     for make in (
         lambda: SourceText("", bad, 1),
         lambda: Position(bad, 1),
@@ -171,7 +192,7 @@ def test_a_position_is_where_a_position_belongs() -> None:
 def test_token_counts_are_counts(tokens: Any) -> None:  # noqa: ANN401 - something else
     with pytest.raises(PartValidationError) as caught:
         StepFinishPart(**IDS, reason="", tokens=tokens)
-    assert ("$.tokens", "BR-13") == (caught.value.path, caught.value.rule)
+    assert ("$.tokens", "token-counts") == (caught.value.path, caught.value.rule)
 
 
 @pytest.mark.parametrize("total", [-1, 2**60, "9"])
@@ -187,7 +208,7 @@ def test_a_total_is_a_count_too(total: Any) -> None:  # noqa: ANN401 - something
 def test_a_cost_is_a_price(cost: Any) -> None:  # noqa: ANN401 - something else
     with pytest.raises(PartValidationError) as caught:
         StepFinishPart(**IDS, reason="", tokens=TOKENS, cost=cost)
-    assert ("$.cost", "BR-12") == (caught.value.path, caught.value.rule)
+    assert ("$.cost", "cost") == (caught.value.path, caught.value.rule)
 
 
 def test_reasoning_has_a_start() -> None:
@@ -243,7 +264,7 @@ def test_parts_of_different_types_are_different(kind: str) -> None:
         assert UnknownPart(raw) != kind
 
 
-def test_an_unknown_part_is_kept_whole() -> None:
+def test_an_unknown_part_is_stored_unchanged() -> None:
     raw: dict[str, Any] = {"type": "hologram", "beam": [1, 2]}
     part = UnknownPart(raw)
     raw["beam"].append(3)
@@ -261,4 +282,84 @@ def test_an_unknown_part_is_kept_whole() -> None:
 def test_an_unknown_part_has_a_type(raw: dict[str, Any]) -> None:
     with pytest.raises(PartValidationError) as caught:
         UnknownPart(raw)
-    assert ("$.type", "BR-03") == (caught.value.path, caught.value.rule)
+    assert ("$.type", "part-type") == (caught.value.path, caught.value.rule)
+
+
+SESSION, MESSAGE = new_id(), new_id()
+
+
+def test_every_part_gets_an_id_of_its_own() -> None:
+    one, other = text_part(SESSION, MESSAGE, "a"), text_part(SESSION, MESSAGE, "a")
+    assert is_uuid(one.id)
+    assert one.id < other.id
+
+
+def test_optional_fields_go_by_name() -> None:
+    assert text_part(SESSION, MESSAGE, "a", ignored=True).ignored
+    assert compaction_part(SESSION, MESSAGE, auto=False, overflow=True).overflow
+    assert "c" == subtask_part(SESSION, MESSAGE, "p", "d", "a", command="c").command
+    tokens = TokenCounts(1, 2, 3, CacheCounts())
+    assert step_finish_part(SESSION, MESSAGE, "stop", 1.5, tokens, cost_computed=True).cost_computed
+
+
+def test_reasoning_and_retries_begin_now_unless_said_otherwise() -> None:
+    assert TextTime(0, 9) == reasoning_part(SESSION, MESSAGE, "hm", start=0, end=9).time
+    now = reasoning_part(SESSION, MESSAGE, "hm").time.start
+    assert now is not None
+    assert now > 1_600_000_000_000
+    assert 0 == retry_part(SESSION, MESSAGE, 1, {}, at=0).time.created
+    assert retry_part(SESSION, MESSAGE, 1, {}).time.created >= now
+
+
+def test_a_tool_call_is_spelled_out_unless_the_model_wrote_it_otherwise() -> None:
+    assert '{"q":"茶"}' == tool_call_part(SESSION, MESSAGE, "t", {"q": "茶"}).raw
+    assert "{'q'" == tool_call_part(SESSION, MESSAGE, "t", {}, raw="{'q'").raw
+    assert "" == tool_call_part(SESSION, MESSAGE, "t", {}, raw="").raw
+
+
+def test_a_tool_call_has_its_own_id_unless_the_model_gave_one() -> None:
+    part = tool_call_part(SESSION, MESSAGE, "t", {})
+    assert part.id == part.call_id
+    assert "c1" == tool_call_part(SESSION, MESSAGE, "t", {}, call_id="c1").call_id
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        ({"a": "\ud800"}, "text.surrogate"),
+        ({"a": float("nan")}, "number.nan"),
+        ({"a": 2**70}, "number.range"),
+        ({"a": object()}, "schema"),
+        ({5: 1}, "schema"),
+        ([], "schema"),
+    ],
+)
+def test_an_input_that_is_no_json_is_refused_by_the_part(value: object, rule: str) -> None:
+    with pytest.raises(PartValidationError) as caught:
+        tool_call_part(SESSION, MESSAGE, "t", value)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert rule == caught.value.rule
+    assert caught.value.path.startswith("$.input")
+
+
+def test_files_of_a_patch_may_be_any_iterable() -> None:
+    assert ("a", "b") == patch_part(SESSION, MESSAGE, "h", iter(["a", "b"])).files
+
+
+GUARDS: dict[str, Callable[[object], bool]] = {
+    kind: getattr(part_module, f"is_{kind.replace('-', '_')}_part") for kind in PARTS
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_exactly_one_guard_knows_each_part(kind: str) -> None:
+    @at_least(20)
+    @given(PARTS[kind])
+    def check(part: Any) -> None:  # noqa: ANN401 - any part
+        assert [kind] == [name for name, guard in GUARDS.items() if guard(part)]
+
+    check()
+
+
+@pytest.mark.parametrize("value", [None, "text", {"type": "text"}, 5])
+def test_no_guard_knows_anything_else(value: object) -> None:
+    assert not any(guard(value) for guard in GUARDS.values())

@@ -54,7 +54,7 @@ def test_what_has_the_shape_of_a_key_goes(text: str, secret: str) -> None:
         "http://127.0.0.1:8000/mcp: no answer in 30 seconds",
     ],
 )
-def test_innocent_words_stay(text: str) -> None:
+def test_harmless_text_is_unchanged(text: str) -> None:
     assert text == redact(text, {})
 
 
@@ -78,7 +78,7 @@ def test_this_processs_environment_is_looked_at_now(monkeypatch: pytest.MonkeyPa
     assert f"wrong: {REDACTED}" == redact("wrong: opensesame")
 
 
-def test_the_longer_of_two_secrets_goes_whole() -> None:
+def test_the_longer_of_two_secrets_is_redacted_in_full() -> None:
     environ = {"A_KEY": "abcdefgh", "B_KEY": "abcdefgh-ijklmnop"}
     assert REDACTED == redact("abcdefgh-ijklmnop", environ)
 

@@ -11,23 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.messages import (
-    Export,
     Message,
     ToolPart,
     dump,
     fold,
-    parse_export,
     parse_message,
     parse_messages,
     parse_part,
-    parse_turn,
-    to_content,
     to_dict,
     unfold,
     validate,
-    write_export,
-    write_turn,
 )
+from palaver.messages.codec import to_content
+from palaver.messages.foreign import Export, parse_export, parse_turn, write_export, write_turn
 from tests.messages.strategies import (
     OUR_JSON,
     Talk,
@@ -121,7 +117,7 @@ def test_an_opencode_export_comes_back(theirs: Any) -> None:  # noqa: ANN401 - J
         assert isinstance(read, ToolPart)
         ledger[name] = read
     again = fold(log, ledger)
-    assert same(theirs, write_export(Export(again, export.around)))
+    assert same(theirs, write_export(Export(again, export.envelope)))
     assert list(export.turns) == list(again)
 
 

@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 
 from palaver.errors import ValidationError
 from palaver.messages import (
-    NIL_ID,
     AssistantInfo,
     Message,
     TextPart,
     ToolCallPart,
     ToolPart,
     ToolState,
-    TurnInfo,
-    TurnTime,
-    Unfolded,
     UnknownPart,
     UserInfo,
     WithParts,
@@ -26,8 +22,6 @@ from palaver.messages import (
     dump,
     fold,
     new_id,
-    parse_export,
-    parse_turn,
     pending,
     start,
     system,
@@ -37,8 +31,10 @@ from palaver.messages import (
     tool_part,
     unfold,
     user,
-    write_turn,
 )
+from palaver.messages.foreign import parse_export, parse_turn, write_turn
+from palaver.messages.ids import NIL_ID
+from palaver.messages.turns import TurnInfo, TurnTime, Unfolded
 from tests.messages.outcome import outcome
 from tests.messages.strategies import anything
 from tests.profiles import at_least
@@ -52,12 +48,12 @@ def call(name: str, **fields: Any) -> ToolCallPart:  # noqa: ANN401 - the part's
     return tool_call_part(SESSION, MESSAGE, "t", {}, call_id=name, **fields)
 
 
-def told(name: str, state: ToolState = DONE, **fields: Any) -> ToolPart:  # noqa: ANN401
+def result_part(name: str, state: ToolState = DONE, **fields: Any) -> ToolPart:  # noqa: ANN401
     return tool_part(SESSION, MESSAGE, name, "t", state, **fields)
 
 
 def result(name: str, **fields: Any) -> Message:  # noqa: ANN401 - the message's own fields
-    return Message("tool", (told(name),), **fields)
+    return Message("tool", (result_part(name),), **fields)
 
 
 def shape(turns: tuple[WithParts, ...]) -> list[tuple[str, list[str]]]:
@@ -84,7 +80,7 @@ def test_a_system_message_is_an_entry_of_its_own() -> None:
 
 def test_calls_are_joined_to_their_results_in_the_order_of_the_calls() -> None:
     log = [assistant([call("a"), call("b"), call("c")]), result("c"), result("a"), user("next")]
-    turns = fold(log, {"b": told("b", RUNNING)})
+    turns = fold(log, {"b": result_part("b", RUNNING)})
     assert [
         ("assistant", ["completed", "running", "completed"]),
         ("user", ["text"]),
@@ -100,8 +96,8 @@ def test_a_call_that_nobody_knows_anything_about_is_pending_and_in_no_ledger() -
     assert (tuple(log), {}) == (back.messages, back.ledger)
 
 
-def test_a_finished_call_may_stand_in_the_ledger_alone() -> None:
-    log, ledger = [assistant([call("a")])], {"a": told("a")}
+def test_a_finished_call_may_be_in_the_ledger_only() -> None:
+    log, ledger = [assistant([call("a")])], {"a": result_part("a")}
     back = unfold(fold(log, ledger))
     assert (tuple(log), ledger) == (back.messages, back.ledger)
 
@@ -112,10 +108,10 @@ def test_a_finished_call_may_stand_in_the_ledger_alone() -> None:
         [user("in between"), result("a")],
         [result("another")],
         [result("a"), result("a")],
-        [Message("tool", (told("a"), told("b")))],
+        [Message("tool", (result_part("a"), result_part("b")))],
         [Message("tool", "just text")],
         [Message("tool", (UnknownPart({"type": "x"}),))],
-        [Message("user", (told("a"),))],
+        [Message("user", (result_part("a"),))],
     ],
     ids=["in between", "of another call", "twice", "two in one", "text", "unknown", "a user's"],
 )
@@ -135,7 +131,7 @@ def test_nobody_can_tell_calls_with_the_same_id_apart_so_they_stay_calls() -> No
 
 def test_a_ledger_speaks_of_the_latest_call_with_an_id() -> None:
     log = [assistant([call("a")]), user("again"), assistant([call("a")])]
-    turns = fold(log, {"a": told("a", RUNNING)})
+    turns = fold(log, {"a": result_part("a", RUNNING)})
     assert ["pending"] == shape(turns)[0][1]
     assert ["running"] == shape(turns)[2][1]
     back = unfold(turns)
@@ -156,7 +152,7 @@ def test_part_ids_stay_unique_in_a_turn() -> None:
         Message(
             "tool",
             (
-                told("b").__class__(
+                result_part("b").__class__(
                     id=clash.id,
                     session_id=SESSION,
                     message_id=MESSAGE,
@@ -253,11 +249,11 @@ def test_parts_of_a_turn_may_come_as_a_list() -> None:
     assert (part,) == WithParts(info, [part]).parts  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValidationError) as caught:
         WithParts(info, (part, part))
-    assert ("$.parts[1].id", "BR-02") == (caught.value.path, caught.value.rule)
+    assert ("$.parts[1].id", "duplicate-part-id") == (caught.value.path, caught.value.rule)
 
 
 def test_the_callers_ledger_and_list_are_not_touched() -> None:
-    log, ledger = [assistant([call("a")])], {"a": told("a", RUNNING)}
+    log, ledger = [assistant([call("a")])], {"a": result_part("a", RUNNING)}
     turns = fold(log, ledger)
     ledger.clear()
     log.clear()

@@ -7,18 +7,8 @@ import pytest
 from hypothesis import given
 
 from palaver.errors import PartValidationError
-from palaver.messages import (
-    Message,
-    Validation,
-    fold,
-    text_part,
-    try_parse,
-    user,
-    validate,
-    validate_message,
-    validate_part,
-    validate_turn,
-)
+from palaver.messages import Message, Validation, fold, text_part, user, validate
+from palaver.messages.validation import try_parse, validate_message, validate_part, validate_turn
 from tests.messages.strategies import anything, messages, parts
 from tests.profiles import at_least
 
@@ -48,9 +38,9 @@ def test_every_part_of_a_right_envelope_is_looked_at() -> None:
     content = [{**TEXT, "id": ""}, TEXT, {**TEXT, "id": "p2", "text": 5}, {"type": 5}]
     answer = validate_message({"role": "user", "content": content})
     assert [
-        ("$.content[0].id", "BR-01"),
+        ("$.content[0].id", "part-id"),
         ("$.content[2].text", "schema"),
-        ("$.content[3].type", "BR-03"),
+        ("$.content[3].type", "part-type"),
     ] == [(problem.path, problem.rule) for problem in answer.problems]
     assert all(isinstance(problem, PartValidationError) for problem in answer.problems)
 
@@ -65,7 +55,7 @@ def test_a_problem_between_parts_is_found() -> None:
         validate_message({"role": "user", "content": [TEXT, TEXT]}),
         validate_turn({"info": INFO, "parts": [TEXT, TEXT]}),
     ):
-        assert ["BR-02"] == [problem.rule for problem in answer.problems]
+        assert ["duplicate-part-id"] == [problem.rule for problem in answer.problems]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +104,7 @@ def test_validation_answers_whatever_is_asked(value: Any) -> None:  # noqa: ANN4
         assert isinstance(answer, Validation)
 
 
-def test_try_parse_reads_what_is_whole() -> None:
+def test_try_parse_reads_a_complete_part() -> None:
     assert text_part(ID, ID, "hi").text == try_parse(json.dumps(TEXT)).text  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
 
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from palaver.conversation import Conversation
 from palaver.errors import CallChanged, ValidationError
 from palaver.messages import ToolCallPart, ToolPart, new_id, user
-from palaver.nodes import Decision, approvals, ask_human, run_calls
-from palaver.nodes.approvals import decisions, keep_decisions, read_answer
+from palaver.nodes import Decision, ask_human, run_calls
+from palaver.tools import approval
+from palaver.tools.approval import load_decisions, parse_answer, save_decisions
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ async def test_the_answer_to_a_suspended_question_is_for_what_it_showed(till: Ti
         await ask_human(till.talk, ask=till.suspend, key="one")
     till.replace(5_000)
     done = await ask_human(till.talk, ask=till.answer(), key="one")
-    assert ("nothing", {}) == (done.outcome, decisions(till.talk))
+    assert ("nothing", {}) == (done.outcome, load_decisions(till.talk))
     again = await ask_human(till.talk, ask=till.answer(), key="one")  # the node is replayed
-    assert ("nothing", {}) == (again.outcome, decisions(till.talk))
+    assert ("nothing", {}) == (again.outcome, load_decisions(till.talk))
     assert "approval" == (await run_calls(till.talk, GATED)).outcome
     await ask_human(till.talk, ask=till.answer(), key="two")
     assert [5, 5_000] == [amount for _, amount in till.shown]
@@ -138,17 +139,17 @@ async def test_a_replayed_answer_decides_nothing_that_came_later(till: Till) -> 
     await ask_human(till.talk, ask=till.answer(), key="one")
     await till.called(7)
     replayed = await ask_human(till.talk, ask=till.answer(), key="one")
-    assert ("nothing", 1) == (replayed.outcome, len(decisions(till.talk)))
+    assert ("nothing", 1) == (replayed.outcome, len(load_decisions(till.talk)))
 
 
 async def test_keys_of_answered_questions_are_remembered_for_a_while(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approvals, "_ANSWERS", 3)
+    monkeypatch.setattr(approval, "_MAX_ANSWERED", 3)
     for number in range(5):
         await ask_human(till.talk, ask=till.answer(), key=f"key {number}")
         till.replace(number)
-    remembered = till.talk.store.keeper.records(till.talk.id, approvals.ANSWERED)
+    remembered = till.talk.store.records(till.talk.id, approval.ANSWERED)
     assert {"key 2", "key 3", "key 4"} == set(remembered)
 
 
@@ -160,7 +161,7 @@ async def test_of_two_calls_in_a_message_that_was_replaced_neither_is_decided(st
     till.replace(200, which=1)
     # the message is another version of itself: neither call is the one that was shown
     done = await ask_human(till.talk, ask=till.answer(), key="one")
-    assert ("nothing", {}) == (done.outcome, decisions(till.talk))
+    assert ("nothing", {}) == (done.outcome, load_decisions(till.talk))
 
 
 async def test_the_answer_to_a_question_that_was_handed_back_is_for_what_it_showed(
@@ -170,7 +171,7 @@ async def test_the_answer_to_a_question_that_was_handed_back_is_for_what_it_show
     assert asked.question is not None
     till.replace(5_000)
     blind = await ask_human(till.talk, ask=till.answer())
-    assert ("nothing", {}, []) == (blind.outcome, decisions(till.talk), till.shown)
+    assert ("nothing", {}, []) == (blind.outcome, load_decisions(till.talk), till.shown)
     again = await ask_human(till.talk)
     assert again.question is not None
     assert {"amount": 5_000} == again.question.calls[0].input
@@ -181,14 +182,14 @@ async def test_an_answer_may_name_the_digest_and_another_is_refused(till: Till) 
     (call,) = till.talk.waiting()
     digests = till.talk.digests([call])
     good = {"verdict": "approve", "digest": digests[call.id]}
-    assert {call.id: Decision("approve", digest=digests[call.id])} == read_answer(
+    assert {call.id: Decision("approve", digest=digests[call.id])} == parse_answer(
         good, [call], digests
     )
     stale = {"call_0": {"verdict": "approve", "digest": "0" * 64}}
     with pytest.raises(ValidationError, match=r"\$\.call_0\.digest: is that of another call"):
-        read_answer(stale, [call], digests)
+        parse_answer(stale, [call], digests)
     with pytest.raises(ValidationError, match="must be the digest of the call that was shown"):
-        keep_decisions(till.talk, {call.id: Decision("approve")})
+        save_decisions(till.talk, {call.id: Decision("approve")})
 
 
 async def test_a_decision_of_an_earlier_version_names_nothing_and_is_asked_for_again(
@@ -196,7 +197,7 @@ async def test_a_decision_of_an_earlier_version_names_nothing_and_is_asked_for_a
 ) -> None:
     (call,) = till.talk.waiting()
     record = ("approval", call.id, b'{"verdict":"approve"}')
-    till.talk.store.keeper.keep(till.talk.id, [record])
+    till.talk.store.put_records(till.talk.id, [record])
     assert ("approval", []) == ((await run_calls(till.talk, GATED)).outcome, till.paid)
     await ask_human(till.talk, ask=till.answer())
     await run_calls(till.talk, GATED)

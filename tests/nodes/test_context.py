@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from palaver.conversation import Conversation
 from palaver.errors import PalaverError, UnsupportedOperation, ValidationError
-from palaver.history import Append, Clear, History, Insert, Replace, Rollback, Truncate
+from palaver.history import Append, BaseHistory, Clear, History, Insert, Replace, Rollback, Truncate
 from palaver.messages import Message, user
 from palaver.nodes import edit_context, parse_context
 from tests.profiles import at_least
@@ -214,7 +214,7 @@ SECTIONS = st.one_of(
 )  # fmt: skip
 
 
-def outcome(history: History, config: dict[str, Any]) -> object:
+def outcome(history: BaseHistory, config: dict[str, Any]) -> object:
     """What settings do to a history: its messages and its batch, or the kind of error."""
     try:
         (operation,) = parse_context(config)

@@ -10,8 +10,17 @@ import pytest
 from palaver.conversation import Conversation
 from palaver.errors import ValidationError
 from palaver.messages import assistant, user
-from palaver.nodes import Approve, Choose, Decision, Edit, Question, Reply, ask_human, run_calls
-from palaver.nodes.approvals import decisions
+from palaver.nodes import (
+    AskApproval,
+    AskChoice,
+    AskEdit,
+    AskText,
+    Decision,
+    Question,
+    ask_human,
+    run_calls,
+)
+from palaver.tools.approval import load_decisions
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
@@ -63,7 +72,7 @@ async def test_words_become_a_users_message(store: Store) -> None:
 
 async def test_the_question_can_be_kept_too(store: Store) -> None:
     conversation = Conversation(store)
-    config = Choose(prompt="Tea?", options=("yes", "no"), keep_prompt=True)
+    config = AskChoice(prompt="Tea?", options=("yes", "no"), keep_prompt=True)
     await ask_human(conversation, config, ask=lambda _: {"text": "yes"})
     said = [(message.role, message.text) for message in conversation.messages]
     assert [("assistant", "Tea?"), ("user", "yes")] == said
@@ -72,12 +81,12 @@ async def test_the_question_can_be_kept_too(store: Store) -> None:
 async def test_an_answer_that_cannot_be_taken_is_asked_for_again(store: Store) -> None:
     conversation = Conversation(store)
     person = Person("perhaps", "", 5, "no")
-    await ask_human(conversation, Choose(options=("yes", "no")), ask=person)
+    await ask_human(conversation, AskChoice(options=("yes", "no")), ask=person)
     problems = [
         "",
-        "$.text: must be one of yes, no [ND-01]",
-        "$.text: must be text, and not empty [ND-01]",
-        "$.text: must be text, and not empty [ND-01]",
+        "$.text: must be one of yes, no [node-answer]",
+        "$.text: must be text, and not empty [node-answer]",
+        "$.text: must be text, and not empty [node-answer]",
     ]
     assert problems == [question.problem for question in person.asked]
     assert ["no"] == [message.text for message in conversation.messages]
@@ -86,7 +95,7 @@ async def test_an_answer_that_cannot_be_taken_is_asked_for_again(store: Store) -
 async def test_it_is_not_asked_for_ever(store: Store) -> None:
     person = Person(*[""] * 50)
     with pytest.raises(ValidationError, match="must be text, and not empty"):
-        await ask_human(Conversation(store), Reply(), ask=person)
+        await ask_human(Conversation(store), AskText(), ask=person)
     assert 10 == len(person.asked)
 
 
@@ -103,7 +112,7 @@ async def test_without_anybody_to_ask_the_question_is_handed_back(store: Store) 
 
 async def test_a_suspended_node_leaves_no_message_and_takes_the_answer_once(store: Store) -> None:
     conversation = Conversation(store)
-    config = Reply(prompt="Where?")
+    config = AskText(prompt="Where?")
     with pytest.raises(SuspendedError):
         await ask_human(conversation, config, ask=suspend, key="k")
     assert 0 == len(conversation)
@@ -128,7 +137,7 @@ async def test_approval_is_for_each_call_or_for_all(store: Store) -> None:
         pay.id: Decision("deny", "too dear", digest=digests[pay.id]),
         look.id: Decision("approve", digest=digests[look.id]),
     }
-    assert expected == decisions(conversation)
+    assert expected == load_decisions(conversation)
     nothing = await ask_human(conversation, ask=suspend)
     assert ("nothing", "tool") == (nothing.outcome, nothing.next)
 
@@ -136,10 +145,10 @@ async def test_approval_is_for_each_call_or_for_all(store: Store) -> None:
 async def test_only_some_tools_are_asked_about(store: Store) -> None:
     conversation = await waiting(store)
     person = Person(True)  # noqa: FBT003 - an answer
-    await ask_human(conversation, Approve(tools=("look",)), ask=person)
+    await ask_human(conversation, AskApproval(tools=("look",)), ask=person)
     assert ["look"] == [call.tool for call in person.asked[0].calls]
-    assert 1 == len(decisions(conversation))
-    nothing = await ask_human(conversation, Approve(tools=("fly",)), ask=suspend)
+    assert 1 == len(load_decisions(conversation))
+    nothing = await ask_human(conversation, AskApproval(tools=("fly",)), ask=suspend)
     assert "nothing" == nothing.outcome
 
 
@@ -162,7 +171,7 @@ async def test_a_decision_that_says_nothing_is_asked_for_again(
     person = Person(answer, False)  # noqa: FBT003 - an answer
     await ask_human(conversation, ask=person)
     assert re.match(words, person.asked[1].problem)
-    assert ["deny", "deny"] == [one.verdict for one in decisions(conversation).values()]
+    assert ["deny", "deny"] == [one.verdict for one in load_decisions(conversation).values()]
 
 
 async def test_nobody_approves_what_came_after_the_question(store: Store) -> None:
@@ -175,10 +184,10 @@ async def test_nobody_approves_what_came_after_the_question(store: Store) -> Non
     person = Person("approve")
     await ask_human(conversation, ask=person, key="k")
     assert ["pay", "look"] == [call.tool for call in person.asked[0].calls]
-    assert set(shown) == set(decisions(conversation))
+    assert set(shown) == set(load_decisions(conversation))
     done = await run_calls(conversation, {"approval": "all"})
     assert "approval" == done.outcome, "the new one still waits"
-    assert {} == store.keeper.records(conversation.id, "asked")
+    assert {} == store.records(conversation.id, "asked")
 
 
 async def test_a_better_text_replaces_the_last_of_a_role_and_undo_returns_it(store: Store) -> None:
@@ -199,10 +208,10 @@ async def test_a_better_text_replaces_the_last_of_a_role_and_undo_returns_it(sto
 
 
 async def test_there_may_be_nothing_to_better(store: Store) -> None:
-    empty = await ask_human(Conversation(store), Edit(), ask=suspend)
+    empty = await ask_human(Conversation(store), AskEdit(), ask=suspend)
     assert ("nothing", "human") == (empty.outcome, empty.next)
-    calls = await ask_human(await waiting(store), Edit(), ask=suspend)
+    calls = await ask_human(await waiting(store), AskEdit(), ask=suspend)
     assert ("nothing", "tool") == (calls.outcome, calls.next)
     conversation = Conversation(store, store.create([user("Tea?")]))
-    same = await ask_human(conversation, Edit(role="user"), ask=lambda q: q.text)
+    same = await ask_human(conversation, AskEdit(role="user"), ask=lambda q: q.text)
     assert ("nothing", 0) == (same.outcome, conversation.history.version)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from palaver.conversation import Conversation, Toolbox
-from palaver.conversation.models import register
 from palaver.errors import NetworkError, ValidationError
 from palaver.messages import system, user
+from palaver.models import register
 from palaver.nodes import LLMConfig, ask_model
 from tests.conversation.scripted import Scripted, calling, saying
 

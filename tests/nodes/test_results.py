@@ -8,12 +8,12 @@ import pytest
 
 from palaver.conversation import Conversation
 from palaver.messages import AssistantInfo, Message, assistant, system, user
-from palaver.nodes import Done, Question, look
+from palaver.nodes import NodeResult, Question, read_status
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
     from palaver import Store
-    from palaver.nodes.results import Next
+    from palaver.nodes.results import NextNode
 
 pytestmark = pytest.mark.anyio
 CUT = assistant("So f", info=AssistantInfo(finish="interrupted"))
@@ -30,25 +30,25 @@ CUT = assistant("So f", info=AssistantInfo(finish="interrupted"))
     ],
 )
 def test_the_last_message_says_what_is_wanted(
-    store: Store, said: list[Message], expected: Next
+    store: Store, said: list[Message], expected: NextNode
 ) -> None:
-    assert expected == look(Conversation(store, store.create(said))).next
+    assert expected == read_status(Conversation(store, store.create(said))).next
 
 
 async def test_calls_that_wait_come_first_and_what_others_did_is_seen(store: Store) -> None:
     conversation = Conversation(store, store.create([user("Go.")]))
     other = Conversation(store, conversation.id)
     await other.step(Scripted(calling(("a", {}), ("b", {}))))
-    seen = look(conversation)
+    seen = read_status(conversation)
     assert ("tool", ["a", "b"], 1) == (seen.next, [c.tool for c in seen.waiting], seen.version)
     await other.run_tools([other.waiting()[1]])
-    assert ["a"] == [call.tool for call in look(conversation).waiting]
+    assert ["a"] == [call.tool for call in read_status(conversation).waiting]
     await other.run_tools(other.waiting())
-    assert ("llm", ()) == (look(conversation).next, look(conversation).waiting)
+    assert ("llm", ()) == (read_status(conversation).next, read_status(conversation).waiting)
 
 
 def test_a_result_is_plain_data_for_an_engine() -> None:
-    done = Done(
+    done = NodeResult(
         node="human", outcome="asked", next="human", conversation="c", version=3,
         question=Question("choose", "Tea?", options=("yes", "no")),
     )  # fmt: skip

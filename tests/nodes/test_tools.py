@@ -9,7 +9,7 @@ import pytest
 from palaver.conversation import Conversation, ToolOutput
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.messages import ToolCallPart, ToolCompleted, ToolPart, complete, start, user
-from palaver.nodes import Approve, Decision, ask_human, look, run_calls
+from palaver.nodes import AskApproval, Decision, ask_human, read_status, run_calls
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ async def test_what_is_denied_does_not_run_and_the_model_is_told(store: Store) -
     till = Till()
     conversation = await called(store, till, ("look_up", {"what": "tea"}), ("pay", {"amount": 5}))
     answer = {"call_0": True, "call_1": {"verdict": "deny", "reason": "too dear", "by": "Ann"}}
-    await ask_human(conversation, Approve(), ask=lambda _: answer)
+    await ask_human(conversation, AskApproval(), ask=lambda _: answer)
     done = await run_calls(conversation, {"approval": "all"})
     assert ["looked for tea"] == till.did
     assert ("pay", "not run: the call was denied by Ann: too dear") == results(conversation)[1]
     assert (1, "llm") == (len(done.failed), done.next)
-    left = conversation.store.keeper.records(conversation.id, "approval")
+    left = conversation.store.records(conversation.id, "approval")
     assert {} == left, "what was decided is settled"
 
 
@@ -144,7 +144,7 @@ async def test_a_fork_has_its_calls_run_by_itself(store: Store) -> None:
     conversation = await called(store, till, ("pay", {"amount": 5}))
     fork = Conversation(store, conversation.history.fork(), tools=[till.pay])
     assert [] == fork.waiting()
-    assert "tool" == look(fork).next
+    assert "tool" == read_status(fork).next
     done = await run_calls(fork)
     assert ("ran", "llm") == (done.outcome, done.next)
     assert [("pay", "paid 5")] == results(fork)
@@ -155,14 +155,20 @@ async def test_what_a_crash_has_cut_off_is_not_run_before_it_is_settled(store: S
     till = Till()
     conversation = await called(store, till, ("pay", {"amount": 5}), ("look_up", {"what": "tea"}))
     cut, done = conversation.ledger().values()
-    moved = [cut.moved(start(cut.state)), done.moved(complete(start(done.state), "tea", tool="t"))]
-    store.keeper.keep(conversation.id, [entry.kept() for entry in moved])
-    seen = look(conversation)
+    moved = [
+        cut.with_state(start(cut.state)),
+        done.with_state(complete(start(done.state), "tea", tool="t")),
+    ]
+    store.put_records(conversation.id, [entry.record() for entry in moved])
+    seen = read_status(conversation)
     assert ("tool", [cut.id]) == (seen.next, [call.id for call in seen.running])
     with pytest.raises(ValidationError, match=r"recover\(\) settles them"):
         await run_calls(conversation)
     await conversation.recover()
-    assert ("nothing", "llm") == ((await run_calls(conversation)).outcome, look(conversation).next)
+    assert ("nothing", "llm") == (
+        (await run_calls(conversation)).outcome,
+        read_status(conversation).next,
+    )
     assert [] == till.did
 
 
@@ -170,14 +176,14 @@ async def test_a_result_that_only_wants_its_place_gets_it(store: Store) -> None:
     till = Till()
     conversation = await called(store, till, ("pay", {"amount": 5}))
     (entry,) = conversation.ledger().values()
-    kept = entry.moved(complete(start(entry.state), "paid before", tool="pay"))
-    store.keeper.keep(conversation.id, [kept.kept()])
+    kept = entry.with_state(complete(start(entry.state), "paid before", tool="pay"))
+    store.put_records(conversation.id, [kept.record()])
     await run_calls(conversation)
     assert ([("pay", "paid before")], []) == (results(conversation), till.did)
 
 
 async def test_a_damaged_decision_is_said_to_be_one(store: Store) -> None:
     conversation = await called(store, Till(), ("pay", {"amount": 5}))
-    store.keeper.keep(conversation.id, [("approval", "x", b"{")])
+    store.put_records(conversation.id, [("approval", "x", b"{")])
     with pytest.raises(StoreDamaged, match="can't be read"):
         await run_calls(conversation)

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 import palaver
-from tests.page.stand import TOKEN, Stand, standing
+from tests.page.server import TOKEN, PageServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,14 +37,14 @@ addEventListener("securitypolicyviolation", (event) =>
 """
 
 
-class Look(Protocol):
+class OpenPage(Protocol):
     """Opens the page at a place, in a profile of its own."""
 
     def __call__(
         self,
         place: str = "#/",
         *,
-        at: Stand | None = None,
+        at: PageServer | None = None,
         size: tuple[int, int] = WIDE,
         scheme: Literal["light", "dark"] = "light",
         language: str = "en-US",
@@ -69,21 +69,21 @@ def chromium() -> Generator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def stand(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stand]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[PageServer]:
     """A server whose store is the folder's: tests give their conversations names of their own."""
     path: Path = tmp_path_factory.mktemp("page") / "page.db"
-    with palaver.open(path) as store, standing(store) as running:
+    with palaver.open(path) as store, running_server(store) as running:
         yield running
 
 
 @pytest.fixture
-def forgiven() -> list[str]:
+def expected() -> list[str]:
     """Patterns of complaints that a test expects."""
     return []
 
 
 @pytest.fixture
-def look(chromium: Browser, stand: Stand, forgiven: list[str]) -> Generator[Look]:
+def open_page(chromium: Browser, server: PageServer, expected: list[str]) -> Generator[OpenPage]:
     """Open pages; at the end, whatever they complained about fails the test."""
     complaints: list[str] = []
     contexts: list[Any] = []
@@ -91,13 +91,13 @@ def look(chromium: Browser, stand: Stand, forgiven: list[str]) -> Generator[Look
     def open_page(
         place: str = "#/",
         *,
-        at: Stand | None = None,
+        at: PageServer | None = None,
         size: tuple[int, int] = WIDE,
         scheme: Literal["light", "dark"] = "light",
         language: str = "en-US",
         signed_in: bool = True,
     ) -> Page:
-        where = (at or stand).address
+        where = (at or server).address
         context = chromium.new_context(
             viewport={"width": size[0], "height": size[1]},
             color_scheme=scheme,
@@ -125,14 +125,14 @@ def look(chromium: Browser, stand: Stand, forgiven: list[str]) -> Generator[Look
     yield open_page
     for context in contexts:
         context.close()
-    left = [each for each in complaints if not any(re.search(one, each) for one in forgiven)]
+    left = [each for each in complaints if not any(re.search(one, each) for one in expected)]
     assert not left
 
 
 @pytest.fixture
-def page(look: Look) -> Page:
+def page(open_page: OpenPage) -> Page:
     """The page, wide and light, with nothing open."""
-    return look()
+    return open_page()
 
 
 def _listen(page: Page, complaints: list[str]) -> None:

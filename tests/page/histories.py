@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from palaver.messages import Message, new_id, parse_message
 
 if TYPE_CHECKING:
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import Store, StoredHistory
 
-__all__ = ["broken", "called", "crew", "said", "story"]
+__all__ = ["broken", "called", "said", "story", "team_history"]
 
 _SESSION = new_id()
 
@@ -69,7 +68,7 @@ def broken(store: Store, name: str = "broken") -> StoredHistory:
     return history
 
 
-def crew(store: Store, name: str = "crew") -> StoredHistory:
+def team_history(store: Store, name: str = "crew") -> StoredHistory:
     """Three who speak to each other."""
     history = store.create(id=name, title="Release crew", tags=("team",))
     lines = [

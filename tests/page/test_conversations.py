@@ -12,8 +12,8 @@ from tests.conversation.scripted import saying
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 
 def menu(page: Page, name: str, entry: str) -> None:
@@ -24,13 +24,13 @@ def menu(page: Page, name: str, entry: str) -> None:
     page.get_by_role("menuitem", name=entry).click()
 
 
-def test_search_finds_titles_and_what_was_said(look: Look, stand: Stand) -> None:
-    store = stand.store
+def test_search_finds_titles_and_what_was_said(open_page: OpenPage, server: PageServer) -> None:
+    store = server.store
     store.create(id="alps", title="Walks in the Alps")
     said = [{"role": "user", "content": f"line {n}"} for n in range(120)]
     said[60] = {"role": "user", "content": "Bring the purple umbrella, please."}
     store.create(said, id="rain", title="Weather")
-    page = look()
+    page = open_page()
     field = page.get_by_role("searchbox", name="Search titles and texts")
     page.keyboard.press("/")
     expect(field).to_be_focused()
@@ -55,9 +55,9 @@ def test_a_new_conversation_is_ready_to_be_written_to(page: Page) -> None:
     expect(page.locator(".conversation a[aria-current]")).to_have_count(1)
 
 
-def test_a_conversation_is_renamed_everywhere(look: Look, stand: Stand) -> None:
-    stand.store.create(id="renamed", title="Before")
-    page = look("#/c/renamed")
+def test_a_conversation_is_renamed_everywhere(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="renamed", title="Before")
+    page = open_page("#/c/renamed")
     menu(page, "renamed", "Rename…")
     dialog = page.get_by_role("dialog", name="Rename…")
     expect(dialog.get_by_role("textbox")).to_have_value("Before")
@@ -65,12 +65,12 @@ def test_a_conversation_is_renamed_everywhere(look: Look, stand: Stand) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("pv-head h1")).to_have_text("After")
     expect(page.locator(".conversation[data-id='renamed'] .name")).to_have_text("After")
-    assert "After" == stand.ask("GET", "conversations/renamed")["title"]
+    assert "After" == server.ask("GET", "conversations/renamed")["title"]
 
 
-def test_tags_are_given_and_narrow_the_list(look: Look, stand: Stand) -> None:
-    stand.store.create(id="tagged", title="Tagged")
-    page = look("#/c/tagged")
+def test_tags_are_given_and_narrow_the_list(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="tagged", title="Tagged")
+    page = open_page("#/c/tagged")
     menu(page, "tagged", "Tags…")
     page.get_by_role("dialog").get_by_role("textbox").fill("urgent, home,urgent")
     page.keyboard.press("Enter")
@@ -82,78 +82,80 @@ def test_tags_are_given_and_narrow_the_list(look: Look, stand: Stand) -> None:
     expect(page.locator(".conversation").nth(1)).to_be_visible()
 
 
-def test_deleting_asks_first(look: Look, stand: Stand) -> None:
-    stand.store.create([{"role": "user", "content": "keep me"}], id="doomed", title="Doomed")
-    page = look("#/c/doomed")
+def test_deleting_asks_first(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create([{"role": "user", "content": "keep me"}], id="doomed", title="Doomed")
+    page = open_page("#/c/doomed")
     menu(page, "doomed", "Delete…")
     dialog = page.get_by_role("dialog", name="Delete…")
     expect(dialog).to_contain_text("“Doomed” with 1 message and all its versions will be gone.")
     dialog.get_by_role("button", name="Cancel").click()
-    assert "doomed" in stand.store
+    assert "doomed" in server.store
     menu(page, "doomed", "Delete…")
     dialog.get_by_role("button", name="Delete").click()
     expect(page.locator(".toast")).to_contain_text("Deleted “Doomed”")
     expect(page.locator(".conversation[data-id='doomed']")).to_have_count(0)
     expect(page.get_by_role("heading", name="Pick a conversation")).to_be_visible()
-    assert "doomed" not in stand.store
+    assert "doomed" not in server.store
 
 
 def test_one_that_others_hang_on_is_kept_and_the_page_says_why(
-    look: Look, stand: Stand, forgiven: list[str]
+    open_page: OpenPage, server: PageServer, expected: list[str]
 ) -> None:
-    forgiven.append("409")
-    history = stand.store.create([{"role": "user", "content": "a"}], id="parent", title="Parent")
+    expected.append("409")
+    history = server.store.create([{"role": "user", "content": "a"}], id="parent", title="Parent")
     history.fork(id="child")
-    page = look("#/c/parent")
+    page = open_page("#/c/parent")
     menu(page, "parent", "Delete…")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.locator(".toast.error")).to_contain_text("child")
     expect(page.locator(".conversation[data-id='parent']")).to_be_visible()
 
 
-def test_what_others_do_appears_by_itself(look: Look, stand: Stand) -> None:
-    stand.store.create(id="live", title="Live")
-    page = look("#/c/live")
+def test_what_others_do_appears_by_itself(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="live", title="Live")
+    page = open_page("#/c/live")
     said = {"messages": [{"role": "user", "content": "from somewhere else"}]}
-    stand.ask("POST", "conversations/live/messages", said)
+    server.ask("POST", "conversations/live/messages", said)
     expect(page.locator("pv-message[data-index='0']")).to_contain_text("from somewhere else")
     expect(page.locator(".conversation[data-id='live']")).to_contain_text("from somewhere else")
-    stand.ask("POST", "conversations", {"id": "another", "title": "Another one"})
+    server.ask("POST", "conversations", {"id": "another", "title": "Another one"})
     expect(page.locator(".conversation[data-id='another'] .name")).to_have_text("Another one")
-    stand.ask("DELETE", "conversations/another")
+    server.ask("DELETE", "conversations/another")
     expect(page.locator(".conversation[data-id='another']")).to_have_count(0)
 
 
-def test_a_running_answer_shows_in_the_list(look: Look, stand: Stand) -> None:
+def test_a_running_answer_shows_in_the_list(open_page: OpenPage, server: PageServer) -> None:
     gate = threading.Event()
-    stand.actor.lines.clear()
-    stand.say([gate, *saying("Done.")])
-    stand.store.create(id="busy", title="Busy")
-    page = look()
-    stand.ask("POST", "conversations/busy/step", {"text": "go"})
+    server.model.lines.clear()
+    server.say([gate, *saying("Done.")])
+    server.store.create(id="busy", title="Busy")
+    page = open_page()
+    server.ask("POST", "conversations/busy/step", {"text": "go"})
     dot = page.locator(".conversation[data-id='busy'] .dot.busy")
     expect(dot).to_be_visible()
     gate.set()
     expect(dot).to_be_hidden()
 
 
-def test_a_step_that_runs_already_is_joined(look: Look, stand: Stand) -> None:
+def test_a_step_that_runs_already_is_joined(open_page: OpenPage, server: PageServer) -> None:
     gate = threading.Event()
-    stand.actor.lines.clear()
-    told = saying("Half of it, ", "and the rest.")
-    stand.say([told[0], gate, *told[1:]])
-    stand.store.create(id="joined", title="Joined")
-    stand.ask("POST", "conversations/joined/step", {"text": "go"})
-    page = look("#/c/joined")
+    server.model.lines.clear()
+    events = saying("Half of it, ", "and the rest.")
+    server.say([events[0], gate, *events[1:]])
+    server.store.create(id="joined", title="Joined")
+    server.ask("POST", "conversations/joined/step", {"text": "go"})
+    page = open_page("#/c/joined")
     expect(page.locator("pv-draft")).to_contain_text("Half of it,")
     gate.set()
     expect(page.locator("pv-message[data-index='1']")).to_contain_text("Half of it, and the rest.")
 
 
-def test_more_conversations_come_as_the_list_is_scrolled(look: Look, stand: Stand) -> None:
+def test_more_conversations_come_as_the_list_is_scrolled(
+    open_page: OpenPage, server: PageServer
+) -> None:
     for n in range(70):
-        stand.store.create(id=f"many-{n}", title=f"Many {n}")
-    page = look()
+        server.store.create(id=f"many-{n}", title=f"Many {n}")
+    page = open_page()
     expect(page.locator(".conversation[data-id='many-69']")).to_be_visible()
     page.locator(".conversation[data-id='many-69']").hover()
     oldest = page.locator(".conversation[data-id='many-0']")
@@ -166,18 +168,18 @@ def test_more_conversations_come_as_the_list_is_scrolled(look: Look, stand: Stan
 
 
 def test_a_conversation_that_others_delete_is_left(
-    look: Look, stand: Stand, forgiven: list[str]
+    open_page: OpenPage, server: PageServer, expected: list[str]
 ) -> None:
-    forgiven.append("404")  # what was asked for just before
-    stand.store.create(id="leaving", title="Leaving")
-    page = look("#/c/leaving")
-    stand.ask("DELETE", "conversations/leaving")
+    expected.append("404")  # what was asked for just before
+    server.store.create(id="leaving", title="Leaving")
+    page = open_page("#/c/leaving")
+    server.ask("DELETE", "conversations/leaving")
     expect(page.get_by_role("heading", name="Pick a conversation")).to_be_visible()
     expect(page.locator(".toast")).to_contain_text("is not there, or no longer")
 
 
-def test_one_that_never_was_leads_to_the_list(look: Look, forgiven: list[str]) -> None:
-    forgiven.append("404")
-    page = look("#/c/nowhere/history")
+def test_one_that_never_was_leads_to_the_list(open_page: OpenPage, expected: list[str]) -> None:
+    expected.append("404")
+    page = open_page("#/c/nowhere/history")
     expect(page.get_by_role("heading", name="Pick a conversation")).to_be_visible()
     assert page.url.endswith("#/")

@@ -9,37 +9,37 @@ import pytest
 from playwright.sync_api import expect
 
 from palaver.messages import to_dict
+from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import called
-from tests.page.sound import barriers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 _numbers = itertools.count()
 _LISBON = "What time is it in Lisbon?"
 
 
 @pytest.fixture
-def name(stand: Stand) -> str:
+def name(server: PageServer) -> str:
     """A conversation with a tool call, which no other test knows."""
-    told = f"edit-{next(_numbers)}"
-    called(stand.store, told)
-    return told
+    conversation = f"edit-{next(_numbers)}"
+    called(server.store, conversation)
+    return conversation
 
 
 @pytest.fixture
-def page(look: Look, name: str) -> Page:
+def page(open_page: OpenPage, name: str) -> Page:
     """The page with it open."""
-    return look(f"#/c/{name}")
+    return open_page(f"#/c/{name}")
 
 
-def texts(stand: Stand, name: str) -> list[str]:
+def texts(server: PageServer, name: str) -> list[str]:
     """What the messages say now."""
-    return [message.text for message in stand.store.get(name)]
+    return [message.text for message in server.store.get(name)]
 
 
 def reach(page: Page, index: int) -> Locator:
@@ -69,7 +69,7 @@ def do(page: Page, label: str) -> None:
 
 
 def test_a_message_is_replaced_after_its_price_was_seen(
-    page: Page, stand: Stand, name: str
+    page: Page, server: PageServer, name: str
 ) -> None:
     reach(page, 1)
     page.keyboard.press("e")
@@ -82,15 +82,15 @@ def test_a_message_is_replaced_after_its_price_was_seen(
     expect(price(page)).to_contain_text("Takes 1 message out, puts 1 message in")
     expect(price(page)).to_contain_text("cache are lost and will be paid again")
     expect(price(page)).to_contain_text("Every tool call keeps its result.")
-    assert texts(stand, name)[1] == _LISBON
+    assert texts(server, name)[1] == _LISBON
     do(page, "Replace")
     expect(page.locator("pv-message[data-index='1']")).to_contain_text("in Porto")
-    assert "in Porto" in texts(stand, name)[1]
+    assert "in Porto" in texts(server, name)[1]
     page.locator("pv-toast").get_by_role("button", name="Undo").click()
     expect(page.locator("pv-message[data-index='1']")).to_contain_text("in Lisbon")
 
 
-def test_the_other_parts_of_a_message_stay(page: Page, stand: Stand, name: str) -> None:
+def test_the_other_parts_of_a_message_stay(page: Page, server: PageServer, name: str) -> None:
     reach(page, 2)
     page.keyboard.press("e")
     dialog = page.get_by_role("dialog")
@@ -99,12 +99,12 @@ def test_the_other_parts_of_a_message_stay(page: Page, stand: Stand, name: str) 
     expect(price(page)).to_contain_text("Every tool call keeps its result.")
     page.keyboard.press("Control+Enter")
     expect(page.locator("pv-message[data-index='2']")).to_contain_text("I shall look")
-    message = to_dict(stand.store.get(name)[2])
+    message = to_dict(server.store.get(name)[2])
     assert [part["type"] for part in message["content"]] == ["text", "tool-call"]
     assert {part["messageID"] for part in message["content"]} == {message["id"]}
 
 
-def test_messages_are_put_in_before_and_after(page: Page, stand: Stand, name: str) -> None:
+def test_messages_are_put_in_before_and_after(page: Page, server: PageServer, name: str) -> None:
     reach(page, 1)
     page.keyboard.press("i")
     dialog = page.get_by_role("dialog", name="Insert after message 1")
@@ -120,11 +120,11 @@ def test_messages_are_put_in_before_and_after(page: Page, stand: Stand, name: st
     page.get_by_role("dialog").get_by_label("Text").fill("Good day.")
     do(page, "Insert")
     expect(page.locator("pv-message[data-index='1']")).to_contain_text("Good day.")
-    assert texts(stand, name)[1:4] == ["Good day.", _LISBON, "In Lisbon, you say?"]
+    assert texts(server, name)[1:4] == ["Good day.", _LISBON, "In Lisbon, you say?"]
 
 
 def test_a_range_is_deleted_and_the_broken_pair_is_named_before(
-    page: Page, stand: Stand, name: str
+    page: Page, server: PageServer, name: str
 ) -> None:
     reach(page, 3)
     page.keyboard.press("d")
@@ -139,10 +139,10 @@ def test_a_range_is_deleted_and_the_broken_pair_is_named_before(
     expect(price(page)).to_contain_text("2 messages go")
     do(page, "Delete")
     expect(page.locator("pv-message")).to_have_count(5)
-    assert texts(stand, name)[1:3] == [_LISBON, "It is five past two."]
+    assert texts(server, name)[1:3] == [_LISBON, "It is five past two."]
 
 
-def test_the_selected_messages_are_deleted(page: Page, stand: Stand, name: str) -> None:
+def test_the_selected_messages_are_deleted(page: Page, server: PageServer, name: str) -> None:
     reach(page, 4)
     page.keyboard.press("x")
     page.keyboard.press("j")
@@ -154,7 +154,7 @@ def test_the_selected_messages_are_deleted(page: Page, stand: Stand, name: str) 
     expect(price(page)).to_contain_text("Takes 3 messages out")
     do(page, "Delete")
     expect(page.locator("pv-message")).to_have_count(4)
-    assert len(texts(stand, name)) == 4
+    assert len(texts(server, name)) == 4
 
 
 def test_the_price_follows_the_form(page: Page) -> None:
@@ -177,17 +177,19 @@ def test_the_price_follows_the_form(page: Page) -> None:
     expect(price(page)).to_contain_text("Fill in the form")
 
 
-def test_a_conversation_is_truncated_by_role(page: Page, stand: Stand, name: str) -> None:
+def test_a_conversation_is_truncated_by_role(page: Page, server: PageServer, name: str) -> None:
     whole(page, "Keep or cut")
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("How many").fill("1")
     dialog.get_by_label("Of which role").select_option("user")
     do(page, "Truncate")
     expect(page.locator("pv-message")).to_have_count(1)
-    assert texts(stand, name) == ["Thank you."]
+    assert texts(server, name) == ["Thank you."]
 
 
-def test_a_conversation_is_filtered_by_role_and_text(page: Page, stand: Stand, name: str) -> None:
+def test_a_conversation_is_filtered_by_role_and_text(
+    page: Page, server: PageServer, name: str
+) -> None:
     whole(page, "Filter")
     dialog = page.get_by_role("dialog")
     expect(price(page)).to_contain_text("Fill in the form")
@@ -198,10 +200,12 @@ def test_a_conversation_is_filtered_by_role_and_text(page: Page, stand: Stand, n
     expect(price(page)).to_contain_text("Messages 7 → 4")
     do(page, "Filter")
     expect(page.locator("pv-message")).to_have_count(4)
-    assert texts(stand, name)[-1] == "Thank you."
+    assert texts(server, name)[-1] == "Thank you."
 
 
-def test_a_conversation_is_cleared_and_comes_back(page: Page, stand: Stand, name: str) -> None:
+def test_a_conversation_is_cleared_and_comes_back(
+    page: Page, server: PageServer, name: str
+) -> None:
     whole(page, "Clear")
     expect(price(page)).to_contain_text("Messages 7 → 1")
     page.get_by_role("dialog").get_by_label("Keep system messages").uncheck()
@@ -210,11 +214,11 @@ def test_a_conversation_is_cleared_and_comes_back(page: Page, stand: Stand, name
     expect(page.locator("pv-message")).to_have_count(0)
     page.locator("pv-toast").get_by_role("button", name="Undo").click()
     expect(page.locator("pv-message").first).to_be_visible()
-    assert len(texts(stand, name)) == 7
+    assert len(texts(server, name)) == 7
 
 
-def test_what_the_server_refuses_is_said_in_its_place(page: Page, forgiven: list[str]) -> None:
-    forgiven.append("status of 4")
+def test_what_the_server_refuses_is_said_in_its_place(page: Page, expected: list[str]) -> None:
+    expected.append("status of 4")
     whole(page, "Delete a range")
     dialog = page.get_by_role("dialog")
     last = dialog.get_by_label("to message", exact=True)
@@ -224,19 +228,19 @@ def test_what_the_server_refuses_is_said_in_its_place(page: Page, forgiven: list
     expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
 
 
-def test_escape_changes_nothing(page: Page, stand: Stand, name: str) -> None:
+def test_escape_changes_nothing(page: Page, server: PageServer, name: str) -> None:
     message = reach(page, 1)
     page.keyboard.press("e")
     page.get_by_role("dialog").get_by_label("Text").fill("Never said.")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(message).to_contain_text("Lisbon")
-    assert stand.store.get(name).version == 7
+    assert server.store.get(name).version == 7
 
 
-def _meanwhile(stand: Stand, name: str, operation: dict[str, Any]) -> None:
+def _meanwhile(server: PageServer, name: str, operation: dict[str, Any]) -> None:
     """Somebody else edits, by the API."""
-    stand.ask("POST", f"conversations/{name}/operations", {"operation": operation})
+    server.ask("POST", f"conversations/{name}/operations", {"operation": operation})
 
 
 def _wish(page: Page, text: str) -> None:
@@ -247,12 +251,12 @@ def _wish(page: Page, text: str) -> None:
 
 
 def test_both_sides_are_shown_when_others_were_quicker_and_mine_moves_along(
-    page: Page, stand: Stand, name: str, forgiven: list[str]
+    page: Page, server: PageServer, name: str, expected: list[str]
 ) -> None:
-    forgiven.append("status of 412")
+    expected.append("status of 412")
     _wish(page, "What time is it in Faro?")
     theirs = [{"role": "user", "content": "Theirs."}]
-    _meanwhile(stand, name, {"operation": "INSERT", "position": 1, "messages": theirs})
+    _meanwhile(server, name, {"operation": "INSERT", "position": 1, "messages": theirs})
     do(page, "Replace")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Somebody else changed this conversation meanwhile")
@@ -260,34 +264,34 @@ def test_both_sides_are_shown_when_others_were_quicker_and_mine_moves_along(
     expect(dialog).to_contain_text("Theirs.")
     expect(dialog).to_contain_text("What time is it in Faro?")
     expect(dialog).to_contain_text("have moved")
-    assert texts(stand, name)[:3] == ["You know the time.", "Theirs.", _LISBON]
+    assert texts(server, name)[:3] == ["You know the time.", "Theirs.", _LISBON]
     expect(price(page)).to_contain_text("Messages 8 → 8")
     do(page, "Do mine on the newest")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    assert texts(stand, name)[1:3] == ["Theirs.", "What time is it in Faro?"]
+    assert texts(server, name)[1:3] == ["Theirs.", "What time is it in Faro?"]
 
 
 def test_a_message_that_others_changed_too_is_named_and_left_when_i_say_so(
-    page: Page, stand: Stand, name: str, forgiven: list[str]
+    page: Page, server: PageServer, name: str, expected: list[str]
 ) -> None:
-    forgiven.append("status of 412")
+    expected.append("status of 412")
     _wish(page, "Mine.")
     other = {"operation": "REPLACE", "index": 1, "message": {"role": "user", "content": "Theirs."}}
-    _meanwhile(stand, name, other)
+    _meanwhile(server, name, other)
     do(page, "Replace")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("yours would take the place of theirs")
     do(page, "Leave it")
     expect(dialog).to_have_count(0)
-    assert texts(stand, name)[1] == "Theirs."
+    assert texts(server, name)[1] == "Theirs."
 
 
 def test_what_is_gone_can_not_be_edited(
-    page: Page, stand: Stand, name: str, forgiven: list[str]
+    page: Page, server: PageServer, name: str, expected: list[str]
 ) -> None:
-    forgiven.append("status of 412")
+    expected.append("status of 412")
     _wish(page, "Mine.")
-    _meanwhile(stand, name, {"operation": "TRUNCATE", "keepLast": 2})
+    _meanwhile(server, name, {"operation": "TRUNCATE", "keepLast": 2})
     do(page, "Replace")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("no longer there")
@@ -304,7 +308,7 @@ def test_the_past_is_for_looking(page: Page, name: str) -> None:
     expect(page.get_by_text("You are looking at version 3")).to_have_count(0)
 
 
-def test_marks_are_put_on_and_taken_off(page: Page, stand: Stand, name: str) -> None:
+def test_marks_are_put_on_and_taken_off(page: Page, server: PageServer, name: str) -> None:
     message = reach(page, 4)
     page.keyboard.press("m")
     dialog = page.get_by_role("dialog")
@@ -314,14 +318,16 @@ def test_marks_are_put_on_and_taken_off(page: Page, stand: Stand, name: str) -> 
     expect(dialog.get_by_role("button", name="Remove the mark answer")).to_be_visible()
     page.keyboard.press("Escape")
     expect(message).to_contain_text("answer")
-    assert [*stand.store.get(name).marks] == ["answer"]
+    assert [*server.store.get(name).marks] == ["answer"]
     page.keyboard.press("m")
     dialog.get_by_role("button", name="Remove the mark answer").click()
     expect(dialog).to_contain_text("No marks yet.")
-    assert [*stand.store.get(name).marks] == []
+    assert [*server.store.get(name).marks] == []
 
 
-def test_erasing_asks_for_a_word_and_tells_what_it_did(page: Page, stand: Stand, name: str) -> None:
+def test_erasing_asks_for_a_word_and_tells_what_it_did(
+    page: Page, server: PageServer, name: str
+) -> None:
     message = reach(page, 1)
     message.hover()
     message.get_by_role("button", name="More").click()
@@ -337,27 +343,27 @@ def test_erasing_asks_for_a_word_and_tells_what_it_did(page: Page, stand: Stand,
     button.click()
     expect(dialog).to_contain_text("1 message was erased")
     expect(dialog).to_contain_text("Out of reach")
-    assert _LISBON not in texts(stand, name)
+    assert _LISBON not in texts(server, name)
     dialog.get_by_role("button", name="Close").last.click()
     expect(page.locator("pv-message[data-index='1']")).not_to_contain_text("Lisbon")
 
 
-def test_a_fork_begins_at_a_message(page: Page, stand: Stand, name: str) -> None:
+def test_a_fork_begins_at_a_message(page: Page, server: PageServer, name: str) -> None:
     reach(page, 1)
     page.keyboard.press("f")
     expect(page.locator("pv-message")).to_have_count(2)
-    assert len(texts(stand, name)) == 7
+    assert len(texts(server, name)) == 7
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")])
 def test_everyone_can_use_it(
-    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_page: OpenPage, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    page = look(f"#/c/{name}/history", size=size, scheme=scheme)
+    page = open_page(f"#/c/{name}/history", size=size, scheme=scheme)
     page.get_by_role("button", name="Edit history…").click()
     page.get_by_role("dialog").get_by_role("radio", name="Filter", exact=True).check()
     page.get_by_role("dialog").get_by_label("tool", exact=True).uncheck()
     expect(price(page)).to_contain_text("clock loses its result")
-    assert barriers(page, "dialog[open]") == []
+    assert violations(page, "dialog[open]") == []
     do(page, "Filter")
     expect(page.get_by_role("dialog")).to_have_count(0)

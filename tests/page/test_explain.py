@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import expect
 
+from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
-from tests.page.histories import crew, said
-from tests.page.sound import barriers
+from tests.page.histories import said, team_history
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def name(stand: Stand) -> str:
+def name(server: PageServer) -> str:
     """A conversation of three, which no other test knows."""
-    told = f"explain-{next(_numbers)}"
-    crew(stand.store, told)
-    return told
+    conversation = f"explain-{next(_numbers)}"
+    team_history(server.store, conversation)
+    return conversation
 
 
 @pytest.fixture
-def page(look: Look, name: str) -> Page:
+def page(open_page: OpenPage, name: str) -> Page:
     """The page with it explained."""
-    return look(f"#/c/{name}/explain")
+    return open_page(f"#/c/{name}/explain")
 
 
 def test_it_begins_with_who_spoke_last_among_the_agents(page: Page) -> None:
@@ -55,8 +55,8 @@ def test_the_limits_decide_what_is_kept_and_the_reason_is_said(page: Page) -> No
     expect(dropped).to_contain_text("Plan the release of 2.1.")
 
 
-def test_limits_that_can_not_be_kept_are_said(page: Page, forgiven: list[str]) -> None:
-    forgiven.append("status of 4")
+def test_limits_that_can_not_be_kept_are_said(page: Page, expected: list[str]) -> None:
+    expected.append("status of 4")
     page.get_by_label("Most bytes").fill("3")
     expect(page.locator(".x-result").get_by_role("alert")).to_be_visible()
     page.get_by_label("Most bytes").fill("")
@@ -74,9 +74,9 @@ def test_another_agent_and_another_assembler(page: Page) -> None:
     expect(page.get_by_label("Agent")).to_have_value("planner")
 
 
-def test_without_a_name_it_asks_for_one(look: Look, stand: Stand) -> None:
-    stand.store.create(id="nameless", title="Nameless").append(said("user", "Hello?"))
-    page = look("#/c/nameless/explain")
+def test_without_a_name_it_asks_for_one(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="nameless", title="Nameless").append(said("user", "Hello?"))
+    page = open_page("#/c/nameless/explain")
     expect(page.locator(".x-result")).to_contain_text("Whose eyes?")
     page.get_by_label("Agent").fill("max")
     expect(page.locator(".x-result")).to_contain_text("1 kept, 0 dropped")
@@ -84,9 +84,9 @@ def test_without_a_name_it_asks_for_one(look: Look, stand: Stand) -> None:
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")])
 def test_everyone_can_use_it(
-    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_page: OpenPage, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    page = look(f"#/c/{name}/explain", size=size, scheme=scheme)
+    page = open_page(f"#/c/{name}/explain", size=size, scheme=scheme)
     expect(page.locator(".x-result")).to_contain_text("6 kept, 0 dropped")
-    assert barriers(page, "pv-explain") == []
+    assert violations(page, "pv-explain") == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -10,34 +10,34 @@ import pytest
 from playwright.sync_api import expect
 
 import palaver
+from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import said, story
-from tests.page.sound import barriers
-from tests.page.stand import standing
+from tests.page.server import running_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Locator, Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def name(stand: Stand) -> str:
+def name(server: PageServer) -> str:
     """A conversation with a past, which no other test knows."""
-    told = f"past-{next(_numbers)}"
-    story(stand.store, told)
-    return told
+    conversation = f"past-{next(_numbers)}"
+    story(server.store, conversation)
+    return conversation
 
 
 @pytest.fixture
-def page(look: Look, name: str) -> Page:
+def page(open_page: OpenPage, name: str) -> Page:
     """The page with its history open."""
-    return look(f"#/c/{name}/history")
+    return open_page(f"#/c/{name}/history")
 
 
 def row(page: Page, version: int) -> Locator:
@@ -139,20 +139,20 @@ def test_a_click_shows_that_version_in_the_thread(page: Page) -> None:
     expect(page.locator("pv-message")).to_have_count(9)
 
 
-def test_one_button_goes_back_and_one_comes_back(page: Page, stand: Stand, name: str) -> None:
+def test_one_button_goes_back_and_one_comes_back(page: Page, server: PageServer, name: str) -> None:
     row(page, 12).click()
     page.locator(".h-bar").get_by_role("button", name="Go back to this version").click()
     expect(row(page, 17)).to_contain_text("Went back: as in version 12")
     expect(page.locator("pv-message")).to_have_count(2)
-    assert len(stand.store.get(name)) == 2
+    assert len(server.store.get(name)) == 2
     page.get_by_role("toolbar").get_by_role("button", name="Redo").click()
     expect(row(page, 18)).to_contain_text("now")
     expect(page.locator("pv-message")).to_have_count(9)
-    assert len(stand.store.get(name)) == 9
+    assert len(server.store.get(name)) == 9
 
 
 def test_a_press_is_a_click_though_something_happens_meanwhile(
-    page: Page, stand: Stand, name: str
+    page: Page, server: PageServer, name: str
 ) -> None:
     rows(page)
     box = page.get_by_role("toolbar").get_by_role("button", name="Undo").bounding_box()
@@ -160,22 +160,22 @@ def test_a_press_is_a_click_though_something_happens_meanwhile(
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.down()
     with page.expect_response(re.compile("/versions")):
-        stand.store.get(name).append(said("user", "Said while a button was held down."))
+        server.store.get(name).append(said("user", "Said while a button was held down."))
     expect(page.locator("pv-message")).to_have_count(10)
     page.mouse.up()
     expect(row(page, 18)).to_contain_text("Undone: as in version 16")
 
 
-def test_undo_and_redo(page: Page, stand: Stand, name: str) -> None:
+def test_undo_and_redo(page: Page, server: PageServer, name: str) -> None:
     tools = page.get_by_role("toolbar")
     expect(tools.get_by_role("button", name="Redo")).to_be_disabled()
     tools.get_by_role("button", name="Undo").click()
     expect(row(page, 17)).to_contain_text("Undone: as in version 15")
-    assert len(stand.store.get(name)) == 8
+    assert len(server.store.get(name)) == 8
     expect(row(page, 16).locator("xpath=..")).to_have_class(re.compile("left"))
     tools.get_by_role("button", name="Redo").click()
     expect(row(page, 18)).to_contain_text("now")
-    assert len(stand.store.get(name)) == 9
+    assert len(server.store.get(name)) == 9
 
 
 def test_a_fork_is_a_branch_that_leads_to_it_and_back(page: Page, name: str) -> None:
@@ -192,12 +192,12 @@ def test_a_fork_is_a_branch_that_leads_to_it_and_back(page: Page, name: str) -> 
     expect(page.locator("pv-message")).to_have_count(9)
 
 
-def test_a_fork_begins_at_the_chosen_version(page: Page, stand: Stand, name: str) -> None:
+def test_a_fork_begins_at_the_chosen_version(page: Page, server: PageServer, name: str) -> None:
     row(page, 12).click()
     page.locator(".h-bar").get_by_role("button", name="Fork here").click()
     page.wait_for_url(re.compile(rf"#/c/(?!{name})"))
     expect(page.locator("pv-message")).to_have_count(2)
-    assert len(stand.store.get(name)) == 9
+    assert len(server.store.get(name)) == 9
 
 
 def test_two_versions_are_picked_and_compared(page: Page, name: str) -> None:
@@ -223,25 +223,27 @@ def test_shift_and_a_click_compare_at_once(page: Page, name: str) -> None:
     page.wait_for_url(f"**/#/c/{name}/diff/12..16**")
 
 
-def test_what_others_do_appears(page: Page, stand: Stand, name: str) -> None:
+def test_what_others_do_appears(page: Page, server: PageServer, name: str) -> None:
     rows(page)
-    stand.store.get(name).append(said("user", "I came from elsewhere."))
+    server.store.get(name).append(said("user", "I came from elsewhere."))
     expect(row(page, 17)).to_contain_text("I came from elsewhere.")
     expect(row(page, 17)).to_contain_text("now")
 
 
 def test_the_reader_stays_where_they_were_when_others_write(
-    page: Page, stand: Stand, name: str
+    page: Page, server: PageServer, name: str
 ) -> None:
     rows(page)
     row(page, 9).focus()
-    stand.store.get(name).append(said("user", "Elsewhere again."))
+    server.store.get(name).append(said("user", "Elsewhere again."))
     expect(row(page, 17)).to_be_visible()
     expect(row(page, 9)).to_be_focused()
 
 
-def test_a_long_past_stays_short_and_older_versions_can_be_had(look: Look, stand: Stand) -> None:
-    history = stand.store.create(id="long-past", title="Long")
+def test_a_long_past_stays_short_and_older_versions_can_be_had(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    history = server.store.create(id="long-past", title="Long")
     history.extend(said("user", f"line {number}") for number in range(3))
     for number in range(560):
         if number % 40 == 39:
@@ -249,7 +251,7 @@ def test_a_long_past_stays_short_and_older_versions_can_be_had(look: Look, stand
             history.execute({"operation": "REPLACE", "index": 1, "message": changed})
         else:
             history.append(said("user", f"more {number}"))
-    page = look("#/c/long-past/history")
+    page = open_page("#/c/long-past/history")
     expect(row(page, history.version)).to_be_visible()
     assert page.locator(".h-button").count() < 30
     expect(row(page, 1)).to_have_count(0)
@@ -258,11 +260,13 @@ def test_a_long_past_stays_short_and_older_versions_can_be_had(look: Look, stand
     expect(page.get_by_role("button", name="Show older versions")).to_have_count(0)
 
 
-def test_nothing_can_be_changed_where_the_server_only_reads(look: Look, tmp_path: Path) -> None:
+def test_nothing_can_be_changed_where_the_server_only_reads(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
     with palaver.open(tmp_path / "read.db") as store:
         story(store)
-        with standing(store, read_only=True) as quiet:
-            page = look("#/c/story/history", at=quiet)
+        with running_server(store, read_only=True) as quiet:
+            page = open_page("#/c/story/history", at=quiet)
             tools = page.get_by_role("toolbar")
             for button in ("Undo", "Redo", "Edit history…"):
                 expect(tools.get_by_role("button", name=button)).to_be_disabled()
@@ -273,10 +277,10 @@ def test_nothing_can_be_changed_where_the_server_only_reads(look: Look, tmp_path
 
 
 def test_a_failure_is_said_and_can_be_tried_again(
-    look: Look, name: str, forgiven: list[str]
+    open_page: OpenPage, name: str, expected: list[str]
 ) -> None:
-    forgiven.append("status of 500")
-    page = look(f"#/c/{name}")
+    expected.append("status of 500")
+    page = open_page(f"#/c/{name}")
     broken = "**/versions*"
     page.route(broken, lambda route: route.fulfill(status=500, json={"detail": "out of tea"}))
     page.keyboard.press("g")
@@ -287,18 +291,18 @@ def test_a_failure_is_said_and_can_be_tried_again(
     expect(row(page, 16)).to_be_visible()
 
 
-def test_it_speaks_chinese(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/history", language="zh-CN")
+def test_it_speaks_chinese(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"#/c/{name}/history", language="zh-CN")
     expect(row(page, 9)).to_contain_text("替换了消息 3")
     expect(page.get_by_role("button", name="撤销").last).to_be_visible()
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_everyone_can_use_it(
-    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_page: OpenPage, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    page = look(f"#/c/{name}/history", size=size, scheme=scheme)
+    page = open_page(f"#/c/{name}/history", size=size, scheme=scheme)
     row(page, 9).click()
     expect(page.locator(".h-bar")).to_contain_text("1 removed")
-    assert barriers(page, "pv-history") == []
+    assert violations(page, "pv-history") == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

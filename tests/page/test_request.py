@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import expect
 
+from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import broken, called, said
-from tests.page.sound import barriers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def name(stand: Stand) -> str:
+def name(server: PageServer) -> str:
     """A conversation that every provider would refuse, which no other test knows."""
-    told = f"request-{next(_numbers)}"
-    broken(stand.store, told)
-    return told
+    conversation = f"request-{next(_numbers)}"
+    broken(server.store, conversation)
+    return conversation
 
 
 FORMATS = [
@@ -38,8 +38,8 @@ FORMATS = [
 ]
 
 
-def test_each_of_the_four_formats_has_a_tab(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/request")
+def test_each_of_the_four_formats_has_a_tab(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"#/c/{name}/request")
     for label, field, word in FORMATS:
         page.get_by_role("tab", name=label, exact=True).click()
         expect(page.locator(f"[data-path='$.{field}']")).to_be_visible()
@@ -47,8 +47,10 @@ def test_each_of_the_four_formats_has_a_tab(look: Look, name: str) -> None:
         expect(page.locator(".r-note").first).to_be_visible()
 
 
-def test_the_tabs_are_walked_with_the_arrows_and_the_choice_is_kept(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/request")
+def test_the_tabs_are_walked_with_the_arrows_and_the_choice_is_kept(
+    open_page: OpenPage, name: str
+) -> None:
+    page = open_page(f"#/c/{name}/request")
     page.get_by_role("tab", name="OpenAI Chat").focus()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("tab", name="Gemini")).to_be_focused()
@@ -57,8 +59,8 @@ def test_the_tabs_are_walked_with_the_arrows_and_the_choice_is_kept(look: Look, 
     expect(page.get_by_role("tab", name="Gemini")).to_have_attribute("aria-selected", "true")
 
 
-def test_repairs_say_what_and_why_and_lead_to_their_place(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/request")
+def test_repairs_say_what_and_why_and_lead_to_their_place(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"#/c/{name}/request")
     expect(page.locator("pv-request")).to_contain_text("2 repairs")
     missing = page.locator(".r-note").filter(has_text="call-2")
     expect(missing).to_contain_text("message 6")
@@ -73,27 +75,29 @@ def test_repairs_say_what_and_why_and_lead_to_their_place(look: Look, name: str)
     expect(page.locator(".j-marked")).to_have_count(2)
 
 
-def test_what_was_left_out_is_shown_in_the_thread(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/request")
+def test_what_was_left_out_is_shown_in_the_thread(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"#/c/{name}/request")
     page.locator(".r-note").filter(has_text="call-1").click()
     expect(page.locator("pv-toast")).to_contain_text("It was left out of the request")
     expect(page.locator("pv-message[data-index='2']")).to_be_in_viewport()
 
 
-def test_the_request_is_copied_to_the_letter(look: Look, stand: Stand, name: str) -> None:
-    page = look(f"#/c/{name}/request")
+def test_the_request_is_copied_to_the_letter(
+    open_page: OpenPage, server: PageServer, name: str
+) -> None:
+    page = open_page(f"#/c/{name}/request")
     page.locator("pv-request").get_by_role("button", name="Copy").click()
     expect(page.locator("pv-toast")).to_contain_text("The request is on the clipboard.")
     copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
-    sent = stand.ask("GET", f"conversations/{name}/request?format=openai-chat")["request"]
+    sent = server.ask("GET", f"conversations/{name}/request?format=openai-chat")["request"]
     assert copied == sent
 
 
-def test_json_folds_and_long_texts_wait(look: Look, stand: Stand) -> None:
-    history = stand.store.create(id="folding", title="Folding")
+def test_json_folds_and_long_texts_wait(open_page: OpenPage, server: PageServer) -> None:
+    history = server.store.create(id="folding", title="Folding")
     history.append(said("user", "tea " * 1_000))
     history.extend(said("user", f"line {number}") for number in range(200))
-    page = look("#/c/folding/request")
+    page = open_page("#/c/folding/request")
     expect(page.locator("pv-request")).to_contain_text("Nothing had to be repaired.")
     tree = page.locator(".j-tree")
     tree.get_by_role("button", name="more characters").click()
@@ -109,28 +113,28 @@ def test_json_folds_and_long_texts_wait(look: Look, stand: Stand) -> None:
     expect(tree).to_contain_text("201 items")
 
 
-def test_it_follows_what_is_said(look: Look, stand: Stand) -> None:
-    called(stand.store, "request-live")
-    page = look("#/c/request-live/request")
+def test_it_follows_what_is_said(open_page: OpenPage, server: PageServer) -> None:
+    called(server.store, "request-live")
+    page = open_page("#/c/request-live/request")
     expect(page.locator("pv-request")).to_contain_text("Nothing had to be repaired.")
-    stand.store.get("request-live").append(said("user", "And one thing more."))
+    server.store.get("request-live").append(said("user", "And one thing more."))
     expect(page.locator(".j-tree")).to_contain_text("And one thing more.")
 
 
-def test_markup_in_a_request_is_text(look: Look, stand: Stand) -> None:
-    history = stand.store.create(id="request-mischief", title="Mischief")
+def test_markup_in_a_request_is_text(open_page: OpenPage, server: PageServer) -> None:
+    history = server.store.create(id="request-mischief", title="Mischief")
     history.append(said("user", "<img src=x onerror=window.__pwned=1><script>1</script>"))
-    page = look("#/c/request-mischief/request")
+    page = open_page("#/c/request-mischief/request")
     expect(page.locator(".j-tree")).to_contain_text("<img src=x onerror=window.__pwned=1>")
     assert page.evaluate("window.__pwned") is None
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")])
 def test_everyone_can_use_it(
-    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_page: OpenPage, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    page: Page = look(f"#/c/{name}/request", size=size, scheme=scheme)
+    page: Page = open_page(f"#/c/{name}/request", size=size, scheme=scheme)
     page.locator(".r-note").filter(has_text="call-2").click()
     expect(page.locator(".j-here")).to_be_visible()
-    assert barriers(page, "pv-request") == []
+    assert violations(page, "pv-request") == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -10,16 +10,16 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conversation.scripted import saying
+from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
-from tests.page.histories import crew, said
-from tests.page.sound import barriers
-from tests.page.stand import MODEL
+from tests.page.histories import said, team_history
+from tests.page.server import MODEL
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 _numbers = itertools.count()
 ROSTER: dict[str, Any] = {
@@ -34,15 +34,15 @@ ROSTER: dict[str, Any] = {
 
 
 @pytest.fixture
-def name(stand: Stand) -> str:
+def name(server: PageServer) -> str:
     """A conversation of three, which no other test knows."""
-    told = f"crew-{next(_numbers)}"
-    crew(stand.store, told)
-    return told
+    conversation = f"crew-{next(_numbers)}"
+    team_history(server.store, conversation)
+    return conversation
 
 
-def test_who_spoke_to_whom_and_how_often(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/team")
+def test_who_spoke_to_whom_and_how_often(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"#/c/{name}/team")
     table = page.get_by_role("table", name="Who spoke to whom")
     expect(table).to_be_visible()
     names = table.locator("thead th").all_inner_texts()[1:]
@@ -59,9 +59,11 @@ def test_who_spoke_to_whom_and_how_often(look: Look, name: str) -> None:
     expect(page.locator("pv-team")).to_contain_text("Release 2.1 without surprises.")
 
 
-def test_what_a_member_would_see_and_why(look: Look, stand: Stand, name: str) -> None:
-    stand.ask("PUT", f"conversations/{name}/team", {"document": ROSTER})
-    page = look(f"#/c/{name}/team")
+def test_what_a_member_would_see_and_why(
+    open_page: OpenPage, server: PageServer, name: str
+) -> None:
+    server.ask("PUT", f"conversations/{name}/team", {"document": ROSTER})
+    page = open_page(f"#/c/{name}/team")
     page.get_by_role("button", name="Critic model").click()
     view = page.locator(".g-sight")
     expect(view).to_contain_text("What Critic would see now")
@@ -73,9 +75,11 @@ def test_what_a_member_would_see_and_why(look: Look, stand: Stand, name: str) ->
     expect(view.locator("pre").last).to_contain_text("Release 2.1 without surprises.")
 
 
-def test_how_it_differs_from_its_last_prompt(look: Look, stand: Stand, name: str) -> None:
-    stand.ask("PUT", f"conversations/{name}/team", {"document": ROSTER})
-    page = look(f"#/c/{name}/team")
+def test_how_it_differs_from_its_last_prompt(
+    open_page: OpenPage, server: PageServer, name: str
+) -> None:
+    server.ask("PUT", f"conversations/{name}/team", {"document": ROSTER})
+    page = open_page(f"#/c/{name}/team")
     page.get_by_role("button", name="Planner model").click()
     since = page.locator("section.x-since")
     expect(since).to_contain_text("Since its last prompt")
@@ -87,25 +91,27 @@ def test_how_it_differs_from_its_last_prompt(look: Look, stand: Stand, name: str
     expect(page.locator(".g-sight")).to_have_count(0)
 
 
-def test_it_follows_what_is_said(look: Look, stand: Stand, name: str) -> None:
-    page = look(f"#/c/{name}/team")
+def test_it_follows_what_is_said(open_page: OpenPage, server: PageServer, name: str) -> None:
+    page = open_page(f"#/c/{name}/team")
     page.get_by_role("button", name="Planner").click()
     expect(page.locator(".g-sight")).to_contain_text("Done: everyone knows.")
-    stand.store.get(name).append(said("user", "A word from outside."))
+    server.store.get(name).append(said("user", "A word from outside."))
     expect(page.locator(".g-sight")).to_contain_text("A word from outside.")
 
 
-def test_the_team_is_run_paused_and_called_off(look: Look, stand: Stand, name: str) -> None:
+def test_the_team_is_run_paused_and_called_off(
+    open_page: OpenPage, server: PageServer, name: str
+) -> None:
     held = threading.Event()
-    stand.ask("PUT", f"conversations/{name}/team", {"document": ROSTER})
+    server.ask("PUT", f"conversations/{name}/team", {"document": ROSTER})
     text = "Plan it again. [NEXT: planner, critic]"
-    stand.ask("POST", f"conversations/{name}/team/say", {"text": text, "as": "lee"})
-    page = look(f"#/c/{name}/team")
+    server.ask("POST", f"conversations/{name}/team/say", {"text": text, "as": "lee"})
+    page = open_page(f"#/c/{name}/team")
     queue = page.locator(".g-queue li")
     expect(queue).to_have_count(2)
     expect(queue.first).to_contain_text("Planner")
     expect(queue.first).to_contain_text("P2")
-    stand.say([held, *saying("Again, then.")])
+    server.say([held, *saying("Again, then.")])
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".g-state")).to_contain_text("Planner is speaking.")
     expect(queue).to_have_count(1)
@@ -118,20 +124,20 @@ def test_the_team_is_run_paused_and_called_off(look: Look, stand: Stand, name: s
     expect(page.locator("pv-team")).to_contain_text("Nobody waits.")
 
 
-def test_without_a_team_it_says_how_to_have_one(look: Look, stand: Stand) -> None:
-    stand.store.create(id="alone", title="Alone").append(said("user", "Hello?"))
-    page = look("#/c/alone/team")
+def test_without_a_team_it_says_how_to_have_one(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="alone", title="Alone").append(said("user", "Hello?"))
+    page = open_page("#/c/alone/team")
     expect(page.locator("pv-team")).to_contain_text("No team works here")
     expect(page.locator("pv-team")).to_contain_text("palaver serve --team team.yaml")
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_everyone_can_use_it(
-    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_page: OpenPage, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    page: Page = look(f"#/c/{name}/team", size=size, scheme=scheme)
+    page: Page = open_page(f"#/c/{name}/team", size=size, scheme=scheme)
     page.get_by_role("button", name="Planner").click()
     expect(page.locator(".g-sight")).to_contain_text("Since its last prompt")
     page.get_by_text("The prompt, word for word").click()
-    assert barriers(page, "pv-team") == []
+    assert violations(page, "pv-team") == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -8,35 +8,37 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import expect
 
+from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import called, said
-from tests.page.sound import barriers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def name(stand: Stand) -> str:
+def name(server: PageServer) -> str:
     """A conversation with one large message, which no other test knows."""
-    told = f"tokens-{next(_numbers)}"
-    called(stand.store, told)
-    return told
+    conversation = f"tokens-{next(_numbers)}"
+    called(server.store, conversation)
+    return conversation
 
 
 @pytest.fixture
-def page(look: Look, name: str) -> Page:
+def page(open_page: OpenPage, name: str) -> Page:
     """The page with its tokens open."""
-    return look(f"#/c/{name}/tokens")
+    return open_page(f"#/c/{name}/tokens")
 
 
-def test_the_window_is_shown_by_role_and_by_message(page: Page, stand: Stand, name: str) -> None:
-    counted = stand.ask("GET", f"conversations/{name}/tokens")
+def test_the_window_is_shown_by_role_and_by_message(
+    page: Page, server: PageServer, name: str
+) -> None:
+    counted = server.ask("GET", f"conversations/{name}/tokens")
     view = page.locator("pv-tokens")
     expect(view.locator(".t-total")).to_have_text(f"{counted['total']} of 8,000 tokens")
     expect(view).to_contain_text("% full")
@@ -66,21 +68,21 @@ def test_the_keyboard_reaches_the_largest_messages(page: Page) -> None:
     expect(page.locator("pv-message[data-index='3']")).to_be_in_viewport()
 
 
-def test_on_a_phone_the_panel_makes_way_for_the_message(look: Look, name: str) -> None:
-    page = look(f"#/c/{name}/tokens", size=NARROW)
+def test_on_a_phone_the_panel_makes_way_for_the_message(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"#/c/{name}/tokens", size=NARROW)
     page.get_by_role("button", name="message 3 · tool").click()
     expect(page.locator("pv-panel")).to_be_hidden()
     expect(page.locator("pv-message[data-index='3']")).to_be_in_viewport()
 
 
-def test_it_follows_what_is_said(page: Page, stand: Stand, name: str) -> None:
+def test_it_follows_what_is_said(page: Page, server: PageServer, name: str) -> None:
     expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(7)
-    stand.store.get(name).append(said("user", "One more."))
+    server.store.get(name).append(said("user", "One more."))
     expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(8)
 
 
 def test_making_room_is_looked_at_and_then_done_and_undone(
-    page: Page, stand: Stand, name: str
+    page: Page, server: PageServer, name: str
 ) -> None:
     page.get_by_role("radio", name="Drop the oldest turns").check()
     page.get_by_label("Leave about so many tokens as they are").fill("60")
@@ -90,44 +92,48 @@ def test_making_room_is_looked_at_and_then_done_and_undone(
     expect(preview).to_contain_text("3 messages go")
     expect(preview).to_contain_text("What time is it in Lisbon?")
     expect(preview).to_contain_text("4 messages stay as they are.")
-    assert len(stand.store.get(name)) == 7
+    assert len(server.store.get(name)) == 7
     preview.get_by_role("button", name="Do it").click()
     expect(page.locator("pv-message")).to_have_count(4)
-    assert len(stand.store.get(name)) == 4
+    assert len(server.store.get(name)) == 4
     page.locator("pv-toast").get_by_role("button", name="Undo").click()
     expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(7)
 
 
-def test_old_outputs_are_cleared_and_their_calls_stay(page: Page, stand: Stand, name: str) -> None:
+def test_old_outputs_are_cleared_and_their_calls_stay(
+    page: Page, server: PageServer, name: str
+) -> None:
     page.get_by_label("Leave about so many tokens as they are").fill("0")
     page.get_by_role("button", name="Look first").click()
     preview = page.locator(".t-preview")
     expect(preview).to_contain_text("Messages 7 → 7")
     preview.get_by_role("button", name="Do it").click()
     expect(page.locator("pv-toast")).to_contain_text("Room was made.")
-    sent = stand.ask("GET", f"conversations/{name}/request?format=openai-chat")["request"]
+    sent = server.ask("GET", f"conversations/{name}/request?format=openai-chat")["request"]
     assert "The sun is out." not in str(sent)
     assert "call-1" in str(sent)
 
 
-def test_where_there_is_nothing_to_gain_it_says_so(look: Look, stand: Stand) -> None:
-    stand.store.create(id="little", title="Little").append(said("user", "Tea?"))
-    page = look("#/c/little/tokens")
+def test_where_there_is_nothing_to_gain_it_says_so(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="little", title="Little").append(said("user", "Tea?"))
+    page = open_page("#/c/little/tokens")
     page.get_by_role("button", name="Look first").click()
     expect(page.locator(".t-preview")).to_contain_text("There is nothing to gain this way.")
     expect(page.locator("pv-tokens")).to_contain_text("No model has been called")
 
 
-def test_a_conversation_without_a_word_says_what_to_do(look: Look, stand: Stand) -> None:
-    stand.store.create(id="wordless", title="Wordless")
-    page = look("#/c/wordless/tokens")
+def test_a_conversation_without_a_word_says_what_to_do(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    server.store.create(id="wordless", title="Wordless")
+    page = open_page("#/c/wordless/tokens")
     expect(page.locator("pv-tokens")).to_contain_text("Nothing to count yet")
 
 
-def test_thousands_of_messages_are_a_few_stretches(look: Look, stand: Stand) -> None:
-    history = stand.store.create(id="wide", title="Wide")
+def test_thousands_of_messages_are_a_few_spans(open_page: OpenPage, server: PageServer) -> None:
+    history = server.store.create(id="wide", title="Wide")
     history.extend(said(("user", "assistant")[number % 2], "tea " * 9) for number in range(3_000))
-    page = look("#/c/wide/tokens")
+    page = open_page("#/c/wide/tokens")
     bars = page.locator("svg.t-window").nth(1).locator("rect.t-bar")
     expect(bars.first).to_be_attached()
     assert bars.count() <= 500
@@ -136,12 +142,12 @@ def test_thousands_of_messages_are_a_few_stretches(look: Look, stand: Stand) -> 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")])
 def test_everyone_can_use_it(
-    look: Look, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
+    open_page: OpenPage, name: str, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    page = look(f"#/c/{name}/tokens", size=size, scheme=scheme)
+    page = open_page(f"#/c/{name}/tokens", size=size, scheme=scheme)
     page.get_by_role("radio", name="Drop the oldest turns").check()
     page.get_by_label("Leave about so many tokens as they are").fill("60")
     page.get_by_role("button", name="Look first").click()
     expect(page.locator(".t-preview")).to_contain_text("3 messages go")
-    assert barriers(page, "pv-tokens") == []
+    assert violations(page, "pv-tokens") == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -10,18 +10,18 @@ from playwright.sync_api import expect
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.page.conftest import Look
-    from tests.page.stand import Stand
+    from tests.page.conftest import OpenPage
+    from tests.page.server import PageServer
 
 
 @pytest.fixture
-def cut(look: Look, stand: Stand, request: pytest.FixtureRequest) -> Page:
+def cut(open_page: OpenPage, server: PageServer, request: pytest.FixtureRequest) -> Page:
     """A conversation of six messages of which two are left."""
     name = f"cut-{request.node.name}"
     said = [{"role": "user", "content": f"message {n}"} for n in range(6)]
-    history = stand.store.create(said, id=name, title="Cut")
+    history = server.store.create(said, id=name, title="Cut")
     history.execute({"operation": "TRUNCATE", "keepLast": 2})
-    page = look(f"#/c/{name}")
+    page = open_page(f"#/c/{name}")
     expect(page.locator("pv-message")).to_have_count(2)
     return page
 
@@ -60,23 +60,25 @@ def test_undo_and_redo_by_key_and_button(cut: Page) -> None:
     expect(cut.locator("pv-message")).to_have_count(6)
 
 
-def test_a_version_that_is_not_there_is_refused_in_words(cut: Page, forgiven: list[str]) -> None:
-    forgiven.append("404|422")
+def test_a_version_that_is_not_there_is_refused_in_words(cut: Page, expected: list[str]) -> None:
+    expected.append("404|422")
     at(cut, 99)
     expect(cut.locator(".toast.error")).to_contain_text("99")
 
 
-def test_an_edit_elsewhere_keeps_what_is_unfolded_and_in_sight(look: Look, stand: Stand) -> None:
+def test_an_edit_elsewhere_keeps_what_is_unfolded_and_in_sight(
+    open_page: OpenPage, server: PageServer
+) -> None:
     said = [{"role": "user", "content": f"message {n}\n" + "more\n" * 12} for n in range(60)]
-    stand.store.create(said, id="kept-place", title="Place")
-    page = look("#/c/kept-place")
+    server.store.create(said, id="kept-place", title="Place")
+    page = open_page("#/c/kept-place")
     page.evaluate("document.querySelector('pv-thread').reveal(20)")
     row = page.locator("pv-message[data-index='20']")
     expect(row).to_contain_text("message 20")
     before = row.bounding_box()
     new = {"role": "user", "content": "new"}
     edit = {"operation": {"operation": "REPLACE", "index": 40, "message": new}}
-    stand.ask("POST", "conversations/kept-place/operations", edit)
+    server.ask("POST", "conversations/kept-place/operations", edit)
     expect(page.locator("pv-head")).to_contain_text("version 1")
     page.wait_for_timeout(150)
     assert before == row.bounding_box()

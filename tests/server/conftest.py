@@ -8,11 +8,11 @@ import pytest
 
 import palaver
 from palaver.server import Settings, make_app
-from palaver.server.seed import sow
+from palaver.server.demo import seed
 from tests.conversation.scripted import Scripted
-from tests.server.asking import ADDRESS, TOKEN, Asker
-from tests.server.stage import Stage
-from tests.stores.postgres import postgres, postgres_server
+from tests.server.client import ADDRESS, TOKEN, APIClient
+from tests.server.scripted_server import ScriptedServer
+from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -30,17 +30,17 @@ def store() -> Generator[Store]:
 
 
 @pytest.fixture(scope="module")
-def ask(store: Store) -> Generator[Asker]:
+def ask(store: Store) -> Generator[APIClient]:
     """A client that has the token."""
     app = make_app(store, Settings(token=TOKEN, rate=0, steps=0))
-    with Asker(app, base_url=ADDRESS) as asker:
+    with APIClient(app, base_url=ADDRESS) as asker:
         asker.headers["authorization"] = f"Bearer {TOKEN}"
         yield asker
 
 
 @pytest.fixture(scope="module")
-def stage() -> Generator[Stage]:
+def stage() -> Generator[ScriptedServer]:
     """A server with the examples in its store, and a model that is never asked."""
-    with Stage(Scripted()) as found:
-        assert sow(found.store)
+    with ScriptedServer(Scripted()) as found:
+        assert seed(found.store)
         yield found

@@ -17,12 +17,12 @@ import httpx
 import pytest
 
 import palaver
-from palaver.server import Settings, serving
-from palaver.server.connections import Config, Connections
+from palaver.server import Settings, run
+from palaver.server.connections import ClientConnections, UvicornConfig
 from tests.patience import within
-from tests.server.asking import TOKEN
-from tests.server.running import BEARER, in_thread
-from tests.server.stage import patiently
+from tests.server.client import TOKEN
+from tests.server.process import BEARER, run_in_thread
+from tests.server.scripted_server import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -83,7 +83,7 @@ def is_open(line: socket.socket) -> bool:
 
 def ended(lines: list[socket.socket], number: int) -> list[bool]:
     """Which connections have ended, once so many have."""
-    patiently(lambda: sum(not is_open(line) for line in lines) >= number)
+    wait_for(lambda: sum(not is_open(line) for line in lines) >= number)
     time.sleep(0.1)  # for those that must not end
     return [not is_open(line) for line in lines]
 
@@ -126,14 +126,14 @@ def good(port: int) -> list[int]:
     ids=["idle", "head", "session", "refused", "token"],
 )  # fmt: skip
 def test_250_unfinished_requests_keep_nobody_out(store: Store, sent: str) -> None:
-    with within(60), in_thread(store) as port:
+    with within(60), run_in_thread(store) as port:
         assert [200, 200, 201, 204] == good(port)
         with many(port, 250, sent.format(port=port).encode()):
             assert [200, 200, 201, 204] == good(port)
 
 
 def test_health_is_answered_whatever_the_load_is(store: Store) -> None:
-    with within(60), in_thread(store, requests=0, streams=0) as port:
+    with within(60), run_in_thread(store, requests=0, streams=0) as port:
         assert [200, 429, 429, 429] == good(port)
 
 
@@ -141,7 +141,7 @@ def test_a_request_is_work_only_once_it_has_arrived(store: Store) -> None:
     sent = "POST /api/conversations", "Content-Length: 2", AUTHORIZATION.strip()
     with (
         within(60),
-        in_thread(store, requests=1) as port,
+        run_in_thread(store, requests=1) as port,
         many(port, 20, head(port, *sent)) as all_,
     ):
         assert [200, 200, 201, 204] == good(port)
@@ -164,7 +164,7 @@ def trickle(line: socket.socket, data: bytes, pause: float = 0.02) -> int:
 
 def test_a_slow_head_is_closed(store: Store) -> None:
     sent = head(1, "GET /api/health", f"X: {'y' * 5_000}")
-    with within(60), in_thread(store, head_seconds=SHORT) as port, dial(port) as line:
+    with within(60), run_in_thread(store, head_seconds=SHORT) as port, dial(port) as line:
         assert trickle(line, sent) < len(sent)
         status, headers, body = answer(line)
         assert (408, "close", "no-store") == (
@@ -180,7 +180,7 @@ def test_a_slow_head_is_closed(store: Store) -> None:
 @pytest.mark.parametrize("how", ["Content-Length: 5000", "Transfer-Encoding: chunked"])
 def test_a_slow_body_is_answered_with_408(store: Store, what: str, how: str) -> None:
     limits: dict[str, Any] = {"body_seconds": SHORT, "body_rate": 100_000}
-    with within(60), in_thread(store, **limits) as port:
+    with within(60), run_in_thread(store, **limits) as port:
         sent = head(port, f"POST {what}", how, AUTHORIZATION.strip())
         with dial(port, sent) as line:
             body = b"1\r\n \r\n" * 900
@@ -193,7 +193,7 @@ def test_a_slow_body_is_answered_with_408(store: Store, what: str, how: str) -> 
 
 
 def test_a_body_that_keeps_coming_is_waited_for(store: Store) -> None:
-    with within(60), in_thread(store, body_seconds=1, body_rate=100) as port:
+    with within(60), run_in_thread(store, body_seconds=1, body_rate=100) as port:
         body = b"{}" + b" " * 1_500  # at a thousand bytes a second: ten times as fast as it must be
         sent = f"Content-Length: {len(body)}", AUTHORIZATION.strip()
         with dial(port, head(port, "POST /api/conversations", *sent)) as line:
@@ -208,7 +208,7 @@ def test_a_body_that_keeps_coming_is_waited_for(store: Store) -> None:
 def test_idle_connections_are_closed(store: Store) -> None:
     with (
         within(60),
-        in_thread(store, idle_seconds=SHORT, head_seconds=LONG) as port,
+        run_in_thread(store, idle_seconds=SHORT, head_seconds=LONG) as port,
         ExitStack() as all_,
     ):
         never, once = (all_.enter_context(dial(port)) for _ in range(2))
@@ -219,12 +219,12 @@ def test_idle_connections_are_closed(store: Store) -> None:
 
 def test_uvicorn_closes_no_idle_connection_before_its_time() -> None:
     for seconds in (0.3, 7.5, 90):
-        connections = Connections(Settings(token=TOKEN, idle_seconds=seconds), 10)
-        assert seconds <= Config(None, connections).timeout_keep_alive
+        connections = ClientConnections(Settings(token=TOKEN, idle_seconds=seconds), 10)
+        assert seconds <= UvicornConfig(None, connections).timeout_keep_alive
 
 
 def test_a_refused_body_is_not_waited_for(store: Store) -> None:
-    with within(60), in_thread(store, body_seconds=SHORT, idle_seconds=LONG) as port:
+    with within(60), run_in_thread(store, body_seconds=SHORT, idle_seconds=LONG) as port:
         sent = head(port, "POST /api/conversations", "Content-Length: 50000000")
         with dial(port, sent) as line:
             assert 401 == answer(line)[0]
@@ -236,14 +236,14 @@ def test_a_client_that_does_not_read_is_dropped(store: Store) -> None:
     store.create([palaver.user(text) for _ in range(20)], id="long")
     with (
         within(60),
-        in_thread(store, write_seconds=SHORT, idle_seconds=LONG) as port,
+        run_in_thread(store, write_seconds=SHORT, idle_seconds=LONG) as port,
         socket.socket() as line,
     ):
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         line.settimeout(30)
         line.connect(("127.0.0.1", port))
         line.sendall(head(port, "GET /api/conversations/long/messages", AUTHORIZATION.strip()))
-        assert patiently(lambda: not is_open(line))
+        assert wait_for(lambda: not is_open(line))
         time.sleep(4 * SHORT)
         found = rest_of(line)
         assert found.startswith(b"HTTP/1.1 200")
@@ -255,14 +255,18 @@ def test_a_client_that_does_not_read_is_dropped(store: Store) -> None:
 
 
 def test_the_oldest_unfinished_requests_of_a_peer_are_closed_first(store: Store) -> None:
-    with within(60), in_thread(store, peer_unfinished=3) as port, many(port, 5, b"GET /") as lines:
+    with (
+        within(60),
+        run_in_thread(store, peer_unfinished=3) as port,
+        many(port, 5, b"GET /") as lines,
+    ):
         assert [True, True, False, False, False] == ended(lines, 2)
         assert 408 == answer(lines[0])[0]
 
 
 def test_the_oldest_idle_connections_of_a_peer_are_closed_first(store: Store) -> None:
     """One that has shown the token is closed last."""
-    with within(60), in_thread(store, peer_connections=5) as port:
+    with within(60), run_in_thread(store, peer_connections=5) as port:
         known = dial(port, head(port, "GET /api/info", AUTHORIZATION.strip()))
         assert 200 == answer(known)[0]
         with known, many(port, 6) as lines:
@@ -273,7 +277,7 @@ def test_the_oldest_idle_connections_of_a_peer_are_closed_first(store: Store) ->
 
 
 def test_too_many_connections_in_all_close_the_oldest_that_waits(store: Store) -> None:
-    with within(60), in_thread(store, connections=4) as port, many(port, 4) as lines:
+    with within(60), run_in_thread(store, connections=4) as port, many(port, 4) as lines:
         other = dial(port, head(port, "GET /api/health"), source="127.0.0.2")
         with other:
             assert 200 == answer(other)[0]
@@ -281,7 +285,7 @@ def test_too_many_connections_in_all_close_the_oldest_that_waits(store: Store) -
 
 
 def test_where_every_connection_is_answered_a_new_one_is_closed(store: Store) -> None:
-    with within(60), in_thread(store, connections=2) as port:
+    with within(60), run_in_thread(store, connections=2) as port:
         stream = head(port, "GET /api/events", AUTHORIZATION.strip())
         with many(port, 2, stream) as lines:
             assert [200, 200] == [answer(line)[0] for line in lines]
@@ -292,11 +296,11 @@ def test_where_every_connection_is_answered_a_new_one_is_closed(store: Store) ->
             with dial(port, head(port, "GET /api/health", "Connection: close")) as line:
                 return rest_of(line).startswith(b"HTTP/1.1 200")
 
-        patiently(is_well)
+        wait_for(is_well)
 
 
 class Waiting:
-    """A connection as `Connections` sees it."""
+    """A connection as `ClientConnections` sees it."""
 
     trusted = is_unfinished = is_queued = False
     is_waiting = True
@@ -306,7 +310,7 @@ class Waiting:
 
 def test_a_port_that_is_used_again_early_leaves_nothing_behind() -> None:
     """After a reset a client may come again from the same port before the server has noticed."""
-    connections = Connections(Settings(token=TOKEN), 10)
+    connections = ClientConnections(Settings(token=TOKEN), 10)
     first, second = cast("Any", Waiting()), cast("Any", Waiting())
     for one in (first, second):
         assert connections.add(one)
@@ -360,9 +364,9 @@ def test_as_many_files_as_are_needed_may_be_opened(monkeypatch: pytest.MonkeyPat
     limits = [(256, 4_096)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
-    assert 2_000 == serving._possible(2_000)
+    assert 2_000 == run._raise_file_limit(2_000)
     assert (2_400, 4_096) == limits[-1]
-    assert 3_696 == serving._possible(10_000)
+    assert 3_696 == run._raise_file_limit(10_000)
     assert (4_096, 4_096) == limits[-1]
     limits.append((resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert 10_000 == serving._possible(10_000)
+    assert 10_000 == run._raise_file_limit(10_000)

@@ -11,9 +11,10 @@ import pytest
 import palaver
 from palaver.errors import ValidationError
 from palaver.server import Settings, make_app
-from palaver.server.limits import LogLimit, Rate
+from palaver.server.run import LogLimit
+from palaver.server.security import RateLimit
 from palaver.server.settings import read_limit
-from tests.server.asking import ADDRESS, TOKEN, Asker
+from tests.server.client import ADDRESS, TOKEN, APIClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
-def asker(settings: Settings) -> Asker:
-    return Asker(make_app(palaver.open(":memory:"), settings), base_url=ADDRESS)
+def asker(settings: Settings) -> APIClient:
+    return APIClient(make_app(palaver.open(":memory:"), settings), base_url=ADDRESS)
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:
@@ -125,7 +126,7 @@ def test_a_line_of_code_logs_once_a_second(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_bucket_fills_again() -> None:
     now = [0.0]
-    rate = Rate(2, clock=lambda: now[0])
+    rate = RateLimit(2, clock=lambda: now[0])
     assert [True] * 8 + [False] == [rate.allows("me") for _ in range(9)]
     assert rate.allows("you")
     now[0] = 0.5
@@ -135,8 +136,8 @@ def test_a_bucket_fills_again() -> None:
 
 
 def test_the_oldest_clients_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.server.limits._CLIENTS", 2)
-    rate = Rate(0.25, clock=lambda: 0.0)
+    monkeypatch.setattr("palaver.server.security._CLIENTS", 2)
+    rate = RateLimit(0.25, clock=lambda: 0.0)
     assert [True, False] == [rate.allows("a"), rate.allows("a")]
     rate.allows("b")
     rate.allows("c")

@@ -13,13 +13,13 @@ import pytest
 import palaver
 from palaver.errors import StoreError, ValidationError
 from palaver.server import live as module
-from palaver.server.live import Live, read_place
-from palaver.server.problems import Refusal
+from palaver.server.errors import RequestRefused
+from palaver.server.live import Live, read_event_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from palaver.server.live import Place
+    from palaver.server.live import EventPosition
     from palaver.stores import Store
 
 
@@ -34,7 +34,7 @@ async def following(store: Store, **settings: Any) -> AsyncGenerator[Live]:  # n
 
 
 async def told(
-    live: Live, count: int, *, conversation: str | None = None, after: Place | None = None
+    live: Live, count: int, *, conversation: str | None = None, after: EventPosition | None = None
 ) -> list[tuple[str | None, str, dict[str, Any]]]:
     """So many events with an id, as they come."""
     found: list[tuple[str | None, str, dict[str, Any]]] = []
@@ -68,7 +68,7 @@ def test_events_are_told_as_they_happen() -> None:
     assert {"conversation": "x", "version": 1, "operation": "TRUNCATE"}.items() <= events[2][
         2
     ].items()
-    first, second, third = (read_place(str(one)) for one, _, _ in events)
+    first, second, third = (read_event_id(str(one)) for one, _, _ in events)
     assert first < second < third
     assert first[1] == 1  # the first of two in one change
     assert second[1] == third[1] == 0
@@ -77,7 +77,7 @@ def test_events_are_told_as_they_happen() -> None:
 @pytest.mark.parametrize("kept", [10_000, 2])
 def test_whoever_comes_back_misses_nothing(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the memory, or, where it is too short, from the store."""
-    monkeypatch.setattr(module, "_KEPT", kept)
+    monkeypatch.setattr(module, "_BUFFERED", kept)
 
     async def work() -> None:
         store = palaver.open(":memory:")
@@ -91,7 +91,7 @@ def test_whoever_comes_back_misses_nothing(kept: int, monkeypatch: pytest.Monkey
             ids = [str(one) for one, _, _ in whole]
             assert 42 == len(set(ids))
             for place in (0, 1, 7, 20, 39, 40):
-                rest = await told(live, 41 - place, after=read_place(ids[place]))
+                rest = await told(live, 41 - place, after=read_event_id(ids[place]))
                 assert whole[place + 1 :] == rest
             alone = await told(live, 1, conversation="y", after=(0, 0))
             assert ["y"] == [data["conversation"] for _, _, data in alone]
@@ -101,7 +101,7 @@ def test_whoever_comes_back_misses_nothing(kept: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("after", [(0, 0), (1, 1)])
 def test_a_client_ahead_of_the_memory_is_told_nothing_twice(
-    after: Place, monkeypatch: pytest.MonkeyPatch
+    after: EventPosition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store tells it what happened before the thread that follows has seen it."""
 
@@ -130,9 +130,9 @@ def test_clients_that_come_at_once_are_counted_before_their_streams_begin() -> N
     async def work() -> None:
         async with following(palaver.open(":memory:"), streams=5) as live:
             for _ in range(5):
-                live.check_room()
-            with pytest.raises(Refusal, match="too many live streams"):
-                live.check_room()
+                live.reserve_stream()
+            with pytest.raises(RequestRefused, match="too many live streams"):
+                live.reserve_stream()
 
     run(work())
 
@@ -149,8 +149,8 @@ def test_a_new_server_tells_the_same_ids() -> None:
             history.extend([palaver.user("c"), palaver.user("d")])
             before = await hearing
         async with following(store) as live:
-            assert before[1:] == await told(live, 3, after=read_place(str(before[0][0])))
-            assert before[3:] == await told(live, 1, after=read_place(str(before[2][0])))
+            assert before[1:] == await told(live, 3, after=read_event_id(str(before[0][0])))
+            assert before[3:] == await told(live, 1, after=read_event_id(str(before[2][0])))
 
     run(work())
 
@@ -160,8 +160,8 @@ def test_what_is_only_true_for_a_moment_has_no_id() -> None:
         store = palaver.open(":memory:")
         async with following(store) as live, aclosing(live.stream("x")) as stream:
             found = [await anext(stream)]
-            live.tell("step.delta", {"conversation": "y", "text": "for others"})
-            live.tell("step.delta", {"conversation": "x", "text": "hi"})
+            live.emit("step.delta", {"conversation": "y", "text": "for others"})
+            live.emit("step.delta", {"conversation": "x", "text": "hi"})
             found.append(await anext(stream))
             return found
 
@@ -178,7 +178,7 @@ def test_lists_are_told_what_changed() -> None:
             store.create(id="x", title="Tea")
             told = await anext(stream)
             store.delete("x")
-            live.changed("x")
+            live.emit_changed("x")
             return told + await anext(stream)
 
     said = run(work())
@@ -230,7 +230,7 @@ def test_a_store_that_is_away_is_waited_for(
     async def work() -> list[Any]:
         store = palaver.open(":memory:")
         history = store.create(id="x")
-        real, failed = store.keeper.journal, 0
+        real, failed = store.backend.journal, 0
 
         def journal(*args: Any) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
             nonlocal failed
@@ -241,9 +241,9 @@ def test_a_store_that_is_away_is_waited_for(
             return real(*args)
 
         async with following(store) as live:
-            monkeypatch.setattr(store.keeper, "journal", journal)
+            monkeypatch.setattr(store.backend, "journal", journal)
             history.append(palaver.user("a"))
-            return await told(live, 1, after=read_place(live.last))
+            return await told(live, 1, after=read_event_id(live.last))
 
     assert ["message.added"] == [name for _, name, _ in run(work())]
     assert "the database is away" in caplog.text
@@ -252,13 +252,13 @@ def test_a_store_that_is_away_is_waited_for(
 def test_there_is_room_for_so_many_and_no_more() -> None:
     async def work() -> None:
         async with following(palaver.open(":memory:"), streams=1) as live:
-            live.check_room()
+            live.reserve_stream()
             async with aclosing(live.stream()) as stream:
                 await anext(stream)
-                with pytest.raises(Refusal, match="too many live streams"):
-                    live.check_room()
+                with pytest.raises(RequestRefused, match="too many live streams"):
+                    live.reserve_stream()
             assert 0 == live.streams
-            live.check_room()
+            live.reserve_stream()
 
     run(work())
 
@@ -266,4 +266,4 @@ def test_there_is_room_for_so_many_and_no_more() -> None:
 @pytest.mark.parametrize("text", ["", "x", "1.", ".1", "-1", "1.2.3", "9" * 40, "\u0663"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="must be the id of an event"):
-        read_place(text)
+        read_event_id(text)

@@ -9,8 +9,8 @@ import pytest
 
 import palaver
 from tests.patience import within
-from tests.server.asking import TOKEN
-from tests.server.running import in_thread
+from tests.server.client import TOKEN
+from tests.server.process import run_in_thread
 from tests.server.test_connections import answer, dial, head, rest_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LENGTH: Final = "Content-Length: 2"
 def port() -> Generator[int]:
     with palaver.open(":memory:") as store, within(120):
         store.create([palaver.user("secret")], id="x")
-        with in_thread(store, guesses=0) as found:
+        with run_in_thread(store, guesses=0) as found:
             yield found
 
 

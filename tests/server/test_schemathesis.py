@@ -26,9 +26,9 @@ from schemathesis.specs.openapi.checks import (
 
 import palaver
 from palaver.server import Settings, make_app
-from palaver.server.openapi import document
+from palaver.server.openapi import openapi_document
 from tests.profiles import steps
-from tests.server.asking import ADDRESS, TOKEN, Asker
+from tests.server.client import ADDRESS, TOKEN, APIClient
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,9 +47,9 @@ ENDLESS: Final = "/api/events"  # a stream has no end that a request could wait 
 
 def described() -> dict[str, Any]:
     """The API; lists of messages are made up short, since each takes its time."""
-    found: dict[str, Any] = json.loads(document())
+    found: dict[str, Any] = json.loads(openapi_document())
     shapes = found["components"]["schemas"]
-    for name in ("Addition", "Opening"):
+    for name in ("AppendRequest", "CreateRequest"):
         shapes[name]["properties"]["messages"]["maxItems"] = 2
     return found
 
@@ -67,16 +67,16 @@ REQUESTS: Final = steps(600, in_faults=6_000)
 
 
 @pytest.fixture(scope="module")
-def served() -> Generator[Asker]:
+def served() -> Generator[APIClient]:
     with palaver.open(":memory:") as store:
         app = make_app(store, Settings(token=TOKEN, rate=0, steps=0))
-        with Asker(app, base_url=ADDRESS) as asker:
+        with APIClient(app, base_url=ADDRESS) as asker:
             asker.headers["authorization"] = f"Bearer {TOKEN}"
             yield asker
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_api_does_what_its_description_says(served: Asker, name: str) -> None:
+def test_the_api_does_what_its_description_says(served: APIClient, name: str) -> None:
     operation = OPERATIONS[name]
     modes = st.sampled_from(schemathesis.GenerationMode)
 
@@ -103,7 +103,7 @@ def _path_is_wrong(case: Case) -> bool:
     return path is not None and path.mode.is_negative
 
 
-def _conversation(served: Asker) -> str:
+def _conversation(served: APIClient) -> str:
     """A conversation with something in it, made anew where it was deleted."""
     name = "known"
     if served.get(f"/api/conversations/{name}").status_code == 404:
@@ -111,7 +111,7 @@ def _conversation(served: Asker) -> str:
     return name
 
 
-def _sent(case: Case, served: Asker) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
+def _sent(case: Case, served: APIClient) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
     sent = case.as_transport_kwargs(base_url=ADDRESS)
     sent.pop("cookies", None)
     if "data" in sent:

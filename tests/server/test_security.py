@@ -13,7 +13,7 @@ import palaver
 from palaver.errors import ValidationError
 from palaver.server import Settings, make_app
 from palaver.server.security import cookie_value, read_token
-from tests.server.asking import ADDRESS, TOKEN, Asker
+from tests.server.client import ADDRESS, TOKEN, APIClient
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,14 +48,14 @@ def path(template: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def client() -> Generator[Asker]:
+def client() -> Generator[APIClient]:
     app = make_app(palaver.open(":memory:"), Settings(token=TOKEN, rate=0, guesses=0))
-    with Asker(app, base_url=ADDRESS) as asker:
+    with APIClient(app, base_url=ADDRESS) as asker:
         yield asker
 
 
 @pytest.fixture
-def stranger(client: Asker) -> Asker:
+def stranger(client: APIClient) -> APIClient:
     """A client that has no token."""
     client.cookies.clear()
     return client
@@ -80,7 +80,7 @@ def test_every_route_is_looked_at() -> None:
         {"cookie": ";;=;"},
     ],
 )
-def test_a_wrong_token_is_refused(stranger: Asker, headers: dict[str, str]) -> None:
+def test_a_wrong_token_is_refused(stranger: APIClient, headers: dict[str, str]) -> None:
     for method, route in GUARDED:
         answer = stranger.request(method, path(route), headers=headers)
         assert (401, route) == (answer.status_code, route)
@@ -94,7 +94,7 @@ def test_a_wrong_token_is_refused(stranger: Asker, headers: dict[str, str]) -> N
      "127.0.0.1:7007@evil", "[::2]:7007", "0.0.0.0:7007", "", "127.0.0.1:port", "localhost:7007/",
      "[::1]x:7007", "x[::1]:7007", "[127.0.0.1:7007", "127.0.0.1:7007:7007", "127.0.0.1 :7007"],
 )  # fmt: skip
-def test_another_name_is_refused(stranger: Asker, host: str) -> None:
+def test_another_name_is_refused(stranger: APIClient, host: str) -> None:
     headers = {"host": host, "authorization": f"Bearer {TOKEN}"}
     for method, route in ROUTES:
         answer = stranger.request(method, path(route), headers=headers)
@@ -107,7 +107,7 @@ def test_another_name_is_refused(stranger: Asker, host: str) -> None:
      "http://localhost:7007", "https://127.0.0.1:7007.evil", "file://", "http://127.0.0.1:7007/x",
      "ftp://127.0.0.1:7007", "http://\u00e9vil"],
 )  # fmt: skip
-def test_another_origin_is_refused(stranger: Asker, origin: str) -> None:
+def test_another_origin_is_refused(stranger: APIClient, origin: str) -> None:
     bearer = f"Bearer {TOKEN}".encode()
     headers = {b"origin": origin.encode("latin-1"), b"authorization": bearer}
     for method, route in ROUTES:
@@ -116,20 +116,20 @@ def test_another_origin_is_refused(stranger: Asker, origin: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:7007", "localhost:7007", "[::1]:7007"])
-def test_the_names_of_this_machine_are_known(ask: Asker, host: str) -> None:
+def test_the_names_of_this_machine_are_known(ask: APIClient, host: str) -> None:
     assert ask.get("/api/info", headers={"host": host}).status_code == 200
 
 
 def test_another_name_can_be_allowed() -> None:
     settings = Settings(token=TOKEN, allow_hosts=("talks.example.org",))
-    with Asker(make_app(palaver.open(":memory:"), settings), base_url=ADDRESS) as asker:
+    with APIClient(make_app(palaver.open(":memory:"), settings), base_url=ADDRESS) as asker:
         for host in ("talks.example.org", "TALKS.example.org:443", "127.0.0.1:7007"):
             headers = {"host": host, "origin": f"https://{host}"}
             assert asker.get("/api/health", headers=headers).status_code == 200
         assert asker.get("/api/health", headers={"host": "x.talks.example.org"}).status_code == 421
 
 
-def test_the_token_buys_a_cookie_that_no_script_can_read(stranger: Asker) -> None:
+def test_the_token_buys_a_cookie_that_no_script_can_read(stranger: APIClient) -> None:
     answer = stranger.post("/api/session", json={"token": TOKEN}, headers={"origin": ADDRESS})
     assert answer.status_code == 204
     cookie = answer.headers["set-cookie"].lower()
@@ -142,25 +142,25 @@ def test_the_token_buys_a_cookie_that_no_script_can_read(stranger: Asker) -> Non
 
 def test_behind_tls_the_cookie_stays_there() -> None:
     settings = Settings(token=TOKEN, allow_hosts=("talks.example.org",))
-    with Asker(make_app(palaver.open(":memory:"), settings), base_url=ADDRESS) as asker:
+    with APIClient(make_app(palaver.open(":memory:"), settings), base_url=ADDRESS) as asker:
         headers = {"host": "talks.example.org", "origin": "https://talks.example.org"}
         answer = asker.post("/api/session", json={"token": TOKEN}, headers=headers)
         assert "secure" in answer.headers["set-cookie"].lower()
 
 
-def test_a_wrong_token_buys_nothing(stranger: Asker) -> None:
+def test_a_wrong_token_buys_nothing(stranger: APIClient) -> None:
     problem = stranger.refused("POST", "session", {"token": "wrong"})
     assert (problem["status"], problem["path"]) == (401, "$.token")
     assert stranger.get("/api/info").status_code == 401
 
 
-def test_a_cookie_can_be_given_back(stranger: Asker) -> None:
+def test_a_cookie_can_be_given_back(stranger: APIClient) -> None:
     stranger.post("/api/session", json={"token": TOKEN})
     assert stranger.delete("/api/session", headers={"origin": ADDRESS}).status_code == 204
     assert stranger.get("/api/info").status_code == 401
 
 
-def test_a_change_with_the_cookie_comes_from_the_own_page(stranger: Asker) -> None:
+def test_a_change_with_the_cookie_comes_from_the_own_page(stranger: APIClient) -> None:
     stranger.post("/api/session", json={"token": TOKEN})
     assert stranger.post("/api/conversations", json={}).status_code == 403
     for headers in ({"origin": ADDRESS}, {"sec-fetch-site": "same-origin"}):
@@ -172,21 +172,21 @@ def test_a_change_with_the_cookie_comes_from_the_own_page(stranger: Asker) -> No
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
-def test_a_form_can_change_nothing(stranger: Asker, kind: str) -> None:
+def test_a_form_can_change_nothing(stranger: APIClient, kind: str) -> None:
     stranger.post("/api/session", json={"token": TOKEN})
     headers = {"origin": ADDRESS, "content-type": kind}
     assert stranger.post("/api/conversations", content=b"{}", headers=headers).status_code == 415
 
 
-@pytest.mark.parametrize("where", ["/", "/page/scripts/api.js", "/api/health", "/api/none", "/x"])
-def test_every_answer_says_the_same_to_browsers(stranger: Asker, where: str) -> None:
+@pytest.mark.parametrize("where", ["/", "/page/scripts/app.js", "/api/health", "/api/none", "/x"])
+def test_every_answer_says_the_same_to_browsers(stranger: APIClient, where: str) -> None:
     headers = stranger.get(where).headers
     assert "default-src 'none'; script-src 'self'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-opener-policy"] == "same-origin"
-    is_file = where in {"/", "/page/scripts/api.js"}
+    is_file = where in {"/", "/page/scripts/app.js"}
     assert ("no-cache" if is_file else "no-store") == headers["cache-control"]
 
 
@@ -194,7 +194,7 @@ def test_a_read_only_server_changes_nothing() -> None:
     store = palaver.open(":memory:")
     store.create([palaver.user("hi")], id="x")
     app = make_app(store, Settings(token=TOKEN, read_only=True))
-    with Asker(app, base_url=ADDRESS) as asker:
+    with APIClient(app, base_url=ADDRESS) as asker:
         asker.headers["authorization"] = f"Bearer {TOKEN}"
         for method, where, body in WRITING:
             assert (403, where) == (asker.refused(method, where, body)["status"], where)
@@ -205,7 +205,7 @@ def test_a_read_only_server_answers_what_only_asks() -> None:
     store = palaver.open(":memory:")
     store.create([palaver.user("hi")], id="x")
     app = make_app(store, Settings(token=TOKEN, read_only=True))
-    with Asker(app, base_url=ADDRESS) as asker:
+    with APIClient(app, base_url=ADDRESS) as asker:
         asker.headers["authorization"] = f"Bearer {TOKEN}"
         assert asker.good("GET", "info")["readOnly"] is True
         assert len(asker.good("POST", "conversations/x/query", {"text": "h"})["items"]) == 1
@@ -214,7 +214,7 @@ def test_a_read_only_server_answers_what_only_asks() -> None:
         assert asker.good("POST", "conversations/x/prune", {"dryRun": True})["messages"] == []
 
 
-def test_there_are_no_websockets(stranger: Asker) -> None:
+def test_there_are_no_websockets(stranger: APIClient) -> None:
     from litestar.exceptions import WebSocketDisconnect  # noqa: PLC0415 - for this one
 
     with pytest.raises(WebSocketDisconnect), stranger.websocket_connect("/api/events"):

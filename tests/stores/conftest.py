@@ -12,8 +12,8 @@ import pytest
 
 import palaver
 from palaver.stores import Store
-from palaver.stores.memory import MemoryKeeper
-from tests.stores.postgres import postgres, postgres_server
+from palaver.stores.memory import MemoryBackend
+from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +26,8 @@ __all__ = ["postgres", "postgres_server"]  # fixtures, for every test here
 
 def memory(folder: Path) -> Opener:
     del folder
-    keeper = MemoryKeeper()
-    return lambda: Store(keeper)
+    backend = MemoryBackend()
+    return lambda: Store(backend)
 
 
 def sqlite(folder: Path) -> Opener:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from palaver.history import SUMMARY_OF
 from palaver.messages import Message, parse_message, to_dict
 from palaver.stores import Store
-from palaver.stores.snapshots import import_conversation
-from palaver.stores.wholes import records_of
-from palaver.testing.stores.expecting import everything
+from palaver.stores.transfer import import_conversation
+from palaver.stores.transfer.export import read_records
+from palaver.testing.stores.suite import dump_history
 from tests.history.samples import one, talk
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def _spoken(role: str, name: str, *parts: dict[str, Any], **fields: Any) -> Mess
     return parse_message({"role": role, "id": name, "content": content, "timestamp": 77, **fields})
 
 
-def fill(keeper_store: Store) -> None:
+def fill(backend_store: Store) -> None:
     """Do everything that can be done, once."""
-    store = Store(keeper_store.keeper, clock=(clock := _Ticking()))
+    store = Store(backend_store.backend, clock=(clock := _Ticking()))
     history = store.create(
         talk("s1 u2"), id="talk", title="Tea or coffee? ☕", tags=["kitchen", "茶"]
     )
@@ -118,9 +118,9 @@ def fill(keeper_store: Store) -> None:
     history.append(one("u17", "to be erased: secret"))
     history.erase("u17")
     history.erase("u2")
-    store.keeper.put("talk", "draft", "d1", b"half a sen\0tence \xff")
-    store.keeper.put("talk", "ledger", "c1", json.dumps(state).encode())
-    store.keeper.put("fork", "intent", "名", b"")
+    store.backend.put("talk", "draft", "d1", b"half a sen\0tence \xff")
+    store.backend.put("talk", "ledger", "c1", json.dumps(state).encode())
+    store.backend.put("fork", "intent", "名", b"")
     lease = store.lease("talk", "worker 1", seconds=5)
     clock()  # leases went by this clock when the first schema was kept
     store.get("talk").under(lease).append(one("a18"), key="third key")
@@ -150,21 +150,23 @@ def contents(store: Store) -> dict[str, Any]:
 
 
 def _contents(store: Store, head: Head) -> dict[str, Any]:
-    keeper = store.keeper
+    backend = store.backend
     return {
         "title": head.title, "tags": list(head.tags), "created": head.created,
         "updated": head.updated, "parent": head.parent, "base": head.base, "origin": head.origin,
         "erased": head.erased,
-        "records": [[kind, name, value.hex()] for kind, name, value in records_of(keeper, head.id)],
+        "records": [
+            [kind, name, value.hex()] for kind, name, value in read_records(backend, head.id)
+        ],
         "keys": {
-            str(version): key for version, key in keeper.keys(head.id, -1, head.version).items()
+            str(version): key for version, key in backend.keys(head.id, -1, head.version).items()
         },
         "journal": [
             [told.version, told.kind, told.at, told.first, told.count, dict(told.data)]
-            for told in keeper.journal(head.id, -1, 1_000)
+            for told in backend.journal(head.id, -1, 1_000)
         ],
-        "replaces": [keeper.replaced(head.id, place) for place in range(head.length)],
-        **_brief(everything(store.get(head.id))),
+        "replaces": [backend.replaced(head.id, place) for place in range(head.length)],
+        **_brief(dump_history(store.get(head.id))),
         "log": to_dict(list(store.get(head.id).log)),
     }  # fmt: skip
 

@@ -11,8 +11,7 @@ from palaver.messages import ROLES, Message
 if TYPE_CHECKING:
     import random
 
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import Store, StoredHistory
 
 __all__ = ["live", "run"]
 
@@ -39,7 +38,7 @@ def run(store: Store, chance: random.Random, steps: int) -> list[str]:
                 parent.merge(history)
         else:
             live(history, chance, key=f"k{step}")
-    store.keeper.put("c0", "draft", "a name", b"\x00\xff bytes")
+    store.backend.put("c0", "draft", "a name", b"\x00\xff bytes")
     return names
 
 

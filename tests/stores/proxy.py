@@ -10,8 +10,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
 
-from tests.stores.frontend import Ear
-from tests.stores.postgres import PORT
+from tests.stores.postgres_frontend import Ear
+from tests.stores.postgres_server import PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

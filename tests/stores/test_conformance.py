@@ -1,4 +1,4 @@
-"""The suite that ships with palaver: every store passes it, and it tells where one does not."""
+"""The conformance suite: every store passes it, and it finds a backend with a fault."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from palaver.stores import Store
-from palaver.stores.history import StoredHistory
-from palaver.stores.memory import MemoryKeeper
-from palaver.stores.protocol import Keeper
+from palaver.stores import Store, StoredHistory
+from palaver.stores.backend import Backend
+from palaver.stores.memory import MemoryBackend
 from palaver.testing import store_conformance
-from palaver.testing.stores import Conformance, preconditions, sharing
-from palaver.testing.stores.expecting import expect, raises
+from palaver.testing.stores import Conformance, concurrency
+from palaver.testing.stores.suite import expect, raises
 from tests.patience import within
 
 if TYPE_CHECKING:
@@ -36,41 +35,42 @@ def test_every_check_has_a_name_of_its_own_and_says_what_it_is_about() -> None:
 
 
 def test_one_store_serves_for_all_checks_and_every_method_is_called() -> None:
-    methods = {name for name, value in vars(Keeper).items() if callable(value) and name[0] != "_"}
+    methods = {name for name, value in vars(Backend).items() if callable(value) and name[0] != "_"}
     called: set[str] = set()
 
-    class Watched(MemoryKeeper):
+    class Watched(MemoryBackend):
         def __getattribute__(self, name: str) -> object:
             called.add(name)
             return super().__getattribute__(name)
 
-    keeper = Watched()
-    report = store_conformance(lambda: Store(keeper))
+    backend = Watched()
+    report = store_conformance(lambda: Store(backend))
     assert len(store_conformance.checks) == len(report.passed)
     assert f"{len(report.passed)} passed, 0 failed" == str(report)
     assert {"adopt", "keys", "kinds"} >= methods - called  # what copies and exports need
 
 
-class Forgetful(MemoryKeeper):
+class Forgetful(MemoryBackend):
     """A store with a fault: what a key was used for is forgotten."""
 
     def commit(self, change: Change) -> int:
-        kept = self._of(change.conversation)
-        kept.keys.clear()
+        stored = self._get(change.conversation)
+        stored.keys.clear()
         return super().commit(change)
 
 
 def test_a_store_with_a_fault_is_found_out() -> None:
-    keeper = Forgetful()
-    suite = Conformance(sharing.CHECKS)
-    report = suite.report(lambda: Store(keeper))
-    assert ["a_key_makes_doing_it_again_harmless"] == list(report.failed)
+    backend = Forgetful()
+    suite = Conformance(concurrency.CHECKS)
+    report = suite.report(lambda: Store(backend))
+    broken = ["a_key_makes_doing_it_again_harmless", "a_key_brings_back_what_was_stored"]
+    assert broken == list(report.failed)
     assert not report.ok
     assert "a_key_makes_doing_it_again_harmless: AssertionError: " in str(report)
-    with pytest.raises(ExceptionGroup, match="1 failed") as caught:
-        suite(lambda: Store(keeper))
-    (error,) = caught.value.exceptions
-    assert ["in the check a_key_makes_doing_it_again_harmless"] == error.__notes__
+    with pytest.raises(ExceptionGroup, match="2 failed") as caught:
+        suite(lambda: Store(backend))
+    notes = [error.__notes__ for error in caught.value.exceptions]
+    assert [[f"in the check {name}"] for name in broken] == notes
 
 
 def test_what_was_expected_is_said() -> None:
@@ -92,6 +92,6 @@ def test_every_method_that_expects_a_version_is_checked() -> None:
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if name[0] != "_" and "expect" in inspect.signature(method).parameters
     }
-    assert expecting == preconditions.CHANGES.keys() | preconditions.WITHOUT_VERSION.keys()
+    assert expecting == concurrency.CHANGES.keys() | concurrency.WITHOUT_VERSION.keys()
     writing = {"append", "extend", "execute", "rewrite", "rollback", "undo", "redo", "restore"}
     assert writing | {"merge", "mark", "unmark", "erase", "fork", "describe", "delete"} < expecting

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 import palaver
-from palaver.history import History
+from palaver.history import BaseHistory
 from palaver.messages import to_dict
 from palaver.stores import Store
 from tests.faults.scratch import scratch
@@ -125,7 +125,7 @@ class ProgramMachine(RuleBasedStateMachine):
             assert answers[0] == answer
             assert states[0] == state
 
-    def on(self, name: str, what: Callable[[History], object]) -> None:
+    def on(self, name: str, what: Callable[[BaseHistory], object]) -> None:
         self.everywhere(name, lambda world: what(world.histories[name]))
 
     @initialize(letters=st.lists(st.sampled_from(LETTERS), max_size=6))
@@ -211,7 +211,7 @@ class ProgramMachine(RuleBasedStateMachine):
         name = self.pick(which)
         log = list(self.plain.histories[name].log)
         message: int | str = log[place % len(log)].id if log else 0
-        change = History.mark if put else History.unmark
+        change = BaseHistory.mark if put else BaseHistory.unmark
         self.on(name, lambda history: change(history, message, mark))
 
     @rule(which=small, task=st.sampled_from([None, "make tea", "serve it"]))
@@ -285,7 +285,7 @@ class ProgramMachine(RuleBasedStateMachine):
             world.prove()
 
 
-def _appending(message: Message) -> Callable[[History], object]:
+def _appending(message: Message) -> Callable[[BaseHistory], object]:
     return lambda history: history.append(message)
 
 
@@ -319,7 +319,7 @@ class Stale:
 
     def __init__(self, name: str, open_store: Callable[[], Store]) -> None:
         self.opened = [open_store(), open_store()]
-        self.stores = [Store(store.keeper, clock=lambda: 7) for store in self.opened]
+        self.stores = [Store(store.backend, clock=lambda: 7) for store in self.opened]
         first = self.stores[0].create([one("s0"), one("u0"), one("a0")], id=name)
         self.handles = [first, self.stores[1].get(name)]
 

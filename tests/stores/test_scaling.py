@@ -14,12 +14,12 @@ import palaver
 from palaver.errors import Stale, StoreDamaged
 from palaver.history.frame import Frame
 from palaver.history.rope import Leaf
-from palaver.history.terms import within
-from palaver.stores.frames import FrameBook
-from palaver.stores.memory import MemoryKeeper
+from palaver.history.view import intersect
+from palaver.stores.frame_codec import FrameCodec
+from palaver.stores.memory import MemoryBackend
 from palaver.stores.records import Change
-from palaver.stores.snapshots import export_conversation, import_conversation
-from palaver.stores.sqlite import SQLiteKeeper
+from palaver.stores.sqlite import SQLiteBackend
+from palaver.stores.transfer import export_conversation, import_conversation
 from tests.history.samples import one, talk
 from tools.growth import Steps
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from palaver.messages import Message
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import Store, StoredHistory
 
 NAMES = 300
 
@@ -40,9 +39,9 @@ def lite(path: Path) -> Iterator[Store]:
         yield store
 
 
-def keeper_of(store: Store) -> Any:  # noqa: ANN401 - its insides are looked at
-    assert isinstance(store.keeper, SQLiteKeeper)
-    return store.keeper
+def backend_of(store: Store) -> Any:  # noqa: ANN401 - its insides are looked at
+    assert isinstance(store.backend, SQLiteBackend)
+    return store.backend
 
 
 def said(count: int) -> list[Message]:
@@ -62,7 +61,7 @@ def marked(store: Store, count: int = NAMES) -> StoredHistory:
 def test_a_mark_writes_itself_and_not_all_others() -> None:
     store = palaver.open(":memory:")
     history = marked(store)
-    sizes = [len(frame.data) for frame in store.keeper.frames(history.id, 100, history.version)]
+    sizes = [len(frame.data) for frame in store.backend.frames(history.id, 100, history.version)]
     assert max(sizes) < 300
     assert max(sizes) < 2 * min(sizes)
     assert history.marks == store.get(history.id).marks
@@ -109,7 +108,7 @@ def test_every_change_of_many_marks_is_read_again(store: Store) -> None:
 
 def test_marks_that_were_written_whole_are_read_and_go_on() -> None:
     """As every frame was written before: all names, in each of them."""
-    book = FrameBook()
+    book = FrameCodec()
     names = {f"name-{number}": [0, 0, number] for number in range(40)}
     first = {"n": [[n, n + 1, 0, 1, 0] for n in range(40)], "m": names}
     second = {"m": {**names, "more": [0, 0, 7]}}
@@ -130,7 +129,7 @@ def test_marks_that_were_written_whole_are_read_and_go_on() -> None:
                                   b'{"m": [[0, 0]]}', b'{"w": [[0, 9], {"a": 1}]}'])  # fmt: skip
 def test_changes_of_marks_that_are_not_there_are_damage(data: bytes) -> None:
     with pytest.raises(StoreDamaged):
-        FrameBook().decode(data, 1)
+        FrameCodec().decode(data, 1)
 
 
 def test_a_merge_writes_what_it_brought_and_not_what_others_did() -> None:
@@ -142,12 +141,12 @@ def test_a_merge_writes_what_it_brought_and_not_what_others_did() -> None:
         fork = history.fork()
         fork.append(one(f"u{number + 10}"))
         history.merge(fork)
-        (frame,) = store.keeper.frames(history.id, history.version - 1, history.version)
+        (frame,) = store.backend.frames(history.id, history.version - 1, history.version)
         sizes.append(len(frame.data))
     assert max(sizes[30:]) < max(sizes[:30]) + 100
     again = store.get(history.id)
-    assert dict(history._frame.merged) == dict(again._frame.merged)
-    assert 60 == len(again._frame.merged)
+    assert dict(history.view.frame.merged) == dict(again.view.frame.merged)
+    assert 60 == len(again.view.frame.merged)
     assert len(history) == len(again.merge(fork).state.messages)  # it is known that nothing is new
 
 
@@ -155,12 +154,12 @@ def test_a_merge_writes_what_it_brought_and_not_what_others_did() -> None:
 
 
 class Statements:
-    """How often a keeper is asked."""
+    """How often a backend is asked."""
 
-    def __init__(self, keeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - any keeper
+    def __init__(self, backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - any backend
         self.count = 0
         for name in ("messages", "before", "befores", "select", "head"):
-            monkeypatch.setattr(keeper, name, self._counting(getattr(keeper, name)))
+            monkeypatch.setattr(backend, name, self._counting(getattr(backend, name)))
 
     def _counting(self, method: Any) -> Any:  # noqa: ANN401 - any method
         def counting(*arguments: Any) -> Any:  # noqa: ANN401 - its
@@ -176,7 +175,7 @@ def test_messages_of_a_role_are_read_many_at_once(
     history = lite.create(said(2_000))
     expected = [message.id for message in said(2_000) if message.role == "user"]
     again = lite.get(history.id)
-    asked = Statements(lite.keeper, monkeypatch)
+    asked = Statements(lite.backend, monkeypatch)
     assert expected == [message.id for message in again.by_role("user")]
     assert asked.count < 20
 
@@ -186,7 +185,7 @@ def test_a_view_of_many_ranges_is_read_many_at_once(
 ) -> None:
     history = lite.create(said(2_000))
     expected = [message.id for message in said(2_000) if message.role == "user"]
-    asked = Statements(lite.keeper, monkeypatch)
+    asked = Statements(lite.backend, monkeypatch)
     history.filter(roles=["user"])
     assert asked.count < 30
     again = lite.get(history.id)
@@ -237,13 +236,13 @@ def test_sqlite_finds_by_index(lite: Store, count: int) -> None:
     history = lite.create(said(count), id="talk")
     for number in range(count // 10):
         history.replace(number, one(f"u{number + 5_000}"))
-    keeper = keeper_of(lite)
-    newest = keeper.newest()
-    assert steps_of(lite, lambda: keeper.positions_of("talk", "u7")) < 200
-    assert steps_of(lite, lambda: keeper.between_times("talk", 10**15, None)) < 200
-    assert steps_of(lite, lambda: keeper.journal(None, newest - 2, 10)) < 600
-    cid = keeper._cid("talk")
-    assert steps_of(lite, lambda: keeper._read("rows_of", "u7", cid)) < 200
+    backend = backend_of(lite)
+    newest = backend.newest()
+    assert steps_of(lite, lambda: backend.positions_of("talk", "u7")) < 200
+    assert steps_of(lite, lambda: backend.between_times("talk", 10**15, None)) < 200
+    assert steps_of(lite, lambda: backend.journal(None, newest - 2, 10)) < 600
+    cid = backend._cid("talk")
+    assert steps_of(lite, lambda: backend._read("rows_of", "u7", cid)) < 200
 
 
 def test_positions_of_times_are_walked_through_once() -> None:
@@ -253,7 +252,7 @@ def test_positions_of_times_are_walked_through_once() -> None:
             return super().__getitem__(place)
 
     stretches = [(n, n + 1) for n in range(0, 40, 2)]
-    assert stretches[5:] == list(within(stretches, Runs((n, n + 1) for n in range(10, 40))))
+    assert stretches[5:] == list(intersect(stretches, Runs((n, n + 1) for n in range(10, 40))))
 
 
 # ── listing ─────────────────────────────────────────────────────────────────────────────────────
@@ -298,7 +297,7 @@ def test_a_listing_knows_every_append_at_once(path: Path) -> None:
         expected.remove("talk-05")
         expected.insert(0, "talk-05")
         assert expected == order(other)
-        (behind,) = keeper_of(store)._read("behind")
+        (behind,) = backend_of(store)._read("behind")
         assert behind[0] == behind[1]
         assert [] == list(store.verify())
 
@@ -330,7 +329,7 @@ def test_an_erasure_reads_its_family_once(monkeypatch: pytest.MonkeyPatch) -> No
         )
     fork = history.fork()
     fork.append(palaver.user("short", id="f", metadata={"palaver.summaryOf": ["s2"]}))
-    asked = Statements(store.keeper, monkeypatch)
+    asked = Statements(store.backend, monkeypatch)
     receipt = history.erase("u7")
     assert {"s0", "s1", "s2", "s3", "s4", "f"} == set(receipt.summaries)
     assert asked.count < 10
@@ -340,22 +339,22 @@ def test_the_store_in_memory_takes_back_what_could_not_be_adopted() -> None:
     store = palaver.open(":memory:")
     history = store.create(talk("u1 a2"), id="talk")
     history.append(one("u3"), key="k")
-    keeper = store.keeper
-    assert isinstance(keeper, MemoryKeeper)
+    backend = store.backend
+    assert isinstance(backend, MemoryBackend)
     good = store.create(talk("u1"), id="other").fork(id="fork")
     good.append(one("u9"))
-    head, newest = keeper.head("talk"), keeper.newest()
+    head, newest = backend.head("talk"), backend.newest()
     change = Change(
         conversation="talk", after=head.version, kind="append", at=5, stop=head.stop + 1,
         size=head.size + 1, first=head.length, counts=head.counts, messages=(one("u4"),),
         key="new", records=(("draft", "d", b"x"),),
     )  # fmt: skip
     with pytest.raises(Stale):
-        keeper.adopt(None, [change, replace(change, key="newer")])
-    assert head == keeper.head("talk")
-    assert newest == keeper.newest()
-    assert [] == keeper.positions_of("talk", "u4")
-    assert [0, 2] == keeper.select("talk", "user", 0, 9)
-    assert {2: "k"} == {v + 1: k for v, k in keeper.keys("talk", -1, 9).items()}
-    assert {} == keeper.records("talk", "draft")
-    assert ["other", "fork"] == keeper.family("fork")
+        backend.adopt(None, [change, replace(change, key="newer")])
+    assert head == backend.head("talk")
+    assert newest == backend.newest()
+    assert [] == backend.positions_of("talk", "u4")
+    assert [0, 2] == backend.select("talk", "user", 0, 9)
+    assert {2: "k"} == {v + 1: k for v, k in backend.keys("talk", -1, 9).items()}
+    assert {} == backend.records("talk", "draft")
+    assert ["other", "fork"] == backend.family("fork")

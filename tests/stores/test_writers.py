@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import Change, Store, StoredHistory
 
 THREADS = 8
 WORD = "xylophone"
@@ -130,6 +129,31 @@ def test_processes_that_append_and_edit_lose_nothing(path: Path) -> None:
         check_indexes(history)
 
 
+def test_an_edit_that_others_overtake_again_and_again_takes_its_turn(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a few tries it is planned and committed in one transaction, so nobody overtakes it."""
+    with palaver.open(path) as store, palaver.open(path) as there:
+        mine = store.create(talk("u1 a2"))
+        others = there.get(mine.id)
+        commit = store.backend.commit
+
+        def overtaken(change: Change) -> int:
+            others.append(one(f"u{others.version + 10}"))
+            return commit(change)
+
+        monkeypatch.setattr(store.backend, "commit", overtaken)
+        mine.insert(1, [one("a3")])
+        mine.append(one("a4"))
+        monkeypatch.undo()
+        assert "u1 a3 a2 u10 u11 u12 u13 u15 u16 a4" == line(mine) == line(store.get(mine.id))
+        assert 8 == mine.version
+        mine.rollback(0)
+        assert "u1 a2 u10 u11 u12" == line(mine) == line(store.get(mine.id))
+        assert [] == list(store.verify())
+        check_indexes(mine)
+
+
 def test_a_conflict_leaves_the_handle_as_good_as_new(store: Store) -> None:
     mine = store.create(talk("u1 a2"))
     theirs = store.get(mine.id)
@@ -151,11 +175,11 @@ def test_erased_text_is_in_none_of_the_files(path: Path) -> None:
             history.append(one(f"u{number}", f"{WORD} {number} " * 20))
         history.fork().append(one("a1", f"{WORD} in a fork"))
         for kind in ("draft", "prompt"):
-            store.keeper.put(history.id, kind, "of u7", f"{WORD} 7 {WORD} 7 ".encode() * 500)
+            store.backend.put(history.id, kind, "of u7", f"{WORD} 7 {WORD} 7 ".encode() * 500)
         assert 20 == len(store.search(WORD))
         for number in range(50):
             history.erase(f"u{number}")
-        fork = store.get(next(n for n in store.keeper.family(history.id) if n != history.id))
+        fork = store.get(next(n for n in store.backend.family(history.id) if n != history.id))
         fork.erase("a1")
         assert [] == store.search(WORD)
         for file in path.parent.iterdir():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from palaver.errors import PalaverError
-from palaver.history import History, Result
+from palaver.history import BaseHistory, History, Result
 from palaver.messages import to_dict
 from palaver.stores import Store
 
@@ -27,7 +27,7 @@ class World:
     def __init__(self, clock: Callable[[], int]) -> None:
         """Begin with none."""
         self.clock = clock
-        self.histories: dict[str, History] = {}
+        self.histories: dict[str, BaseHistory] = {}
 
     def begin(self, name: str, messages: list[Message]) -> None:
         """Begin a conversation."""
@@ -55,7 +55,7 @@ class StoredWorld(World):
     @property
     def store(self) -> Store:
         """The store, at the program's time."""
-        return Store(self.opened.keeper, clock=self.clock)
+        return Store(self.opened.backend, clock=self.clock)
 
     def begin(self, name: str, messages: list[Message]) -> None:
         """Begin a conversation."""
@@ -88,7 +88,7 @@ def outcome(what: Callable[[], object]) -> object:
     return found.to_dict() if isinstance(found, Result) else found
 
 
-def seen(history: History) -> dict[str, Any]:
+def seen(history: BaseHistory) -> dict[str, Any]:
     """What is there now."""
     return {
         "version": history.version,

@@ -67,7 +67,7 @@ def test_check_says_what_is_wrong_in_which_line(tmp_path: Path) -> None:
     for command in ("check", "run"):
         status, said = team(command, file)
         assert 1 == status
-        assert "team.yaml: $.members[1].idd: line 3, column 17: no such field [TM-05]" in said
+        assert "team.yaml: $.members[1].idd: line 3, column 17: no such field [team]" in said
 
 
 def test_run_takes_turns_with_a_person(example: Path, tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_run_takes_turns_with_a_person(example: Path, tmp_path: Path) -> None:
 
 def test_run_tells_programs_everything(example: Path, tmp_path: Path) -> None:
     status, said = team("run", example, "--store", tmp_path / "c.db", "--json", given="Tea?\n")
-    told = lines(said)
+    events = lines(said)
     assert 0 == status
     turn = ["turn", "text", "message"]  # the text may come in pieces
-    kinds = [kind for kind, _ in groupby(event["event"] for event in told)]
+    kinds = [kind for kind, _ in groupby(event["event"] for event in events)]
     assert ["conversation", "floor", "message", *turn, *turn, "floor"] == kinds
-    _, said_by_max, _ = [event["message"] for event in told if event["event"] == "message"]
+    _, said_by_max, _ = [event["message"] for event in events if event["event"] == "message"]
     assert ["sarah"] == said_by_max["routing"]["resolvedAddressees"]
-    assert {"event": "floor", "human": "user", "why": "drained"} == told[-1]
+    assert {"event": "floor", "human": "user", "why": "drained"} == events[-1]
 
 
 def test_run_shows_a_failure(tmp_path: Path) -> None:

@@ -8,11 +8,20 @@ import anyio
 import pytest
 
 from palaver.errors import LeaseLost, LeaseTaken, NetworkError, ValidationError
-from palaver.events import Event, Events
+from palaver.events import Event, EventBus
 from palaver.messages import user
-from palaver.team import Coordinator, Floor, Human, Limits, Member, State, Team, Turn
+from palaver.team import (
+    Coordinator,
+    Human,
+    HumanTurn,
+    Member,
+    Team,
+    TeamLimits,
+    TeamState,
+    TeamTurn,
+)
 from tests.conversation.scripted import saying
-from tests.team.cast import USER, Stage, says, scripted, shell, who
+from tests.team.members import USER, Stage, says, scripted, shell, who
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,11 +38,11 @@ async def test_everything_is_stored_with_the_message_that_led_to_it(store: Store
     await stage.coordinator.say("Go. [NEXT: max]")
     after_human = await stage.coordinator.state()
     assert (["max"], None) == ([turn.member for turn in after_human.queue], after_human.floor)
-    assert Floor("user", "called") == await stage.coordinator.run()
+    assert HumanTurn("user", "called") == await stage.coordinator.run()
     assert ["max", "sarah"] == stage.turns
     again = Coordinator(team, store, stage.coordinator.id)
-    assert State(floor="user", human="user", turns=2) == await again.state()
-    assert Floor("user", "called") == await again.run()
+    assert TeamState(floor="user", human="user", turns=2) == await again.state()
+    assert HumanTurn("user", "called") == await again.run()
     assert 3 == store.get(stage.coordinator.id).version
 
 
@@ -42,10 +51,10 @@ async def test_a_human_who_is_called_speaks_before_those_who_wait(store: Store) 
     members: list[Member] = [USER, eve, says("max", "Eve? [NEXT: eve!P1]"), says("sarah", "Hm.")]
     stage = Stage(store, Team(members=members, default="max"))
     await stage.coordinator.say("[NEXT: max, sarah]")
-    assert Floor("eve", "called") == await stage.coordinator.run()
+    assert HumanTurn("eve", "called") == await stage.coordinator.run()
     message = await stage.coordinator.say("Yes?")
     assert "eve" == who(message)
-    assert Floor("eve", "drained") == await stage.coordinator.run()
+    assert HumanTurn("eve", "drained") == await stage.coordinator.run()
     assert ["max", "sarah"] == stage.turns  # and the default was not called, for somebody waited
 
 
@@ -63,7 +72,7 @@ async def test_a_human_who_names_nobody_there_keeps_the_floor(store: Store) -> N
     """The default is for those who name nobody, not for those who misspell a name."""
     stage = Stage(store, Team(members=[USER, says("max", "m")], default="max"))
     await stage.coordinator.say("Hi [NEXT: mxa]")
-    assert Floor("user", "lost") == await stage.coordinator.run()
+    assert HumanTurn("user", "lost") == await stage.coordinator.run()
     assert [] == stage.turns
 
 
@@ -152,7 +161,7 @@ async def test_a_prompt_that_does_not_fit_is_a_failure(store: Store) -> None:
     assert [("max", f"(no answer) {words}")] == stage.said[1:]
 
 
-async def test_a_model_is_told_of_as_it_speaks_and_closed_in_the_end(store: Store) -> None:
+async def test_a_models_text_is_reported_as_it_comes_and_the_model_is_closed(store: Store) -> None:
     team = Team(members=[USER, scripted("max")])
     stage = Stage(store, team, {"max": [saying("Hel", "lo")]})
     await stage.coordinator.say("[NEXT: max]")
@@ -175,9 +184,9 @@ async def test_paused_it_begins_no_turn_and_goes_on_when_resumed(store: Store) -
         await begun(stage)
         await stage.coordinator.pause()
     assert ["user", "max"] == [name for name, _ in stage.said]
-    assert Floor(None, "paused") == await stage.coordinator.run()
+    assert HumanTurn(None, "paused") == await stage.coordinator.run()
     await stage.coordinator.resume()
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert ["max", "sarah"] == stage.turns
 
 
@@ -191,7 +200,7 @@ async def test_cancelled_it_ends_the_turn_and_empties_the_queue(store: Store) ->
         await stage.coordinator.cancel()
     assert [("max", "(no answer) called off")] == stage.said[1:]
     assert (
-        State(floor="user", why="cancelled", human="user", turns=1)
+        TeamState(floor="user", why="cancelled", human="user", turns=1)
         == await stage.coordinator.state()
     )
 
@@ -200,7 +209,7 @@ async def test_cancelled_between_turns_the_queue_is_emptied(store: Store) -> Non
     stage = Stage(store, Team(members=[USER, says("max", "m")]))
     await stage.coordinator.say("[NEXT: max]")
     await stage.coordinator.cancel()
-    assert Floor("user", "cancelled") == await stage.coordinator.run()
+    assert HumanTurn("user", "cancelled") == await stage.coordinator.run()
     assert [] == stage.turns
 
 
@@ -223,7 +232,7 @@ async def test_interrupted_the_turn_is_taken_again(store: Store, tmp_path: Path)
     await interrupted(stage)
     assert "max" == getattr((await stage.coordinator.state()).begun, "member", None)
     (tmp_path / "go").touch()
-    assert Floor("user", "drained") == await stage.coordinator.run()
+    assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert [("max", "m")] == stage.said[1:]
 
 
@@ -243,7 +252,7 @@ async def test_a_member_who_left_the_team_is_passed_over(store: Store) -> None:
     later = Stage(
         store, Team(members=[USER, says("sarah", "s")]), conversation=stage.coordinator.id
     )
-    assert Floor("user", "drained") == await later.coordinator.run()
+    assert HumanTurn("user", "drained") == await later.coordinator.run()
     words = "max is no agent of this team any more"
     assert [("system", words), ("sarah", "s")] == later.said[1:]
 
@@ -296,7 +305,7 @@ async def test_one_who_lost_the_lease_stops_and_writes_nothing(store: Store) -> 
     async with anyio.create_task_group() as group:
         group.start_soon(robbed)
         await begun(stage)
-        lease = stage.coordinator._book._lease
+        lease = stage.coordinator._team_store._lease
         assert lease is not None
         store.release(lease)
         store.lease(stage.coordinator.id, "somebody else", seconds=0.01)
@@ -304,10 +313,10 @@ async def test_one_who_lost_the_lease_stops_and_writes_nothing(store: Store) -> 
     assert 1 == len(store.get(stage.coordinator.id))
 
 
-async def test_what_happened_is_told_and_a_listener_that_fails_changes_nothing(
+async def test_what_happened_is_reported_and_a_callback_that_fails_changes_nothing(
     store: Store,
 ) -> None:
-    events, seen = Events(), list[str]()
+    events, seen = EventBus(), list[str]()
 
     def note(event: Event) -> None:
         seen.append(event.name)
@@ -324,7 +333,7 @@ async def test_what_happened_is_told_and_a_listener_that_fails_changes_nothing(
 
 
 async def test_a_limit_counts_from_the_humans_last_word(store: Store) -> None:
-    team = Team(members=[USER, says("max", "[NEXT: max]")], limits=Limits(turns=2))
+    team = Team(members=[USER, says("max", "[NEXT: max]")], limits=TeamLimits(turns=2))
     stage = Stage(store, team)
     await stage.coordinator.say("Go. [NEXT: max]")
     assert "limit" == (await stage.coordinator.run()).why
@@ -343,4 +352,4 @@ async def test_what_others_add_meanwhile_is_seen(store: Store) -> None:
 
 
 def test_a_turn_has_a_mark_only_while_a_program_is_at_it() -> None:
-    assert Turn("1", "max").process is None
+    assert TeamTurn("1", "max").process is None

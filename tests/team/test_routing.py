@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.context import find_markers
-from palaver.team import Call, Command, Human, Route, Team, read_route
+from palaver.team import CommandMember, Human, Route, Team, TurnRequest, read_route
 from tests.profiles import at_least
 
 USER = Human(id="user")
 TEAM = Team(
     members=[
         USER,
-        Command(id="max", name="Max Power", argv=["x"]),
-        Command(id="sarah", argv=["x"]),
-        Command(id="team-lead_2", argv=["x"]),
+        CommandMember(id="max", name="Max Power", argv=["x"]),
+        CommandMember(id="sarah", argv=["x"]),
+        CommandMember(id="team-lead_2", argv=["x"]),
     ],
     routes={"sarah": ["USER", "max"]},
 )
@@ -29,19 +29,21 @@ SARAH = TEAM.members[2]
     ("text", "expected"),
     [
         ("Nobody in particular.", ()),
-        ("[NEXT: max]", (Call("max"),)),
-        ("[next:max power]", (Call("max"),)),
-        ("[NEXT: MAX_POWER, TeamLead2]", (Call("max"), Call("team-lead_2"))),
-        ("[NEXT: max!P1, sarah ! p3]", (Call("max", 1), Call("sarah", 3))),
-        ("[NEXT: max!P3] and [NEXT: max!P1]", (Call("max", 1),)),
-        ("[NEXT: , max,,]", (Call("max"),)),
+        ("[NEXT: max]", (TurnRequest("max"),)),
+        ("[next:max power]", (TurnRequest("max"),)),
+        ("[NEXT: MAX_POWER, TeamLead2]", (TurnRequest("max"), TurnRequest("team-lead_2"))),
+        ("[NEXT: max!P1, sarah ! p3]", (TurnRequest("max", 1), TurnRequest("sarah", 3))),
+        ("[NEXT: max!P3] and [NEXT: max!P1]", (TurnRequest("max", 1),)),
+        ("[NEXT: , max,,]", (TurnRequest("max"),)),
         ("[NEXT:]", ()),
         ("[FROM: max]", ()),
         ("[TEAM_TASK: max]", ()),
-        ("[NEXT: user]", (Call("user"),)),
+        ("[NEXT: user]", (TurnRequest("user"),)),
     ],
 )
-def test_names_are_found_however_they_are_spelled(text: str, expected: tuple[Call, ...]) -> None:
+def test_names_are_found_however_they_are_spelled(
+    text: str, expected: tuple[TurnRequest, ...]
+) -> None:
     """TM-01."""
     assert expected == read_route(text, USER, TEAM).calls
 
@@ -55,7 +57,7 @@ def test_a_name_that_nobody_has_is_reported(name: str) -> None:
 def test_a_route_that_is_not_allowed_is_reported() -> None:
     """TM-03."""
     route = read_route("[NEXT: sarah, max]", SARAH, TEAM)
-    assert ((Call("max"),), ("sarah",), False) == (route.calls, route.refused, route.lost)
+    assert ((TurnRequest("max"),), ("sarah",), False) == (route.calls, route.refused, route.lost)
     assert read_route("[NEXT: sarah]", SARAH, TEAM).lost
 
 
@@ -78,18 +80,18 @@ def test_a_wrong_name_to_drop_is_reported_too() -> None:
 
 def test_a_route_is_kept_as_data() -> None:
     text = "[DROP: sarah] Go. [NEXT: max!P1, bob]"
-    kept = read_route(text, USER, TEAM).kept(over=["max"])
-    assert kept is not None
-    assert ("max",) == kept.resolved_addressees
+    routing = read_route(text, USER, TEAM).to_routing(overflow=["max"])
+    assert routing is not None
+    assert ("max",) == routing.resolved_addressees
     assert {
         "rawNextMarkers": ["[NEXT: max!P1, bob]"],
         "next": [{"member": "max", "priority": 1}],
         "drop": ["sarah"],
         "unknown": ["bob"],
         "overflow": ["max"],
-    } == kept.extra
-    assert Route().kept() is None
-    everything = read_route("[DROP: ALL]", USER, TEAM).kept()
+    } == routing.extra
+    assert Route().to_routing() is None
+    everything = read_route("[DROP: ALL]", USER, TEAM).to_routing()
     assert everything is not None
     assert {"drop": "ALL"} == everything.extra
 
@@ -100,7 +102,7 @@ def test_a_report_stays_short_and_a_long_list_is_read_quickly() -> None:
     started = time.monotonic()
     route = read_route(f"[NEXT: {names}, max]", USER, TEAM)
     assert time.monotonic() - started < 5
-    assert (Call("max"),) == route.calls
+    assert (TurnRequest("max"),) == route.calls
     assert 20 == len(route.unknown)
     assert 100 == max(map(len, read_route(f"[NEXT: {'x' * 999}]", USER, TEAM).unknown))
 

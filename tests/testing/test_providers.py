@@ -13,17 +13,22 @@ from hypothesis import strategies as st
 
 from palaver.testing import check_request
 from palaver.testing.providers import (
-    FORMATS,
+    FORMAT_NAMES,
     RULES,
-    Format,
+    FormatName,
     anthropic,
-    chat,
+    checks,
     gemini,
-    openai_parts,
-    responses,
+    openai_chat,
+    openai_responses,
 )
 from tests.profiles import at_least
-from tests.testing.providers import anthropic_cases, chat_cases, gemini_cases, responses_cases
+from tests.testing.providers import (
+    anthropic_cases,
+    gemini_cases,
+    openai_chat_cases,
+    openai_responses_cases,
+)
 from tests.wire.sdk_types import check_types
 
 if TYPE_CHECKING:
@@ -31,9 +36,9 @@ if TYPE_CHECKING:
 
     from tests.testing.providers.case import Case
 
-CASES: dict[Format, list[Case]] = {
-    "openai-chat": chat_cases.CASES,
-    "openai-responses": responses_cases.CASES,
+CASES: dict[FormatName, list[Case]] = {
+    "openai-chat": openai_chat_cases.CASES,
+    "openai-responses": openai_responses_cases.CASES,
     "anthropic": anthropic_cases.CASES,
     "gemini": gemini_cases.CASES,
 }
@@ -45,23 +50,23 @@ EACH = [
 
 
 @pytest.mark.parametrize(("name", "case"), EACH)
-def test_what_the_provider_takes_has_no_problem(name: Format, case: Case) -> None:
+def test_what_the_provider_takes_has_no_problem(name: FormatName, case: Case) -> None:
     assert () == check_request(name, case.accepted)
 
 
 @pytest.mark.parametrize(("name", "case"), EACH)
-def test_what_the_provider_refuses_has_exactly_these_problems(name: Format, case: Case) -> None:
+def test_what_the_provider_refuses_has_exactly_these_problems(name: FormatName, case: Case) -> None:
     found = check_request(name, case.refused)
     assert case.problems == {problem.path: problem.rule for problem in found}
     assert len(case.problems) == len(found)
 
 
 @pytest.mark.parametrize(("name", "case"), EACH)
-def test_what_the_provider_takes_fits_the_sdk_too(name: Format, case: Case) -> None:
+def test_what_the_provider_takes_fits_the_sdk_too(name: FormatName, case: Case) -> None:
     assert () == check_types(name, case.accepted)
 
 
-def said(text: str) -> dict[Format, Any]:
+def said(text: str) -> dict[FormatName, Any]:
     """A request of one message, for each format."""
     message = {"role": "user", "content": text}
     return {
@@ -72,16 +77,16 @@ def said(text: str) -> dict[Format, Any]:
     }
 
 
-JUDGES: dict[Format, ModuleType] = {
-    "openai-chat": chat,
-    "openai-responses": responses,
+JUDGES: dict[FormatName, ModuleType] = {
+    "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
     "anthropic": anthropic,
     "gemini": gemini,
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_request_may_not_be_too_large(name: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+def test_a_request_may_not_be_too_large(name: FormatName, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only strings are counted, names of fields too: a little less than what is sent."""
     monkeypatch.setattr(JUDGES[name], "LARGEST", 1_000)
     assert () == check_request(name, said("a" * 950)[name])
@@ -90,8 +95,8 @@ def test_a_request_may_not_be_too_large(name: Format, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "openai-responses"])
-def test_a_text_may_not_be_too_long(name: Format, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_parts, "LONGEST_TEXT", 100)
+def test_a_text_may_not_be_too_long(name: FormatName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "LONGEST_TEXT", 100)
     assert () == check_request(name, said("é" * 100)[name])
     assert ["size"] == [p.rule for p in check_request(name, said("é" * 101)[name])]
 
@@ -109,7 +114,7 @@ def test_the_limits_are_those_of_the_providers() -> None:
         judge.LARGEST for judge in JUDGES.values()
     ]
     assert 100_000 == anthropic.MOST_MESSAGES
-    assert 10_485_760 == openai_parts.LONGEST_TEXT
+    assert 10_485_760 == checks.LONGEST_TEXT
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -127,8 +132,8 @@ def test_an_unknown_format_is_an_error() -> None:
         check_request("bedrock", {})
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_depth_is_no_problem(name: Format) -> None:
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+def test_depth_is_no_problem(name: FormatName) -> None:
     deep: Any = None
     for _ in range(20_000):
         deep = [deep]
@@ -145,11 +150,11 @@ ANYTHING = st.recursive(
 @given(ANYTHING)
 @at_least(100)
 def test_whatever_it_is_given_it_does_not_raise(body: object) -> None:
-    for name in FORMATS:
+    for name in FORMAT_NAMES:
         assert check_request(name, body)
 
 
-SMALL: list[tuple[Format, Any]] = [
+SMALL: list[tuple[FormatName, Any]] = [
     (name, case.accepted)
     for name, cases in CASES.items()
     for case in cases
@@ -194,8 +199,8 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_number_in_place_of_a_text_is_seen(name: Format) -> None:
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+def test_a_number_in_place_of_a_text_is_seen(name: FormatName) -> None:
     for body in [json.loads(json.dumps(accepted)) for own, accepted in SMALL if own == name]:
         for owner, step in places(body):
             was = owner[step]
@@ -207,7 +212,7 @@ def test_a_number_in_place_of_a_text_is_seen(name: Format) -> None:
 
 TABLE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text("utf-8").splitlines()
 ROWS = {
-    cells[1].strip(" `"): dict(zip(FORMATS, cells[3:7], strict=True))
+    cells[1].strip(" `"): dict(zip(FORMAT_NAMES, cells[3:7], strict=True))
     for cells in (line.split("|") for line in TABLE if line.startswith("| `"))
 }
 
@@ -223,7 +228,7 @@ def test_the_docs_say_which_provider_has_the_rule(rule: str) -> None:
         for name, cases in CASES.items()
         if any(rule in case.problems.values() for case in cases) or rule == "size"
     }
-    assert shown == {name for name in FORMATS if ROWS[rule][name].strip() != "—"}
+    assert shown == {name for name in FORMAT_NAMES if ROWS[rule][name].strip() != "—"}
 
 
 def test_every_source_in_the_docs_is_there() -> None:

@@ -19,11 +19,11 @@ from palaver.testing.servers import (
     HangUp,
     ProviderServer,
     Refusal,
-    Usage,
+    ReportedUsage,
 )
 
 if TYPE_CHECKING:
-    from palaver.testing.providers import Format
+    from palaver.testing.providers import FormatName
     from palaver.testing.servers import Scripted
 
 HEADERS = {
@@ -46,7 +46,7 @@ PATHS = {
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/m:generateContent",
 }
-FORMATS: list[Format] = ["openai-chat", "openai-responses", "anthropic", "gemini"]
+FORMATS: list[FormatName] = ["openai-chat", "openai-responses", "anthropic", "gemini"]
 
 
 def post(
@@ -153,8 +153,8 @@ def test_gemini_ends_its_lines_as_google_does() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_usage_is_what_the_script_says(form: Format) -> None:
-    with ProviderServer(form, [Answer("Yes.", usage=Usage(100, 50, 40, 10))]) as server:
+def test_usage_is_what_the_script_says(form: FormatName) -> None:
+    with ProviderServer(form, [Answer("Yes.", usage=ReportedUsage(100, 50, 40, 10))]) as server:
         _, data, _ = post(server)
     expected: dict[str, dict[str, Any]] = {
         "openai-chat": {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150},
@@ -173,7 +173,7 @@ def test_usage_is_what_the_script_says(form: Format) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_without_a_script_it_repeats_what_it_was_told(form: Format) -> None:
+def test_without_a_script_it_repeats_what_it_was_told(form: FormatName) -> None:
     with ProviderServer(form) as server:
         _, data, _ = post(server)
         _, streamed, _ = post(server, stream=True)
@@ -196,7 +196,7 @@ def test_without_a_script_it_repeats_what_it_was_told(form: Format) -> None:
     ],
 )
 def test_it_finds_the_last_words_wherever_they_are(
-    form: Format, body: dict[str, Any], said: bytes
+    form: FormatName, body: dict[str, Any], said: bytes
 ) -> None:
     with ProviderServer(form) as server:
         _, data, _ = post(server, body=body)
@@ -204,7 +204,7 @@ def test_it_finds_the_last_words_wherever_they_are(
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_a_provider_would_refuse_is_refused_and_noted(form: Format) -> None:
+def test_what_a_provider_would_refuse_is_refused_and_noted(form: FormatName) -> None:
     with ProviderServer(form, ["never said"]) as server:
         status, data, _ = post(server, body={"messages": []})
         assert 400 == status
@@ -216,7 +216,7 @@ def test_what_a_provider_would_refuse_is_refused_and_noted(form: Format) -> None
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_who_brings_no_key_is_refused(form: Format) -> None:
+def test_who_brings_no_key_is_refused(form: FormatName) -> None:
     with ProviderServer(form) as server:
         status, _, _ = post(server, headers={"content-type": "application/json"})
         assert (401, ["the request carries no key"]) == (status, server.failures)
@@ -235,7 +235,7 @@ def test_anthropic_takes_those_who_ask_for_betas() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_path_of_another_provider_is_unknown(form: Format) -> None:
+def test_a_path_of_another_provider_is_unknown(form: FormatName) -> None:
     with ProviderServer(form) as server:
         assert 404 == post(server, path="/v1/other")[0]
         assert 404 == post(server, method="GET")[0]
@@ -271,7 +271,7 @@ def test_a_path_of_another_provider_is_unknown(form: Format) -> None:
         ),
     ],
 )
-def test_a_refusal_has_the_providers_form(form: Format, fields: object) -> None:
+def test_a_refusal_has_the_providers_form(form: FormatName, fields: object) -> None:
     with ProviderServer(form, [Refusal(429, "no", code="c", retry_after=1.5)]) as server:
         status, data, headers = post(server)
     assert (429, fields) == (status, json.loads(data))
@@ -279,7 +279,7 @@ def test_a_refusal_has_the_providers_form(form: Format, fields: object) -> None:
 
 
 def test_a_finish_is_the_providers_own_word() -> None:
-    cases: list[tuple[Format, str, bytes]] = [
+    cases: list[tuple[FormatName, str, bytes]] = [
         ("openai-chat", "length", b'"finish_reason":"length"'),
         ("openai-responses", "max_output_tokens", b'"status":"incomplete"'),
         ("anthropic", "max_tokens", b'"stop_reason":"max_tokens"'),

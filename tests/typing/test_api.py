@@ -8,7 +8,6 @@ from typing import Any, assert_type
 from palaver import Message as TopMessage
 from palaver.messages import (
     AssistantInfo,
-    Export,
     FilePart,
     Message,
     Part,
@@ -16,7 +15,6 @@ from palaver.messages import (
     Role,
     Routing,
     Speaker,
-    StepFinishPart,
     TextPart,
     TokenCounts,
     ToolCallPart,
@@ -26,16 +24,30 @@ from palaver.messages import (
     ToolPending,
     ToolRunning,
     ToolState,
-    Unfolded,
     UnknownPart,
     UserInfo,
     Validation,
     WithParts,
     complete,
     dump,
-    expire,
     fail,
     fold,
+    new_id,
+    parse_message,
+    parse_messages,
+    parse_part,
+    pending,
+    start,
+    text_part,
+    tool_call_part,
+    unfold,
+    user,
+    validate,
+)
+from palaver.messages.codec import to_content
+from palaver.messages.foreign import Export, parse_export
+from palaver.messages.parts import (
+    StepFinishPart,
     is_file_part,
     is_reasoning_part,
     is_step_finish_part,
@@ -43,22 +55,10 @@ from palaver.messages import (
     is_tool_call_part,
     is_tool_part,
     is_unknown_part,
-    new_id,
-    parse_export,
-    parse_message,
-    parse_messages,
-    parse_part,
-    passage,
-    pending,
-    start,
-    text_part,
-    to_content,
-    tool_call_part,
-    try_parse,
-    unfold,
-    user,
-    validate,
 )
+from palaver.messages.tool_state import expire, states_between
+from palaver.messages.turns import Unfolded
+from palaver.messages.validation import try_parse
 
 
 def guards_narrow(part: Part) -> None:
@@ -103,7 +103,7 @@ def states_have_types(state: ToolState) -> None:
     assert_type(complete(running, "out", tool="t"), ToolCompleted | ToolError)
     assert_type(fail(running, "no"), ToolError)
     assert_type(expire(running, limit_ms=1), ToolState)
-    assert_type(passage(state, running), tuple[ToolState, ...])
+    assert_type(states_between(state, running), tuple[ToolState, ...])
 
 
 def readers_have_types() -> None:

@@ -23,7 +23,7 @@ from tests.wire.sdk_types import check_types
 
 if TYPE_CHECKING:
     from palaver.messages import FilePart, Part
-    from palaver.testing.providers import Format
+    from palaver.testing.providers import FormatName
     from palaver.wire import Request
 
 __all__ = [
@@ -51,7 +51,10 @@ PIXEL: Final = (
 
 
 def judged(
-    form: Format, messages: tuple[Message, ...], target: Target, open_calls: tuple[str, ...] = ()
+    form: FormatName,
+    messages: tuple[Message, ...],
+    target: Target,
+    open_calls: tuple[str, ...] = (),
 ) -> Request:
     """Write, and have the result judged by the provider's rules and the SDK's types."""
     request = wire.to(form, messages, target, open_calls=open_calls)
@@ -89,9 +92,9 @@ def result(call_id: str = "c1", output: str = "a b", *files: FilePart) -> Messag
     return Message("tool", (tool_part(S, S, call_id, "ls", done),))
 
 
-def thought(kept: dict[str, Any], words: str = "hm") -> Part:
+def thought(stored: dict[str, Any], words: str = "hm") -> Part:
     """A thought, with what its provider needs to take it back."""
-    return reasoning_part(S, S, words, metadata=kept)
+    return reasoning_part(S, S, words, metadata=stored)
 
 
 def block(form: str, raw: dict[str, Any]) -> Part:

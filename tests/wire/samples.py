@@ -16,17 +16,17 @@ from palaver.messages import (
     tool_call_part,
     tool_part,
 )
-from palaver.messages.toolstate import complete, pending, start
+from palaver.messages.tool_state import complete, pending, start
 from palaver.testing import check_request
 from palaver.wire import Target
+from tests.wire.conversations import PIXEL
 from tests.wire.sdk_types import check_types
-from tests.wire.talks import PIXEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from palaver.messages import Part
-    from palaver.wire import Note, Reading, Request
+    from palaver.wire import Note, ParsedConversation, Request
 
 __all__ = [
     "CALL",
@@ -116,17 +116,17 @@ def items(talk: Iterable[Message], target: Target | None = None) -> list[Any]:
     return written(talk, target).items
 
 
-def read(given: object, **more: Any) -> Reading:  # noqa: ANN401 - JSON
+def read(given: object, **more: Any) -> ParsedConversation:  # noqa: ANN401 - JSON
     """What is read, which must give the very same again."""
     assert () == check_request(FORM, {"input": given, **more})
-    reading = wire.from_(FORM, {"input": given, **more})
+    parsed = wire.from_(FORM, {"input": given, **more})
     named = more.get("model")
     model = ModelRef("openai", named) if named else None
-    request = wire.to(FORM, reading.messages, Target(model))
+    request = wire.to(FORM, parsed.messages, Target(model))
     head = {key: more[key] for key in ("instructions",) if key in more}
     assert {**head, "input": given} == request.body
     assert () == request.notes
-    return reading
+    return parsed
 
 
 def parts(message: Message) -> list[Any]:
@@ -144,19 +144,19 @@ def answer(*content: Part, model: ModelRef | None = MODEL) -> Message:
     return assistant(content, info=AssistantInfo(model=model))
 
 
-def text(words: str, **kept: Any) -> Part:  # noqa: ANN401 - JSON
+def text(words: str, **stored: Any) -> Part:  # noqa: ANN401 - JSON
     """A text, with what it keeps of OpenAI's."""
-    return text_part(S, M, words, metadata={"openai": kept} if kept else {})
+    return text_part(S, M, words, metadata={"openai": stored} if stored else {})
 
 
-def thought(words: str, **kept: Any) -> Part:  # noqa: ANN401 - JSON
+def thought(words: str, **stored: Any) -> Part:  # noqa: ANN401 - JSON
     """A thought, with what it keeps of OpenAI's."""
-    return reasoning_part(S, M, words, metadata={"openai": kept})
+    return reasoning_part(S, M, words, metadata={"openai": stored})
 
 
-def call(call_id: str = "call_1", **kept: Any) -> Part:  # noqa: ANN401 - JSON
+def call(call_id: str = "call_1", **stored: Any) -> Part:  # noqa: ANN401 - JSON
     """A call, with what it keeps of OpenAI's."""
-    metadata = {"openai": kept} if kept else {}
+    metadata = {"openai": stored} if stored else {}
     return tool_call_part(S, M, "search", {}, call_id=call_id, metadata=metadata)
 
 

@@ -99,8 +99,8 @@ def rewritten(kind: Any) -> Any:  # noqa: ANN401 - type forms, in and out
     if origin in {Annotated, Required, NotRequired}:
         return rewritten(arguments[0])
     if origin in {Union, types.UnionType}:
-        kept = tuple(rewritten(one) for one in arguments if sendable(one))
-        return Union[kept]  # noqa: UP007 - made at run time
+        stored = tuple(rewritten(one) for one in arguments if sendable(one))
+        return Union[stored]  # noqa: UP007 - made at run time
     if origin in _ARRAYS or getattr(origin, "__name__", "") == "SequenceNotStr":
         return list[rewritten(arguments[0])]  # type: ignore[misc]  # made at run time
     if origin is dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palaver.messages import file_part
-from palaver.wire.media import Inline, Linked, is_image, is_text, media_of, text_of
+from palaver.wire.format import Inline, Linked, is_image, is_text, media_of, text_of
 from tests.wire.pieces import S
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from palaver.errors import ValidationError
 from palaver.testing import check_request
-from palaver.testing.providers import FORMATS, Format
-from palaver.wire.tools import ToolSpec, spell_tool, tool_names, write_tools
+from palaver.testing.providers import FORMAT_NAMES, FormatName
+from palaver.wire import ToolSpec, spell_tool, tool_names, write_tools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 SPECS = (
@@ -17,7 +17,7 @@ SPECS = (
     ToolSpec("clock"),
     ToolSpec("über.tool/1 " + "x" * 200, "Odd.", {"properties": {}}),
 )
-BODIES: dict[Format, dict[str, Any]] = {
+BODIES: dict[FormatName, dict[str, Any]] = {
     "openai-chat": {"messages": [{"role": "user", "content": "Hi"}]},
     "openai-responses": {"input": [{"role": "user", "content": "Hi"}]},
     "anthropic": {"messages": [{"role": "user", "content": "Hi"}]},
@@ -25,13 +25,13 @@ BODIES: dict[Format, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_whatever_the_tools_are_the_provider_takes_them(form: Format) -> None:  # CV-03
+@pytest.mark.parametrize("form", FORMAT_NAMES)
+def test_whatever_the_tools_are_the_provider_takes_them(form: FormatName) -> None:  # CV-03
     assert () == check_request(form, {**BODIES[form], "tools": write_tools(form, SPECS)})
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_every_tool_gets_its_name_back(form: Format) -> None:
+@pytest.mark.parametrize("form", FORMAT_NAMES)
+def test_every_tool_gets_its_name_back(form: FormatName) -> None:
     names = tool_names(form, SPECS)
     assert [spec.name for spec in SPECS] == list(names.values())
     assert [spell_tool(form, spec.name) for spec in SPECS] == list(names)
@@ -89,8 +89,8 @@ def test_a_tool_is_written_in_the_providers_words(form: str, expected: object) -
     assert expected == write_tools(form, SPECS[:1])
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_no_tools_are_nothing(form: Format) -> None:
+@pytest.mark.parametrize("form", FORMAT_NAMES)
+def test_no_tools_are_nothing(form: FormatName) -> None:
     assert [] == write_tools(form, ())
 
 

@@ -1,6 +1,7 @@
 """The command `palaver`.
 
-`app` names the commands, `manners` is how they all behave, and each command is a file of its own.
+`app` names the commands and the files that hold them, `runtime` is how all of them behave, and
+`options`, `source` and `output` are what they share.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ _NEEDED = ("click", "rich")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command with these arguments, or those of the process; answer its exit status."""
+    """Run the command with these arguments, or those of the process; return its exit status."""
     try:
         from palaver.cli.app import app  # noqa: PLC0415 - without the extra it can't be loaded
-        from palaver.cli.manners import run  # noqa: PLC0415 - the same
+        from palaver.cli.runtime import run  # noqa: PLC0415 - the same
 
         return run(app, sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""The commands, by name. A new one is a file beside this one, and one line here.
+"""The commands by name, and the module of each. To add one, add it to a module and list it here.
 
-A command's file is loaded when the command is used, so that `palaver --version` stays quick.
+A module is loaded when its command is used, so that `palaver --version` stays fast.
 """
 
 from __future__ import annotations
@@ -11,48 +11,49 @@ from typing import Final
 import click
 
 from palaver import __version__
-from palaver.cli.manners import Commands
+from palaver.cli.runtime import CommandGroup
 
 __all__ = ["COMMANDS", "app"]
 
+
 COMMANDS: Final = {
-    "append": "palaver.cli.adding",
-    "apply": "palaver.cli.apply",
-    "context": "palaver.cli.context",
-    "convert": "palaver.cli.converting",
-    "chat": "palaver.cli.chat",
-    "copy": "palaver.cli.carrying",
-    "diff": "palaver.cli.forking",
-    "doctor": "palaver.cli.doctoring",
-    "edit": "palaver.cli.editing",
-    "erase": "palaver.cli.erasing",
-    "export": "palaver.cli.carrying",
-    "fork": "palaver.cli.forking",
-    "import": "palaver.cli.importing",
-    "list": "palaver.cli.listing",
-    "log": "palaver.cli.showing",
-    "mark": "palaver.cli.marking",
-    "mcp": "palaver.cli.mcp",
-    "merge": "palaver.cli.forking",
-    "migrate": "palaver.cli.proving",
-    "model": "palaver.cli.model",
-    "prune": "palaver.cli.pruning",
-    "query": "palaver.cli.query",
-    "redo": "palaver.cli.returning",
-    "rollback": "palaver.cli.returning",
-    "schema": "palaver.cli.schema",
-    "search": "palaver.cli.searching",
-    "serve": "palaver.cli.serving",
-    "show": "palaver.cli.showing",
-    "team": "palaver.cli.team",
-    "undo": "palaver.cli.returning",
-    "validate": "palaver.cli.validate",
-    "verify": "palaver.cli.proving",
+    "append": "palaver.cli.commands.append",
+    "apply": "palaver.cli.commands.edit",
+    "chat": "palaver.cli.commands.chat",
+    "context": "palaver.cli.commands.context",
+    "convert": "palaver.cli.commands.convert",
+    "copy": "palaver.cli.commands.export",
+    "diff": "palaver.cli.commands.show",
+    "doctor": "palaver.cli.commands.doctor",
+    "edit": "palaver.cli.commands.edit",
+    "erase": "palaver.cli.commands.erase",
+    "export": "palaver.cli.commands.export",
+    "fork": "palaver.cli.commands.fork",
+    "import": "palaver.cli.commands.import_",
+    "list": "palaver.cli.commands.show",
+    "log": "palaver.cli.commands.show",
+    "mark": "palaver.cli.commands.edit",
+    "mcp": "palaver.cli.commands.serve",
+    "merge": "palaver.cli.commands.fork",
+    "migrate": "palaver.cli.commands.verify",
+    "model": "palaver.cli.commands.model",
+    "prune": "palaver.cli.commands.erase",
+    "query": "palaver.cli.commands.query",
+    "redo": "palaver.cli.commands.undo",
+    "rollback": "palaver.cli.commands.undo",
+    "schema": "palaver.cli.commands.schema",
+    "search": "palaver.cli.commands.query",
+    "serve": "palaver.cli.commands.serve",
+    "show": "palaver.cli.commands.show",
+    "team": "palaver.cli.commands.team",
+    "undo": "palaver.cli.commands.undo",
+    "validate": "palaver.cli.commands.validate",
+    "verify": "palaver.cli.commands.verify",
 }
-"""Each command's name, and the module that has it: under that name, or with a _ after it."""
+"""The module of each command; it has the command under its name, or with a _ after it."""
 
 
-class _Lazy(Commands):
+class _LazyGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return sorted(COMMANDS)
@@ -62,7 +63,7 @@ class _Lazy(Commands):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name])
-        for name in (cmd_name, f"{cmd_name}_"):  # `import` and `list` are words of Python's own
+        for name in (cmd_name, f"{cmd_name}_"):  # `import` and `list` are Python's own names
             found: object = getattr(module, name, None)
             if isinstance(found, click.Command):
                 return found
@@ -70,10 +71,10 @@ class _Lazy(Commands):
 
 
 @click.group(
-    cls=_Lazy,
+    cls=_LazyGroup,
     name="palaver",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 all is well, 1 the input is refused, 2 wrong usage.",
+    epilog="Exit status: 0 success, 1 the input is refused, 2 wrong usage.",
 )
 @click.version_option(__version__, prog_name="palaver", message="%(prog)s %(version)s")
 def app() -> None:

@@ -1,7 +1,7 @@
 """What an agent sees: the window, markers, budgets, the form of the prompt, and why.
 
-`ContextManager` is the front door, over any history. `strip_markers` and `find_markers` read what
-team members write in brackets; an assembler of your own is a function from `Sections` to
+`ContextManager` works out prompts over any history. `find_markers` and `strip_markers` read what
+team members write in brackets. An assembler of your own is a function from `Sections` to
 `AssemblerOutput`.
 """
 
@@ -10,23 +10,35 @@ from __future__ import annotations
 from palaver.context.assemblers import (
     ASSEMBLERS,
     Assembler,
+    AssemblerInput,
+    AssemblerOutput,
+    ContextMessage,
     Layout,
-    indented,
+    Sections,
+    indent,
     normalize_agent_type,
 )
-from palaver.context.explaining import Comparison, Entry, Explanation, Part
-from palaver.context.face import MAX_BYTES, MAX_TEAM_TASK_BYTES, WINDOW, ContextManager
+from palaver.context.explain import (
+    ExplanationEntry,
+    PromptComparison,
+    PromptExplanation,
+    PromptPart,
+)
+from palaver.context.manager import (
+    MAX_BYTES,
+    MAX_TEAM_TASK_BYTES,
+    WINDOW,
+    ContextManager,
+    Prompt,
+)
 from palaver.context.markers import (
     Marker,
     clean_whitespace,
     find_markers,
+    find_team_task,
     strip_markers,
-    team_task_in,
 )
-from palaver.context.names import addressees_text, fold_name
-from palaver.context.prompts import Prompt
-from palaver.context.sections import AssemblerInput, AssemblerOutput, ContextMessage, Sections
-from palaver.context.sight import Visibility
+from palaver.context.visibility import Visibility, fold_name, format_addressees
 
 __all__ = [
     "ASSEMBLERS",
@@ -36,23 +48,23 @@ __all__ = [
     "Assembler",
     "AssemblerInput",
     "AssemblerOutput",
-    "Comparison",
     "ContextManager",
     "ContextMessage",
-    "Entry",
-    "Explanation",
+    "ExplanationEntry",
     "Layout",
     "Marker",
-    "Part",
     "Prompt",
+    "PromptComparison",
+    "PromptExplanation",
+    "PromptPart",
     "Sections",
     "Visibility",
-    "addressees_text",
     "clean_whitespace",
     "find_markers",
+    "find_team_task",
     "fold_name",
-    "indented",
+    "format_addressees",
+    "indent",
     "normalize_agent_type",
     "strip_markers",
-    "team_task_in",
 ]

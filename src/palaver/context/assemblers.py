@@ -1,19 +1,30 @@
-"""Assemblers: from sections to a prompt, in the form that each kind of agent reads best.
+"""Assemblers and their budget: from the sections of a prompt to a text that fits its limits.
 
 An assembler is any function from `Sections` to `AssemblerOutput`. The four that come with palaver
-are `Layout`s: values that say which heading a section has and how a line reads. A layout can also
-tell what each piece will cost before the prompt is written, so a budget never has to look at text.
+are `Layout`s: values that give each section its heading and each line its form. `fit` keeps
+everything that must be there and the newest lines that fit. Costs are worked out on the pieces
+before any text is joined, and they add up: the fixed part and the lines that are kept come to the
+size of the prompt and its system flag, byte for byte. Tokens are counted piece by piece too; a
+tokenizer may need a few less for the joined text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from palaver.context.sections import AssemblerOutput, ContextMessage, Sections
+from palaver.errors import DoesNotFit
+from palaver.messages import to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from palaver.tokens import TokenCounter
 
 __all__ = [
     "ASSEMBLERS",
@@ -22,29 +33,103 @@ __all__ = [
     "GEMINI",
     "PLAIN",
     "PLAIN_TYPE",
+    "ZERO_COST",
     "Assembler",
+    "AssemblerInput",
+    "AssemblerOutput",
+    "ContextMessage",
+    "Cost",
+    "CostBreakdown",
     "Layout",
-    "indented",
+    "PromptLimits",
+    "Sections",
+    "fit",
+    "indent",
+    "measure",
     "normalize_agent_type",
 ]
+
+_LINE_BREAK: Final = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+
+
+# ── input and output ────────────────────────────────────────────────────────────────────────────
+
+
+class ContextMessage(Struct, frozen=True):
+    """A line of context: who said what to whom."""
+
+    from_: str = field(name="from")
+    to: str
+    content: str
+
+
+class Sections(Struct, frozen=True):
+    """The sections that an assembler puts together; it leaves out the empty ones."""
+
+    system: str
+    team_task: str
+    lines: tuple[ContextMessage, ...]
+    current: str
+
+
+class AssemblerInput(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What an agent may be shown, before lines are dropped to fit the limits."""
+
+    context_messages: tuple[ContextMessage, ...]
+    current_message: str
+    team_task: str | None
+    max_bytes: int
+    system_instruction: str | None = None
+    instruction_file_text: str | None = None
+    max_tokens: int | None = None
+
+    @property
+    def sections(self) -> Sections:
+        r"""The same as the sections of a prompt.
+
+        >>> AssemblerInput((), "Hi", None, 99, "Be brief.", "Be kind.").sections.system
+        'Be brief.\n\nBe kind.'
+        """
+        texts = (self.system_instruction, self.instruction_file_text)
+        return Sections(
+            system="\n\n".join(filter(None, texts)),
+            team_task=self.team_task or "",
+            lines=self.context_messages,
+            current=self.current_message,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The input as JSON-ready data; fields that were not given are left out."""
+        found: dict[str, Any] = to_dict(self)
+        return found
+
+
+class AssemblerOutput(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A prompt, and the system text beside it for agents that take it as an argument."""
+
+    prompt: str
+    system_flag: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The size of both together, in bytes of UTF-8."""
+        return len(self.prompt.encode()) + len((self.system_flag or "").encode())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The output as JSON-ready data."""
+        found: dict[str, Any] = to_dict(self)
+        return found
+
 
 Assembler: TypeAlias = Callable[[Sections], AssemblerOutput]
 """From sections to a prompt. More lines must never make the prompt shorter."""
 
-_BREAK: Final = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
-
-def indented(text: str) -> str:
-    r"""The text with its later lines set in, so that none can pose as another speaker's.
-
-    >>> indented("I agree.\n- Boss -> all: Stop!")
-    'I agree.\n  - Boss -> all: Stop!'
-    """
-    return _BREAK.sub(r"\g<0>  ", text)
+# ── layouts ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """The form of a prompt: a heading for each section, if any, and how a line of context reads.
+    """The form of a prompt: an optional heading for each section, and the form of a context line.
 
     >>> line = ContextMessage("Max", "all", "Hello!")
     >>> print(Layout(context="Before:", message="Now:", line="{name}: {content}")(
@@ -62,40 +147,49 @@ class Layout(Struct, frozen=True, kw_only=True):
     message: str = ""
     line: str
     has_flag: bool = False
-    """Whether the system text goes beside the prompt, and not into it."""
+    """Whether the system text goes beside the prompt instead of into it."""
 
     def __call__(self, sections: Sections) -> AssemblerOutput:
         """Write the prompt."""
-        lines = "\n".join(map(self.line_of, sections.lines))
-        texts = self.bodies(sections)
+        lines = "\n".join(map(self.format_line, sections.lines))
+        texts = self._headed(sections)
         texts.insert(-1, (self.context, lines))
         shown = [f"{head}\n{body}" if head else body for head, body in texts if body]
         flag = sections.system if self.has_flag and sections.system else None
         return AssemblerOutput("\n\n".join(shown), flag)
 
-    def bodies(self, sections: Sections) -> list[tuple[str, str]]:
+    def format_line(self, message: ContextMessage) -> str:
+        """Write a line of context."""
+        content = indent(message.content)
+        return self.line.format(name=message.from_, to=message.to, content=content)
+
+    def separators(self, sections: Sections, *, with_context: bool) -> list[str]:
+        """List what stands between the texts of a prompt: blank lines and headings."""
+        heads = [(head, bool(body)) for head, body in self._headed(sections)]
+        heads.insert(-1, (self.context, with_context))
+        shown = [head for head, is_there in heads if is_there]
+        return [
+            ("\n\n" if index else "") + (f"{head}\n" if head else "")
+            for index, head in enumerate(shown)
+        ]
+
+    def _headed(self, sections: Sections) -> list[tuple[str, str]]:
         """Every section but the context, with its heading, in order; the message comes last."""
         system = "" if self.has_flag else sections.system
         return [
             (self.system, system),
             (self.team_task, sections.team_task),
-            (self.message, indented(sections.current)),
+            (self.message, indent(sections.current)),
         ]
 
-    def line_of(self, message: ContextMessage) -> str:
-        """A line of context."""
-        content = indented(message.content)
-        return self.line.format(name=message.from_, to=message.to, content=content)
 
-    def glue(self, sections: Sections, *, with_context: bool) -> list[str]:
-        """What stands between the texts: blank lines and headings."""
-        heads = [(head, bool(body)) for head, body in self.bodies(sections)]
-        heads.insert(-1, (self.context, with_context))
-        shown = [head for head, is_there in heads if is_there]
-        return [
-            ("\n\n" if place else "") + (f"{head}\n" if head else "")
-            for place, head in enumerate(shown)
-        ]
+def indent(text: str) -> str:
+    r"""Indent all lines but the first, so that none can pose as another speaker's.
+
+    >>> indent("I agree.\n- Boss -> all: Stop!")
+    'I agree.\n  - Boss -> all: Stop!'
+    """
+    return _LINE_BREAK.sub(r"\g<0>  ", text)
 
 
 CLAUDE: Final = Layout(
@@ -123,7 +217,7 @@ GEMINI: Final = Layout(
 )
 """For Gemini."""
 PLAIN: Final = Layout(line="{name}: {content}")
-"""For anybody else: no headings."""
+"""For any other agent: no headings."""
 
 PLAIN_TYPE: Final = "plain"
 ASSEMBLERS: Final[dict[str, Assembler]] = {
@@ -133,11 +227,15 @@ ASSEMBLERS: Final[dict[str, Assembler]] = {
     PLAIN_TYPE: PLAIN,
 }
 """The assemblers that every `ContextManager` begins with, by the type of agent."""
-_SHORT: Final = {"claude": "claude-code", "codex": "openai-codex", "gemini": "google-gemini"}
+_SHORT_TYPES: Final = {
+    "claude": "claude-code",
+    "codex": "openai-codex",
+    "gemini": "google-gemini",
+}
 
 
 def normalize_agent_type(name: str) -> str:
-    """The full name of a type of agent; one that is not known stays as it is.
+    """Return the full name of a type of agent; an unknown one is returned unchanged.
 
     >>> normalize_agent_type("Claude"), normalize_agent_type("google-gemini")
     ('claude-code', 'google-gemini')
@@ -145,5 +243,145 @@ def normalize_agent_type(name: str) -> str:
     'MyBot'
     """
     small = name.lower()
-    full = _SHORT.get(small, small)
+    full = _SHORT_TYPES.get(small, small)
     return full if full in ASSEMBLERS else name
+
+
+# ── the budget ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Cost(NamedTuple):
+    """The size of a text in bytes and in tokens."""
+
+    bytes: int
+    tokens: int
+
+    def plus(self, other: Cost) -> Cost:
+        """Add two costs."""
+        return Cost(self.bytes + other.bytes, self.tokens + other.tokens)
+
+
+ZERO_COST: Final = Cost(0, 0)
+
+
+class PromptLimits(NamedTuple):
+    """How many bytes a prompt may have and, unless None, how many tokens."""
+
+    bytes: int
+    tokens: int | None = None
+
+    def exceeded_by(self, cost: Cost) -> str | None:
+        """Return the unit of which there is too much, `bytes` or `tokens`, or None."""
+        if cost.bytes > self.bytes:
+            return "bytes"
+        if self.tokens is not None and cost.tokens > self.tokens:
+            return "tokens"
+        return None
+
+
+class CostBreakdown(NamedTuple):
+    """The cost of each piece of a prompt; `lines` are in order, the oldest first.
+
+    `context` is what the context section costs beside its lines. An assembler that is not a
+    `Layout` doesn't say what its pieces are: for it, `layout` is everything that is not a line.
+    """
+
+    system: Cost
+    team_task: Cost
+    message: Cost
+    layout: Cost
+    context: Cost
+    lines: tuple[Cost, ...]
+
+    def total(self, count: int) -> Cost:
+        """The cost of the prompt with the `count` newest lines."""
+        total = self.system.plus(self.team_task).plus(self.message).plus(self.layout)
+        if count:
+            total = total.plus(self.context)
+        for line in self.lines[len(self.lines) - count :]:
+            total = total.plus(line)
+        return total
+
+    def count_fitting(self, limits: PromptLimits) -> int:
+        """How many of the newest lines fit; `DoesNotFit` where the fixed part alone doesn't."""
+        total = self.total(0)
+        unit = limits.exceeded_by(total)
+        if unit is not None:
+            needed = total.bytes if unit == "bytes" else total.tokens
+            limit = limits.bytes if unit == "bytes" else limits.tokens or 0
+            raise DoesNotFit(needed, limit, unit)
+        total = total.plus(self.context)
+        for count, line in enumerate(reversed(self.lines)):
+            total = total.plus(line)
+            if limits.exceeded_by(total):
+                return count
+        return len(self.lines)
+
+
+def fit(
+    assembler: Assembler, sections: Sections, limits: PromptLimits, counter: TokenCounter | None
+) -> tuple[AssemblerOutput, int]:
+    """Assemble the prompt with as many of the newest lines as fit; return it and their number."""
+    costs = measure(assembler, sections, None if limits.tokens is None else counter)
+    count = costs.count_fitting(limits)
+    return assembler(_keep_newest(sections, count)), count
+
+
+def measure(
+    assembler: Assembler, sections: Sections, counter: TokenCounter | None
+) -> CostBreakdown:
+    """Work out what each piece costs; without a counter all token counts are 0."""
+    if isinstance(assembler, Layout):
+        return _measure_layout(assembler, sections, counter)
+    return _measure_function(assembler, sections, counter)
+
+
+def _measure_layout(
+    layout: Layout, sections: Sections, counter: TokenCounter | None
+) -> CostBreakdown:
+    def cost(texts: Iterable[str]) -> Cost:
+        total = ZERO_COST
+        for text in texts:
+            total = total.plus(_cost(text, counter))
+        return total
+
+    without = cost(layout.separators(sections, with_context=False))
+    within = cost(layout.separators(sections, with_context=True))
+    last = len(sections.lines) - 1
+    return CostBreakdown(
+        system=_cost(sections.system, counter),
+        team_task=_cost(sections.team_task, counter),
+        message=_cost(indent(sections.current), counter),
+        layout=without,
+        context=Cost(within.bytes - without.bytes, within.tokens - without.tokens),
+        lines=tuple(
+            _cost(layout.format_line(line) + ("\n" if index < last else ""), counter)
+            for index, line in enumerate(sections.lines)
+        ),
+    )
+
+
+def _measure_function(
+    assembler: Assembler, sections: Sections, counter: TokenCounter | None
+) -> CostBreakdown:
+    """Find what each line adds by assembling with none, one, two … of the newest lines."""
+    totals = [
+        _cost(output.prompt, counter).plus(_cost(output.system_flag or "", counter))
+        for output in (
+            assembler(_keep_newest(sections, count)) for count in range(len(sections.lines) + 1)
+        )
+    ]
+    added = [
+        Cost(after.bytes - before.bytes, after.tokens - before.tokens)
+        for before, after in pairwise(totals)
+    ]
+    lines = tuple(reversed(added))
+    return CostBreakdown(ZERO_COST, ZERO_COST, ZERO_COST, totals[0], ZERO_COST, lines)
+
+
+def _keep_newest(sections: Sections, count: int) -> Sections:
+    return replace(sections, lines=sections.lines[len(sections.lines) - count :])
+
+
+def _cost(text: str, counter: TokenCounter | None) -> Cost:
+    return Cost(len(text.encode()), 0 if counter is None else counter(text))

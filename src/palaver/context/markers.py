@@ -1,10 +1,10 @@
 """Markers in what team members say: `[NEXT: …]`, `[FROM: …]`, `[DROP: …]`, `[TEAM_TASK …]`.
 
-To find them is to read what a speaker meant: only whole markers count, none inside other brackets,
-in a quote or in fenced code. To strip them is S2's `stripAllMarkers`: its three sweeps in their
-order, then one more that takes out whatever the sweeps have pushed together, so that no marker is
-left. Every sweep looks at each character a fixed number of times, whatever the text. Letters are
-compared without case, and only those of ASCII.
+`find_markers` reads what a speaker meant: only complete markers count, and none inside other
+brackets, in a quote or in fenced code. `strip_markers` removes everything that looks like a marker:
+three sweeps in a fixed order, then one more for the markers that the sweeps have joined together,
+so that none is left. All of it is linear in the length of the text. Case is ignored for ASCII
+letters only.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from palaver.context.fences import stretches
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Marker", "clean_whitespace", "find_markers", "strip_markers", "team_task_in"]
+__all__ = [
+    "Marker",
+    "MarkerKind",
+    "TextSpan",
+    "clean_whitespace",
+    "find_markers",
+    "find_team_task",
+    "split_fences",
+    "strip_markers",
+]
 
-Kind = Literal["next", "from", "drop", "team_task"]
+MarkerKind = Literal["next", "from", "drop", "team_task"]
 _FLAGS: Final = re.IGNORECASE | re.ASCII
 _OPENING: Final = re.compile(r"\[(?:(NEXT|FROM|DROP|TEAM_TASK):|(/?TEAM_TASK)\])", _FLAGS)
 _FROM: Final = re.compile(r"\[FROM:", _FLAGS)
@@ -32,18 +39,19 @@ _WORD: Final = re.compile(r"(?:NEXT|FROM|DROP|TEAM_TASK):", _FLAGS)
 _TAG: Final = re.compile(r"/?TEAM_TASK", _FLAGS)
 _PIECE: Final = re.compile(r"[^\[\]]+|[\[\]]")
 _LONGEST: Final = len("TEAM_TASK:")
+_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 _QUOTE: Final = re.compile(r"^ {0,3}>[^\n]*", re.MULTILINE)
 
-# what JavaScript calls white space, for S2's cleanup is to be exact
+# the white space of JavaScript: clean_whitespace matches a specification written for it
 _BLANKS: Final = "\t\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_RUN: Final = re.compile(f"[{_BLANKS}]{{2,}}")
+_BLANK_RUN: Final = re.compile(f"[{_BLANKS}]{{2,}}")
 _ENDS: Final = _BLANKS.replace("\u2000-\u200a", "".join(map(chr, range(0x2000, 0x200B))))
 
 
 class Marker(NamedTuple):
-    """A marker: what kind, what stands in it, and where in the text it is."""
+    """A marker: its kind, the text in it, and where it begins and ends."""
 
-    kind: Kind
+    kind: MarkerKind
     body: str
     start: int
     stop: int
@@ -53,7 +61,7 @@ class Marker(NamedTuple):
 
 
 def find_markers(text: str) -> list[Marker]:
-    """The markers that a speaker's own text has, in order.
+    """Find the markers in a speaker's own text, in order.
 
     >>> [(marker.kind, marker.body) for marker in find_markers("Your turn. [next: max, sarah!P1]")]
     [('next', 'max, sarah!P1')]
@@ -62,22 +70,24 @@ def find_markers(text: str) -> list[Marker]:
     """
     if "[" not in text or _WHOLE.search(text) is None:
         return []
-    return [marker for start, stop in _own(text) for marker in _found(text, start, stop)]
+    return [
+        marker for start, stop in _own_ranges(text) for marker in _find_between(text, start, stop)
+    ]
 
 
-def team_task_in(text: str) -> str | None:
-    """The team task that a text sets: the last one in it; None where it sets none.
+def find_team_task(text: str) -> str | None:
+    """Return the team task that a text sets, the last one in it, or None.
 
-    >>> team_task_in("[TEAM_TASK: Tea] or rather [TEAM_TASK] Coffee [/TEAM_TASK] Thanks.")
+    >>> find_team_task("[TEAM_TASK: Tea] or rather [TEAM_TASK] Coffee [/TEAM_TASK] Thanks.")
     'Coffee'
     """
     tasks = [marker.body for marker in find_markers(text) if marker.kind == "team_task"]
     return next((task for task in reversed(tasks) if task), None)
 
 
-def _own(text: str) -> Iterator[tuple[int, int]]:
-    """The stretches that are the speaker's own words: neither fenced code nor quoted lines."""
-    for start, stop, is_code in stretches(text):
+def _own_ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Iterate over the ranges that are the speaker's own: neither fenced code nor quotes."""
+    for start, stop, is_code in split_fences(text):
         if is_code:
             continue
         begin = start
@@ -87,9 +97,9 @@ def _own(text: str) -> Iterator[tuple[int, int]]:
         yield begin, stop
 
 
-def _found(text: str, start: int, stop: int) -> list[Marker]:
+def _find_between(text: str, start: int, stop: int) -> list[Marker]:
     found: list[Marker] = []
-    opened: list[int] = []  # brackets open on this line: how many markers there were before each
+    opened: list[int] = []  # open brackets of this line: the number of markers before each
     while (token := _TOKEN.search(text, start, stop)) is not None:
         word, body, tag = token.groups()
         start = token.end()
@@ -107,20 +117,20 @@ def _found(text: str, start: int, stop: int) -> list[Marker]:
             opened.clear()
         elif token[0] == "[":
             opened.append(len(found))
-        elif opened:  # what stands between two brackets is inside them
+        elif opened:  # markers between a pair of brackets don't count
             del found[opened.pop() :]
     return found
 
 
-def _kind(word: str) -> Kind:
-    kinds: dict[str, Kind] = {"next": "next", "from": "from", "drop": "drop"}
+def _kind(word: str) -> MarkerKind:
+    kinds: dict[str, MarkerKind] = {"next": "next", "from": "from", "drop": "drop"}
     return kinds.get(word.lower(), "team_task")
 
 
 def _end_of_task(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Where the text of a `[TEAM_TASK]` ends, and where what follows begins.
+    """Return where the text of a `[TEAM_TASK]` ends, and where the text after it begins.
 
-    A closing tag ends it, if no other marker comes first; else the next bracket, or the end.
+    A closing tag ends it if no other marker comes first; otherwise the next bracket or the end.
     """
     after = _OPENING.search(text, start, stop)
     if after is not None and (after[2] or "").startswith("/"):
@@ -134,70 +144,70 @@ def _end_of_task(text: str, start: int, stop: int) -> tuple[int, int]:
 
 
 def strip_markers(text: str) -> str:
-    """The text without its markers and without superfluous white space; fenced code as it is.
+    """Remove the markers and superfluous white space from a text; fenced code stays as it is.
 
     >>> strip_markers("[FROM: max]  Well   done! [NEXT: sarah]")
     'Well done!'
     >>> strip_markers("[NE[NEXT: a]XT: b]")
     ''
     """
-    pieces = stretches(text)
+    pieces = split_fences(text)
     if not any(piece.is_code for piece in pieces):
-        return clean_whitespace(_stripped(text))
+        return clean_whitespace(_strip(text))
     for _ in range(2):
-        text = "\n".join(filter(None, (_cleaned(text, *piece) for piece in pieces)))
-        pieces = stretches(text) if "[" in text else []
+        text = "\n".join(filter(None, (_clean_span(text, *piece) for piece in pieces)))
+        pieces = split_fences(text) if "[" in text else []
         if not any(_has_marker(text[start:stop]) for start, stop, code in pieces if not code):
             return text
-    # a marker stood before a fence, so that without it other lines are code than before: whoever
-    # writes that wants to hide something
-    return clean_whitespace(_stripped(text))
+    # removing a marker before a fence has changed which lines are code, which only happens in a
+    # text that tries to hide a marker: strip the code too
+    return clean_whitespace(_strip(text))
 
 
-def _cleaned(text: str, start: int, stop: int, is_code: bool) -> str:  # noqa: FBT001 - a stretch
+def _clean_span(text: str, start: int, stop: int, is_code: bool) -> str:  # noqa: FBT001 - a TextSpan
     piece = text[start:stop]
-    return piece if is_code else clean_whitespace(_stripped(piece))
+    return piece if is_code else clean_whitespace(_strip(piece))
 
 
 def clean_whitespace(text: str) -> str:
-    r"""S2's cleanup: runs of white space become one space, lines are trimmed, empty ones go.
+    r"""Replace runs of white space by one space, trim the lines, and remove empty ones.
 
     >>> clean_whitespace("  a \t b  \n\n   \n c ")
     'a b\nc'
     """
-    lines = [line.strip(_ENDS) for line in _RUN.sub(" ", text).split("\n")]
+    lines = [line.strip(_ENDS) for line in _BLANK_RUN.sub(" ", text).split("\n")]
     return "\n".join(filter(None, lines))
 
 
-def _stripped(text: str) -> str:
+def _strip(text: str) -> str:
     if "[" not in text or "]" not in text:
         return text
-    text = _swept(text, _FROM, least=1)
-    text = _without_tasks(text)
-    text = _swept(text, _NEXT)
-    return _settled(text) if _has_marker(text) else text
+    text = _sweep(text, _FROM, least=1)
+    text = _strip_tasks(text)
+    text = _sweep(text, _NEXT)
+    return _strip_joined(text) if _has_marker(text) else text
 
 
-def _swept(text: str, opening: re.Pattern[str], least: int = 0) -> str:
-    """Without what is between an opening and the next closing bracket, with so much in it."""
-    kept: list[str] = []
-    begin = place = 0
-    while (found := opening.search(text, place)) is not None:
-        place = found.end()
-        close = text.find("]", place)
+def _sweep(text: str, opening: re.Pattern[str], least: int = 0) -> str:
+    """Remove everything from an opening to the next closing bracket, if `least` is between."""
+    parts: list[str] = []
+    begin = position = 0
+    while (found := opening.search(text, position)) is not None:
+        position = found.end()
+        close = text.find("]", position)
         if close < 0:
             break
-        if close - place >= least:
-            kept.append(text[begin : found.start()])
-            begin = place = close + 1
-    kept.append(text[begin:])
-    return "".join(kept)
+        if close - position >= least:
+            parts.append(text[begin : found.start()])
+            begin = position = close + 1
+    parts.append(text[begin:])
+    return "".join(parts)
 
 
-def _without_tasks(text: str) -> str:
-    kept: list[str] = []
-    begin = place = 0
-    while (found := _TASK.search(text, place)) is not None:
+def _strip_tasks(text: str) -> str:
+    parts: list[str] = []
+    begin = position = 0
+    while (found := _TASK.search(text, position)) is not None:
         end = found.end()
         if found[1]:
             end = text.find("]", end) + 1
@@ -205,10 +215,10 @@ def _without_tasks(text: str) -> str:
                 break
         elif found[2]:
             end = _end_of_task(text, end, len(text))[1]
-        kept.append(text[begin : found.start()])
-        begin = place = end
-    kept.append(text[begin:])
-    return "".join(kept)
+        parts.append(text[begin : found.start()])
+        begin = position = end
+    parts.append(text[begin:])
+    return "".join(parts)
 
 
 def _has_marker(text: str) -> bool:
@@ -225,7 +235,7 @@ def _has_marker(text: str) -> bool:
 
 
 class _Bracket:
-    """An open bracket and what stands right after it, as far as nothing was taken out."""
+    """An open bracket, the pieces of text after it, and the beginning of that text."""
 
     __slots__ = ("head", "pieces")
 
@@ -242,16 +252,16 @@ class _Bracket:
         return len(self.head) == len("FROM:") and self.head[:4].lower() == "from"
 
 
-def _settled(text: str) -> str:
-    """Take out markers until there are none, in one go.
+def _strip_joined(text: str) -> str:
+    """Remove markers until there are none, in one pass over the text.
 
-    Text is put down bracket by bracket. A closing bracket takes away everything from the first
-    bracket that begins a marker; what comes next is put down where that stood, and so completes
-    whatever was begun there.
+    The text is kept as a stack of open brackets. A closing bracket removes everything from the
+    first bracket that begins a marker; the text after it is joined to what stood before, and may
+    complete a marker that was begun there.
     """
-    brackets = [_Bracket()]  # the first is none: it is the beginning of the text
-    markers: list[int] = []  # which of the brackets begin a marker
-    skipping = False  # after [TEAM_TASK], to the next bracket
+    brackets = [_Bracket()]  # the first one is the beginning of the text
+    markers: list[int] = []  # the indexes of brackets that begin a marker
+    skipping = False  # after [TEAM_TASK], up to the next bracket
     for found in _PIECE.finditer(text):
         piece = found[0]
         if piece == "[":
@@ -275,3 +285,50 @@ def _settled(text: str) -> str:
             top.add(piece)
             markers.clear()
     return "[".join("".join(bracket.pieces) for bracket in brackets)
+
+
+# ── fenced code ─────────────────────────────────────────────────────────────────────────────────
+
+
+class TextSpan(NamedTuple):
+    """A range of a text, and whether it is fenced code."""
+
+    start: int
+    stop: int
+    is_code: bool
+
+
+def split_fences(text: str) -> list[TextSpan]:
+    r"""Split a text into spans of fenced code, as in Markdown, and spans of other text.
+
+    A fence that is never closed runs to the end of the text. No span is empty.
+
+    >>> [tuple(piece) for piece in split_fences("a\n```\nb\n```\nc")]
+    [(0, 2, False), (2, 11, True), (11, 13, False)]
+    """
+    found: list[TextSpan] = []
+    end = 0
+    if "```" in text or "~~~" in text:
+        for start, stop in _fenced_ranges(text):
+            if end < start:
+                found.append(TextSpan(end, start, is_code=False))
+            found.append(TextSpan(start, stop, is_code=True))
+            end = stop
+    if end < len(text):
+        found.append(TextSpan(end, len(text), is_code=False))
+    return found
+
+
+def _fenced_ranges(text: str) -> Iterator[tuple[int, int]]:
+    opening = ""
+    start = 0
+    for fence in _FENCE.finditer(text):
+        marks, rest = fence[1], fence[2]
+        if not opening:
+            if marks[0] == "~" or "`" not in rest:
+                opening, start = marks, fence.start()
+        elif marks.startswith(opening) and not rest.strip():
+            yield start, fence.end()
+            opening = ""
+    if opening:
+        yield start, len(text)

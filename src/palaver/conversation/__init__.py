@@ -1,41 +1,45 @@
 """One step of a conversation: call a model, run tools, count tokens, survive a crash.
 
-`Conversation` is the front door. It never decides to go on by itself: `run_until_answer` does, for
-people without an engine.
+`Conversation` is the main class. It never decides to go on by itself; `run_until_answer` does.
 """
 
 from __future__ import annotations
 
-from palaver.conversation.compaction import ClearOutputs, DropOldest, Summarise, compact, compacting
+from palaver.conversation.compaction import (
+    ClearOutputs,
+    DropOldest,
+    Summarise,
+    auto_compact,
+    compact,
+)
 from palaver.conversation.conversation import Conversation
-from palaver.conversation.following import follow_events
-from palaver.conversation.loop import run_until_answer
-from palaver.conversation.models import model
-from palaver.conversation.prices import Price, Prices
+from palaver.conversation.feed import follow_events
 from palaver.conversation.recovery import Recovered
-from palaver.conversation.running import Limits, Outcome
-from palaver.conversation.steps import Step
-from palaver.conversation.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
-from palaver.conversation.usage import Usage
+from palaver.conversation.run import run_until_answer
+from palaver.conversation.step import Step, ToolOutcome
+from palaver.conversation.usage import ModelPrice, Prices, Usage
+from palaver.models import model
+from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
+from palaver.tools.runner import ToolLimits
 
 __all__ = [
     "ClearOutputs",
     "Conversation",
     "DropOldest",
-    "Limits",
-    "Outcome",
-    "Price",
+    "ModelPrice",
     "Prices",
     "Recovered",
     "Step",
     "Summarise",
     "Tool",
     "ToolContext",
+    "ToolLimits",
+    "ToolOutcome",
     "ToolOutput",
     "Toolbox",
     "Usage",
+    "auto_compact",
     "compact",
-    "compacting",
     "follow_events",
     "model",
     "run_until_answer",

@@ -1,11 +1,12 @@
-"""A conversation: a history in a store, with models, tools and events around it.
+"""A conversation: a history in a store, with models, tools and events.
 
-It takes one step at a time and never decides to take another: no loop and no termination is in
-here. The engine that uses it decides; `loop` shows how little that needs.
+It takes one step at a time and never decides to take another: the engine that uses it does. The
+module `run` has a loop for everyone without an engine.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,51 +14,47 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from palaver.conversation.cancellation import shielded
-from palaver.conversation.desk import Desk
+from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover
-from palaver.conversation.running import Limits, Runner
-from palaver.conversation.steps import ask
-from palaver.conversation.tools import Toolbox
-from palaver.conversation.watching import UNWATCHED
+from palaver.conversation.step import ToolCallBatch, take_step
+from palaver.conversation.store_access import StoreAccess
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
-from palaver.events import Event, Events
+from palaver.events import Event, EventBus
 from palaver.messages import Message, parse_message
-from palaver.messages.gate import EMPTY
-from palaver.tokens import Tally, counter
-from palaver.tokens.counters import sure
-from palaver.tokens.weighing import weigh_schema
+from palaver.messages.limits import EMPTY
+from palaver.tokens import RunningTotal, counter
+from palaver.tokens.counters import weigh_schema, with_fallback
+from palaver.tools import Toolbox
+from palaver.tools.runner import ToolLimits, ToolRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
-    from palaver.conversation.ledger import Entry
-    from palaver.conversation.models.base import Model
-    from palaver.conversation.prices import Prices
+    from palaver.conversation.ledger import LedgerEntry
     from palaver.conversation.recovery import Recovered
-    from palaver.conversation.running import Outcome
-    from palaver.conversation.steps import OnDelta, Step
-    from palaver.conversation.tools import Tool
-    from palaver.conversation.tools.base import Around, Executor
-    from palaver.conversation.usage import Usage
-    from palaver.conversation.watching import Watch
-    from palaver.history import View
-    from palaver.history.results import Result
+    from palaver.conversation.step import OnDelta, Step, ToolOutcome
+    from palaver.conversation.telemetry import Instrumentation
+    from palaver.conversation.usage import Prices, Usage
+    from palaver.history import Expected, View
+    from palaver.history.view import Result
     from palaver.messages import Role, ToolCallPart
-    from palaver.stores.history import StoredHistory
-    from palaver.stores.preconditions import Expected
+    from palaver.models.base import Model
+    from palaver.stores import StoredHistory
     from palaver.stores.store import Store
-    from palaver.tokens import Counter
+    from palaver.tokens import TokenCounter
+    from palaver.tools import Tool
+    from palaver.tools.base import Executor, ToolMiddleware
     from palaver.wire import Request
 
 __all__ = ["Conversation"]
 
-_NAP: Final = 0.25
+_POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
 
 
 class Conversation:
-    """One conversation at work.
+    """A conversation of a store, ready for steps.
 
     >>> import palaver
     >>> from palaver.conversation import Conversation
@@ -77,19 +74,20 @@ class Conversation:
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] = (),
         executor: Executor | None = None,
         token_limit: int | None = None,
-        count: Counter | None = None,
+        count: TokenCounter | None = None,
         prices: Prices | None = None,
         budget: float | None = None,
-        limits: Limits | None = None,
-        events: Events | None = None,
-        watch: Watch = UNWATCHED,
+        limits: ToolLimits | None = None,
+        events: EventBus | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
-        """Open a conversation of a store by its id, or begin a new one.
+        """Open a conversation of a store by its id, or create a new one.
 
-        `token_limit` is what `tokens.exceeded` is told about; `budget` is a sum of money that no
-        step is begun beyond. `executor` runs calls in place of the tools, `count` counts tokens in
-        place of the best counter there is, `watch` is told of every question and call as it
-        happens (`telemetry.Telemetry`).
+        When there are more than `token_limit` tokens, the event `tokens.exceeded` is published.
+        `budget` is a cost: once it is spent, no further step is begun. `executor` runs calls in
+        place of the tools, `count` counts tokens in place of the best counter available, `limits`
+        are those of tool calls, `instrumentation` wraps every request and call
+        (`telemetry.Telemetry`).
         """
         if conversation is None:
             conversation = store.create()
@@ -100,15 +98,15 @@ class Conversation:
         self.tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.token_limit = token_limit
         self.budget = budget
-        self.events = Events() if events is None else events
-        self._count = sure(counter() if count is None else count)
-        self.tally = Tally(self._count)
-        self._desk = Desk(store, history, self.tally)
+        self.events = EventBus() if events is None else events
+        self._count = with_fallback(counter() if count is None else count)
+        self.tally = RunningTotal(self._count)
+        self._access = StoreAccess(store, history, self.tally)
         self._executor = executor
-        self._limits = Limits() if limits is None else limits
+        self._limits = ToolLimits() if limits is None else limits
         self._prices = prices
-        self._watch = watch
-        self._over = False
+        self._instrumentation = instrumentation
+        self._over_limit = False
         self.compacted: dict[str, int] = {}
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────
@@ -120,11 +118,11 @@ class Conversation:
 
     @property
     def messages(self) -> View:
-        """What the conversation is now; it can't be changed from outside."""
+        """The messages of the conversation now, as a read-only view."""
         return self.history.view
 
     def __len__(self) -> int:
-        """How many messages it has."""
+        """Return how many messages it has."""
         return len(self.history.view)
 
     def add(
@@ -134,30 +132,31 @@ class Conversation:
         key: str | None = None,
         expect: Expected | None = None,
     ) -> Message:
-        """Add a message at the end and return it; `key` makes doing it again harmless.
+        """Append a message and return it; with the same `key` it is appended only once.
 
-        `expect` is the version that it must follow; `VersionMismatch` where that is not the newest.
+        `expect` is the version that it must follow; raises `VersionMismatch` if that is not the
+        newest, and `ValidationError` if the message has no role or no content.
         """
         if not isinstance(message, Message):
             if not (message.get("role") and "content" in message):
-                raise ValidationError(_NOT_A_MESSAGE, path="$", rule="CV-01")
+                raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
             message = parse_message(message)
         if message.role in ("user", "system") and not message.content:
-            raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="CV-01")
-        kept = self.history.append(message, key=key, expect=expect)
-        self._emit("message.added", {"id": kept.id, "role": kept.role})
-        return kept
+            raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
+        stored = self.history.append(message, key=key, expect=expect)
+        self._emit("message.added", {"id": stored.id, "role": stored.role})
+        return stored
 
     def recent(self, count: int) -> list[Message]:
-        """The last so many messages."""
+        """Return the last so many messages."""
         return self.history.recent(count)
 
     def by_role(self, role: Role) -> list[Message]:
-        """The messages of a role."""
+        """Return the messages of a role."""
         return self.history.query(role=role)
 
     def clear(self) -> Result:
-        """Empty the conversation but for its system messages; undo brings everything back."""
+        """Remove all messages but the system messages; `undo` restores them."""
         result = self.history.clear()
         self._emit("history.edited", {"operation": "CLEAR"})
         return result
@@ -173,35 +172,41 @@ class Conversation:
         on_delta: OnDelta | None = None,
         key: str | None = None,
     ) -> Step:
-        """Ask a model once, and store what it answers with its usage and its calls.
+        """Ask a model once, and store its answer with its usage and its calls.
 
-        `on_delta` is told each piece as it arrives. What is cut off by an error, a cancellation or
-        a crash is kept as far as it had come, marked as interrupted; so is an answer that is longer
-        than `palaver.messages.MAX_ANSWER` bytes, with `OutputTooLong`. `key` makes doing it again
-        harmless: where the step has its answer already, that is returned and nobody is asked.
+        `on_delta` gets each piece as it arrives. An answer that is cut off by an error, a
+        cancellation or a crash is stored as far as it had come, marked as interrupted; so is an
+        answer longer than `palaver.messages.limits.MAX_ANSWER` bytes, with `OutputTooLong`. If a
+        step with the same `key` has its answer already, that answer is returned and no model is
+        asked.
         """
         chosen = self.model if model is None else model
         if chosen is None:
             detail = "no model: give one to the step or to the conversation"
-            raise ValidationError(detail, path="$.model", rule="CV-01")
-        box = self._toolbox(tools)
+            raise ValidationError(detail, path="$.model", rule="no-model")
+        box = self.toolbox(tools)
         if self.token_limit is not None:
             await self.check_tokens(box)
         if self.budget is not None:
             await to_thread.run_sync(self._check_budget, self.budget)
-        with self._watch.step(self, chosen, box.specs, options) as answered:
-            step = await ask(
-                self._desk,
+        instrumentation = self._instrumentation
+        observed: AbstractContextManager[Callable[[Message], None] | None] = nullcontext()
+        if instrumentation is not None:
+            observed = instrumentation.step(self, chosen, box.specs, options)
+        with observed as on_answer:
+            step = await take_step(
+                self._access,
                 chosen,
                 box.specs,
                 options=options,
                 on_delta=on_delta,
-                finished=self._priced,
+                add_cost=self._add_cost,
                 key=key,
             )
             if step.again:
                 return step
-            answered(step.message)
+            if on_answer is not None:
+                on_answer(step.message)
         await self._publish("message.added", {"id": step.message.id, "role": "assistant"})
         for entry in step.entries:
             data = {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}
@@ -211,7 +216,7 @@ class Conversation:
             await self.check_tokens(box)
         return step
 
-    async def run_tool(self, call: ToolCallPart) -> Outcome:
+    async def run_tool(self, call: ToolCallPart) -> ToolOutcome:
         """Run one tool call and append its result."""
         return (await self.run_tools([call]))[0]
 
@@ -220,52 +225,55 @@ class Conversation:
         calls: Iterable[ToolCallPart],
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
-        around: Around | None = None,
+        around: ToolMiddleware | None = None,
         approved: Mapping[str, str] = EMPTY,
-    ) -> list[Outcome]:
+    ) -> list[ToolOutcome]:
         """Run tool calls side by side; their results are appended in the order of the calls.
 
-        `around` is given each call and the way to run it: it may refuse, or run it with other
-        arguments. `approved` has the digests of calls that somebody approved, by the ids of their
-        parts (see `digests`). A call that reads otherwise in the conversation than it is given, or
-        than it was approved, raises `CallChanged`; then none of the calls has run.
+        `around` gets each call and a function that runs it: it may refuse the call, or run it
+        with other arguments. `approved` are the digests of calls that somebody approved, by the ids
+        of their parts (see `digests`). Raises `CallChanged` if a call in the conversation differs
+        from the one that is given or approved; then none of the calls has run.
         """
-        box = self._toolbox(tools)
-        runner = Runner(
-            self._desk,
-            self.events,
-            box,
+        runner = ToolRunner(
+            self.toolbox(tools),
             limits=self._limits,
             executor=self._executor,
-            watch=self._watch,
-            around=around,
+            middleware=around,
         )
-        return await runner.run(list(calls), approved)
+        batch = ToolCallBatch(self._access, self.events, runner, self._instrumentation)
+        return await batch.run(list(calls), approved)
+
+    def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
+        """Return the given tools as a toolbox; without any, the conversation's own."""
+        if tools is None:
+            return self.tools
+        return tools if isinstance(tools, Toolbox) else Toolbox(tools)
 
     async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
-        """Settle what a crash has left behind, and say what was found.
+        """Settle what a crash left unfinished, and return what was found.
 
-        `LeaseTaken` while another worker is at it. One that was killed seems to be for up to a
-        minute: so long its lease lasts, and so many seconds this may `wait`.
+        Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
+        killed lasts up to a minute; `wait` is how many seconds to wait for it.
         """
         until = anyio.current_time() + wait
         while True:
             try:
-                return await shielded(partial(recover, self._desk))
+                return await run_shielded(partial(recover, self._access))
             except LeaseTaken:
                 if anyio.current_time() >= until:
                     raise
-            await anyio.sleep(_NAP)
+            await anyio.sleep(_POLL_SECONDS)
 
     def waiting(self) -> list[ToolCallPart]:
-        """The calls that nobody has begun to run yet, in order: what `run_tools` takes."""
-        return self._desk.waiting()
+        """Return the calls that were not started yet, in order: what `run_tools` takes."""
+        return self._access.waiting()
 
     def digests(self, calls: Iterable[ToolCallPart]) -> dict[str, str]:
-        """The digests that approvals of these calls name, by the ids of their parts.
+        """Return the digests that approvals of these calls name, by the ids of their parts.
 
-        A digest covers the tool, the arguments and the version of the call's message: whoever
-        approves a call says which one was shown. A call that is not in the conversation has none.
+        A digest covers the tool, the arguments and the version of the call's message, so that an
+        approval says which call was shown. A call that is not in the conversation has none.
 
         >>> import palaver
         >>> from palaver.messages import assistant, new_id, tool_call_part
@@ -275,28 +283,29 @@ class Conversation:
         >>> len(conversation.digests([call])[call.id])
         64
         """
-        return self._desk.digests(calls)
+        return self._access.digests(calls)
 
-    def ledger(self) -> dict[str, Entry]:
-        """The calls that have no result in the log yet, by the id of their part."""
-        return self._desk.ledger()
+    def ledger(self) -> dict[str, LedgerEntry]:
+        """Return the calls that have no result in the log yet, by the id of their part."""
+        return self._access.ledger()
 
     def request(self, model: Model) -> Request:
-        """What a model would be sent now, with what had to be repaired."""
+        """Return the request that a model would get now, with notes on what was repaired."""
         self.history.refresh()
-        return self._desk.request(model.format, replace(model.target, model=model.ref))
+        return self._access.request(model.format, replace(model.target, model=model.ref))
 
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
     @property
     def usage(self) -> Usage:
-        """What the last call used, and all of them together."""
-        return self._desk.usage()
+        """The token usage of the last request, and of all requests together."""
+        return self._access.usage()
 
     def tokens(self, tools: Toolbox | None = None) -> int:
-        """How many tokens the conversation has now.
+        """Return how many tokens the conversation has now.
 
-        The provider's figure for what it counted, and our own count of what came in or left since.
+        It is the provider's figure for the last request, plus palaver's own count of what was added
+        or removed since.
         """
         usage, now = self.usage, self.tally.total(self.history.view)
         if usage.last is not None:
@@ -305,18 +314,18 @@ class Conversation:
         return now + sum(weigh_schema(spec, self._count) for spec in box.specs)
 
     async def check_tokens(self, tools: Toolbox | None = None) -> int:
-        """Count, and tell `tokens.exceeded` when the limit is crossed: once for each crossing."""
+        """Count the tokens; publish `tokens.exceeded` once for each crossing of the limit."""
         count = await to_thread.run_sync(self.tokens, tools)
         over = self.token_limit is not None and count > self.token_limit
-        if over and not self._over:
-            self._over = True
+        if over and not self._over_limit:
+            self._over_limit = True
             usage = self.usage
             known = "api" if usage.last is not None else "count"
             data = {"tokens": count, "limit": self.token_limit, "source": known}
             await self._publish("tokens.exceeded", data)
             count = await to_thread.run_sync(self.tokens, tools)
             over = self.token_limit is not None and count > self.token_limit
-        self._over = over
+        self._over_limit = over
         return count
 
     def _check_budget(self, budget: float) -> None:
@@ -325,15 +334,10 @@ class Conversation:
             detail = f"{spent:.4f} of {budget:.4f} are spent: no further step is begun"
             raise BudgetExceeded(detail)
 
-    def _priced(self, message: Message) -> Message:
-        return message if self._prices is None else self._prices.priced(message)
+    def _add_cost(self, message: Message) -> Message:
+        return message if self._prices is None else self._prices.add_cost(message)
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
-
-    def _toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
-        if tools is None:
-            return self.tools
-        return tools if isinstance(tools, Toolbox) else Toolbox(tools)
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
         if self.events.wanted(name):

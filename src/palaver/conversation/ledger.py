@@ -1,8 +1,8 @@
-"""The ledger: what is becoming of every tool call that has no result in the log yet.
+"""The ledger: the state of every tool call that has no result in the log yet.
 
-An entry is written when an answer with calls is stored, in the same change, and taken away in the
-change that appends the result. In between it says how far the call got, and it says so on disk
-before the tool is touched: after a crash nobody has to guess what ran.
+An entry is written in the same change as the answer that makes the call, and removed in the change
+that appends the result. In between it holds the state of the call, and the state running is on disk
+before the tool is called: after a crash it is known which calls may have run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from palaver.messages import (
     ToolState,
     pending,
 )
-from palaver.messages.decoding import decode
-from palaver.messages.ids import derived_id, now_ms
+from palaver.messages.decode import decode
+from palaver.messages.ids import derive_id, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALL",
-    "Entry",
+    "LedgerEntry",
+    "call_changed",
     "call_digest",
-    "changed_since",
     "content_digest",
-    "entries_of",
-    "read_entries",
+    "pending_entries",
+    "read_ledger",
 ]
 
 CALL: Final = "call"
-"""The kind of record an entry is."""
-_NOTED: Final = 1_000
-"""How many characters of its arguments a result repeats."""
+"""The kind of record that holds an entry."""
+_MAX_QUOTED: Final = 1_000
+"""How many characters of the arguments a result quotes."""
 
 
-class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One call: whose it is, and its state.
+class LedgerEntry(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One tool call and its state.
 
-    `stray` marks a call whose answer has left the view: its result is kept here for good. `asked`
-    is the `content_digest` of the call as it stood in the log when it was begun; the input in the
-    state is what it really runs with.
+    `stray` marks a call whose answer has left the view: its result stays in the ledger for good.
+    `asked` is the `content_digest` of the call in the log when it was started; the input in the
+    state is what the tool really gets.
     """
 
     id: str
@@ -69,25 +69,25 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def done(self) -> bool:
-        """Tell whether it has a result."""
+        """Whether the call has a result."""
         return isinstance(self.state, ToolCompleted | ToolError)
 
-    def moved(self, state: ToolState, *, idempotent: bool | None = None) -> Entry:
-        """The entry in another state."""
+    def with_state(self, state: ToolState, *, idempotent: bool | None = None) -> LedgerEntry:
+        """Return the entry in another state."""
         may = self.idempotent if idempotent is None else idempotent
         return replace(self, state=state, idempotent=may)
 
-    def again(self) -> Entry:
-        """The entry as if nothing had happened yet."""
+    def reset(self) -> LedgerEntry:
+        """Return the entry in the state pending."""
         raw = msgspec.json.encode(self.state.input).decode()
         return replace(self, state=pending(self.state.input, raw))
 
-    def call_edited(self) -> Entry:
-        """The entry with a result that says what it is the result of: the call reads otherwise now.
+    def with_edit_note(self) -> LedgerEntry:
+        """Return the entry with a result that quotes the call that ran.
 
-        For a call whose message was replaced while it ran.
+        For a call whose message was edited while it ran.
         """
-        ran = f"{self.tool} {msgspec.json.encode(self.state.input).decode()[:_NOTED]}"
+        ran = f"{self.tool} {msgspec.json.encode(self.state.input).decode()[:_MAX_QUOTED]}"
         note = f"[the call was edited while it ran; this is the result of {ran}]\n"
         state, metadata = self.state, {"callEdited": True}
         if isinstance(state, ToolCompleted):
@@ -98,19 +98,19 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
             state = replace(state, error=note + state.error, metadata=metadata)
         return replace(self, state=state, asked="")
 
-    def kept(self) -> Record:
-        """The record that keeps it."""
+    def record(self) -> Record:
+        """Return the record that stores the entry."""
         return (CALL, self.id, msgspec.json.encode(self))
 
-    def gone(self) -> Record:
-        """The record that takes it away."""
+    def removal(self) -> Record:
+        """Return the record that removes the entry."""
         return (CALL, self.id, None)
 
     def message(self) -> Message:
-        """The result as a message; the same result always gives the same message."""
-        message_id = derived_id(self.id, "result")
+        """Return the result as a message; the same result always gives the same message."""
+        message_id = derive_id(self.id, "result")
         part = ToolPart(
-            id=derived_id(self.id, "state"),
+            id=derive_id(self.id, "state"),
             session_id=self.session_id,
             message_id=message_id,
             call_id=self.call_id,
@@ -121,11 +121,11 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return Message("tool", (part,), id=message_id, timestamp=at)
 
 
-def entries_of(message: Message) -> Iterator[Entry]:
-    """The entries of an answer's calls, all pending."""
+def pending_entries(message: Message) -> Iterator[LedgerEntry]:
+    """Yield the entries of an answer's calls, all in the state pending."""
     for position, part in enumerate(message.parts):
         if isinstance(part, ToolCallPart):
-            yield Entry(
+            yield LedgerEntry(
                 id=part.id,
                 session_id=part.session_id,
                 message_id=message.id,
@@ -137,7 +137,7 @@ def entries_of(message: Message) -> Iterator[Entry]:
 
 
 def content_digest(call: ToolCallPart) -> str:
-    """The SHA-256 of what a call asks for: its tool and its arguments.
+    """Return the SHA-256 of a call's tool and arguments.
 
     >>> from palaver.messages import new_id, tool_call_part
     >>> one = tool_call_part(new_id(), new_id(), "pay", {"amount": 5, "to": "Ann"})
@@ -149,28 +149,28 @@ def content_digest(call: ToolCallPart) -> str:
 
 
 def call_digest(conversation: str, position: int, call: ToolCallPart) -> str:
-    """What an approval names: the SHA-256 of a call, with the version of its message.
+    """Return the digest that an approval names: of a call and its message's position in the log.
 
-    `position` is where its message stands in the log. A message that replaces another has a
-    position of its own, so the digest also changes when only the words around the call do.
+    A message that replaces another has a position of its own, so the digest also changes when only
+    the text around the call does.
     """
     return _sha256([conversation, position, call.id, call.call_id, content_digest(call)])
 
 
-def changed_since(call: ToolCallPart, digest: str | None) -> CallChanged:
-    """The error for a call that is not the one which was shown; `digest` is its own now."""
-    what = "was changed after it was shown: read it again and approve what it is now"
-    return CallChanged(f"the call of {call.tool} ({call.call_id}) {what}", digest)
+def call_changed(call: ToolCallPart, digest: str | None) -> CallChanged:
+    """Return the error for a call that was changed after it was shown; `digest` is its new one."""
+    detail = "was changed after it was shown: read it again and approve what it is now"
+    return CallChanged(f"the call of {call.tool} ({call.call_id}) {detail}", digest)
 
 
 def _sha256(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
-def read_entries(records: dict[str, bytes]) -> dict[str, Entry]:
-    """The ledger as a store kept it, in the order of the calls."""
+def read_ledger(records: dict[str, bytes]) -> dict[str, LedgerEntry]:
+    """Read the ledger from its records, in the order of the calls."""
     try:
-        found = [decode(value, Entry) for value in records.values()]
+        found = [decode(value, LedgerEntry) for value in records.values()]
     except msgspec.DecodeError as error:
         msg = f"the ledger of tool calls can't be read: {error}"
         raise StoreDamaged(msg) from None

@@ -1,8 +1,8 @@
-"""After a crash: what was begun and not finished is settled, and every item is accounted for.
+"""Recovery after a crash: every step and call that was begun and not finished is settled.
 
-An answer that had begun to arrive is kept as far as it came. A call that had not started waits as
-before. A call that was running may have happened: it becomes an error that says so, unless its tool
-may run again. A call that was done gets its place in the log.
+An answer that had begun to arrive is stored as far as it came. A call that had not started stays
+pending. A call that was running may have had effects: it becomes an error that says so, unless its
+tool may run again. The result of a call that was done is appended to the log.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.conversation.ledger import Entry
+from palaver.conversation.ledger import LedgerEntry
 from palaver.messages import AssistantInfo, Message, fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from palaver.conversation.desk import Desk, Intent
+    from palaver.conversation.store_access import StepIntent, StoreAccess
     from palaver.stores.records import Lease
 
 __all__ = ["INTERRUPTED", "Recovered", "recover"]
@@ -27,7 +27,7 @@ INTERRUPTED = "interrupted: the process ended while this call was running; it ma
 
 
 class Recovered(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One thing that was found and what was done about it."""
+    """One step or call that a crash left unfinished, and what was done about it."""
 
     kind: Literal["step", "call"]
     id: str
@@ -36,41 +36,41 @@ class Recovered(Struct, frozen=True, omit_defaults=True, rename="camel"):
     tool: str | None = None
 
 
-def recover(desk: Desk) -> list[Recovered]:
-    """Settle what a crash has left behind; `LeaseTaken` while another worker is at it."""
-    lease = desk.hold()
+def recover(access: StoreAccess) -> list[Recovered]:
+    """Settle what a crash left unfinished; raise `LeaseTaken` while another worker is active."""
+    lease = access.lease.acquire()
     try:
-        desk.history.refresh()
-        return [*_steps(desk, lease), *_calls(desk, lease)]
+        access.history.refresh()
+        return [*_recover_steps(access, lease), *_recover_calls(access, lease)]
     finally:
-        desk.let_go(lease)
+        access.lease.release(lease)
 
 
-def _steps(desk: Desk, lease: Lease) -> list[Recovered]:
-    drafts, found = desk.drafts(), list[Recovered]()
-    for intent in desk.intents().values():
+def _recover_steps(access: StoreAccess, lease: Lease) -> list[Recovered]:
+    drafts, found = access.drafts(), list[Recovered]()
+    for intent in access.intents().values():
         draft = drafts.get(intent.id)
         if draft is None:
-            desk.forget_step(intent, lease)
+            access.abandon_intent(intent, lease)
             detail = "a model was asked and no answer had arrived; it may have been billed"
             found.append(Recovered("step", intent.id, "nothing", detail))
             continue
-        desk.keep_draft(intent, _interrupted(draft, intent), lease)
+        access.append_draft(intent, _as_interrupted(draft, intent), lease)
         detail = f"{len(draft.text):,} characters of an answer had arrived and are kept"
         found.append(Recovered("step", intent.id, "kept", detail))
     return found
 
 
-def _interrupted(draft: Message, intent: Intent) -> Message:
+def _as_interrupted(draft: Message, intent: StepIntent) -> Message:
     info = draft.info if isinstance(draft.info, AssistantInfo) else AssistantInfo()
     return replace(
         draft, info=replace(info, finish="interrupted", model=info.model or intent.model)
     )
 
 
-def _calls(desk: Desk, lease: Lease) -> list[Recovered]:
-    found, settled = list[Recovered](), list[Entry]()
-    for entry in desk.ledger().values():
+def _recover_calls(access: StoreAccess, lease: Lease) -> list[Recovered]:
+    found, settled = list[Recovered](), list[LedgerEntry]()
+    for entry in access.ledger().values():
         status = entry.state.status
         if entry.stray:
             continue
@@ -78,27 +78,27 @@ def _calls(desk: Desk, lease: Lease) -> list[Recovered]:
             detail = "had not started: it can be run"
             found.append(Recovered("call", entry.id, "waiting", detail, entry.tool))
         elif status == "running" and entry.idempotent:
-            desk.note([entry.again()], lease)
+            access.save_entries([entry.reset()], lease)
             detail = "was running and says that it may run again"
             found.append(Recovered("call", entry.id, "repeat", detail, entry.tool))
         elif status == "running":
-            settled.append(entry.moved(fail(entry.state, INTERRUPTED)))
+            settled.append(entry.with_state(fail(entry.state, INTERRUPTED)))
             found.append(Recovered("call", entry.id, "interrupted", INTERRUPTED, entry.tool))
         else:
             settled.append(entry)
             detail = "was done; its result has its place now"
             found.append(Recovered("call", entry.id, "appended", detail, entry.tool))
-    return _placed(desk, settled, found, lease)
+    return _append_results(access, settled, found, lease)
 
 
-def _placed(
-    desk: Desk, settled: Sequence[Entry], found: list[Recovered], lease: Lease
+def _append_results(
+    access: StoreAccess, settled: Sequence[LedgerEntry], found: list[Recovered], lease: Lease
 ) -> list[Recovered]:
-    """Append the results, answer by answer; say which of them have no place any more."""
+    """Append the results, answer by answer; mark those whose calls have left the view."""
     gone: set[str] = set()
     for answer in dict.fromkeys(entry.message_id for entry in settled):
         batch = [entry for entry in settled if entry.message_id == answer]
-        _, strays = desk.conclude(batch, lease)
+        _, strays = access.append_results(batch, lease)
         gone.update(entry.id for entry in strays)
     detail = "its call has left the conversation; the result is kept in the ledger"
     return [

@@ -1,14 +1,17 @@
-"""OpenTelemetry spans for steps and tool calls, by the gen_ai conventions (`palaver[otel]`).
+"""Instrumentation of steps and tool calls, and OpenTelemetry spans as one (`palaver[otel]`).
 
-A step is a span `chat MODEL`, a tool call a span `execute_tool NAME`; usage, models and finish
-reasons are its attributes. What was said is left out unless it is asked for: spans travel far.
+An instrumentation provides a context manager around each request to a model and each tool call, so
+that what happens inside (the SDK's HTTP requests, a tool's own work) belongs to its span. By the
+gen_ai conventions a step is a span `chat MODEL`, a tool call a span `execute_tool NAME`; usage,
+models and finish reasons are attributes. Content is left out unless it is asked for, because spans
+are often stored elsewhere.
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -23,19 +26,20 @@ from palaver.messages import (
     ToolError,
     ToolPart,
 )
-from palaver.wire.tools import write_tools
+from palaver.wire import write_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from opentelemetry.trace import Span, SpanKind, TracerProvider
 
     from palaver.conversation.conversation import Conversation
-    from palaver.conversation.models.base import Model
     from palaver.messages import Part, ToolState
-    from palaver.wire.tools import ToolSpec
+    from palaver.models.base import Model
+    from palaver.wire import ToolSpec
 
-__all__ = ["Telemetry"]
+__all__ = ["Instrumentation", "Telemetry"]
 
 _PROVIDERS: Final = {"google": "gcp.gemini", "gemini": "gcp.gemini"}
 """Where the conventions have another name for a provider."""
@@ -47,11 +51,32 @@ _OPTIONS: Final = {
 }
 
 
-class Telemetry:
-    """Spans for a conversation: `Conversation(store, watch=Telemetry())`.
+class Instrumentation(Protocol):
+    """Observes steps and tool calls. Each context manager yields a function for the outcome."""
 
-    `provider` is the tracer provider, by default the process's own. With `content`, what was said,
-    the arguments and the results go into the spans too.
+    def step(
+        self,
+        conversation: Conversation,
+        model: Model,
+        tools: tuple[ToolSpec, ...],
+        options: Mapping[str, Any],
+        /,
+    ) -> AbstractContextManager[Callable[[Message], None]]:
+        """Wrap one request to a model; the yielded function gets the answer."""
+        ...
+
+    def call(
+        self, conversation: str, call: ToolCallPart, spec: ToolSpec | None, /
+    ) -> AbstractContextManager[Callable[[ToolState], None]]:
+        """Wrap one tool call; the yielded function gets the state that it ended in."""
+        ...
+
+
+class Telemetry:
+    """OpenTelemetry spans: `Conversation(store, instrumentation=Telemetry())`.
+
+    `provider` is the tracer provider, by default the process's own. With `content`, messages,
+    arguments and results are attributes of the spans too.
 
     >>> telemetry = Telemetry()
     >>> telemetry.content
@@ -59,7 +84,7 @@ class Telemetry:
     """
 
     def __init__(self, provider: TracerProvider | None = None, *, content: bool = False) -> None:
-        """Get a tracer; `opentelemetry` is loaded here and not before."""
+        """Get a tracer; `opentelemetry` is imported here and not before."""
         try:
             from opentelemetry import trace  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
@@ -77,7 +102,7 @@ class Telemetry:
         tools: tuple[ToolSpec, ...],
         options: Mapping[str, Any],
     ) -> Generator[Callable[[Message], None]]:
-        """A span around one question to a model."""
+        """Make a span around one request to a model."""
         name = model.ref.model_id
         about: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -89,7 +114,7 @@ class Telemetry:
         }
         about |= {name: options[own] for own, name in _OPTIONS.items() if own in options}
         if self.content:
-            about |= _asked(conversation.messages, model.format, tools)
+            about |= _request_content(conversation.messages, model.format, tools)
         with self._span(f"chat {name}", self._trace.SpanKind.CLIENT, about) as span:
             yield lambda message: self._answered(span, message)
 
@@ -97,7 +122,7 @@ class Telemetry:
     def call(
         self, conversation: str, call: ToolCallPart, spec: ToolSpec | None
     ) -> Generator[Callable[[ToolState], None]]:
-        """A span around one tool call."""
+        """Make a span around one tool call."""
         about: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
@@ -114,7 +139,7 @@ class Telemetry:
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, about: dict[str, Any]) -> Generator[Span]:
-        """A span that is current inside; an error is told by its type, and by its words if so."""
+        """Make a span that is current inside; an error sets its type and perhaps its text."""
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=about, record_exception=False, set_status_on_exception=False
         ) as span:
@@ -124,10 +149,10 @@ class Telemetry:
                 self._failed(span, type(error).__qualname__, str(error))
                 raise
 
-    def _failed(self, span: Span, kind: str, words: str) -> None:
+    def _failed(self, span: Span, kind: str, text: str) -> None:
         span.set_attribute("error.type", kind)
-        told = words if self.content else None
-        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, told))
+        description = text if self.content else None
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, description))
 
     def _answered(self, span: Span, message: Message) -> None:
         info = message.info if isinstance(message.info, AssistantInfo) else AssistantInfo()
@@ -143,8 +168,8 @@ class Telemetry:
             span.set_attribute("gen_ai.usage.cache_creation.input_tokens", tokens.cache.write)
             span.set_attribute("gen_ai.usage.reasoning.output_tokens", tokens.reasoning)
         if self.content:
-            said = {**_written(message), "finish_reason": info.finish or "stop"}
-            span.set_attribute("gen_ai.output.messages", _json([said]))
+            content = {**_message_content(message), "finish_reason": info.finish or "stop"}
+            span.set_attribute("gen_ai.output.messages", _json([content]))
 
     def _ended(self, span: Span, state: ToolState) -> None:
         if isinstance(state, ToolError):
@@ -154,24 +179,26 @@ class Telemetry:
             span.set_attribute("gen_ai.tool.call.result", str(getattr(state, "output", "")))
 
 
-def _asked(messages: Iterable[Message], form: str, tools: tuple[ToolSpec, ...]) -> dict[str, str]:
-    """What a model is asked, in the conventions' own JSON."""
-    told, said = list[Any](), list[Any]()
+def _request_content(
+    messages: Iterable[Message], form: str, tools: tuple[ToolSpec, ...]
+) -> dict[str, str]:
+    """Return the content of a request, in the JSON of the conventions."""
+    system, others = list[Any](), list[Any]()
     for message in messages:
-        written = _written(message)
+        content = _message_content(message)
         if message.role == "system":
-            told += written["parts"]
+            system += content["parts"]
         else:
-            said.append(written)
-    about = {"gen_ai.input.messages": _json(said)}
-    if told:
-        about["gen_ai.system_instructions"] = _json(told)
+            others.append(content)
+    about = {"gen_ai.input.messages": _json(others)}
+    if system:
+        about["gen_ai.system_instructions"] = _json(system)
     if tools:
         about["gen_ai.tool.definitions"] = _json(write_tools(form, tools))
     return about
 
 
-def _written(message: Message) -> dict[str, Any]:
+def _message_content(message: Message) -> dict[str, Any]:
     if isinstance(message.content, str):
         parts = [{"type": "text", "content": message.content}]
     else:
@@ -193,10 +220,10 @@ def _part(part: Part) -> dict[str, Any] | None:
                 "arguments": msgspec.to_builtins(part.input),
             }
         case ToolPart():
-            said = getattr(part.state, "output", None) or getattr(part.state, "error", "")
-            return {"type": "tool_call_response", "id": part.call_id, "response": said}
+            text = getattr(part.state, "output", None) or getattr(part.state, "error", "")
+            return {"type": "tool_call_response", "id": part.call_id, "response": text}
         case FilePart():
-            # the bytes themselves are in the store, and no business of a span
+            # the bytes are in the store, and too large for a span
             modality = part.mime.partition("/")[0]
             return {"type": "uri", "mime_type": part.mime, "modality": modality, "uri": _uri(part)}
         case _:

@@ -1,35 +1,43 @@
-"""What was used: the provider's figures first, stamped with what they counted, then our own.
+"""Token usage and its cost: the provider's figures, and palaver's own count of what came since.
 
-A provider says how many tokens a request and its answer had. From there on palaver adds or takes
-away what came in or left since, by its own count, until the provider speaks again.
+A provider reports how many tokens a request and its answer had. From there on palaver adds or
+subtracts what was added or removed since, by its own count, until the provider's next report. A
+cost is the provider's figure or, marked as computed, the product of tokens and prices: first those
+of a given table, then those of `genai-prices`, if it is installed. An unknown cost is None and
+never 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palaver.errors import StoreDamaged
-from palaver.messages import CacheCounts, TokenCounts
-from palaver.messages.decoding import decode
+from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
+from palaver.messages.decode import decode
+from palaver.messages.limits import EMPTY
 
 if TYPE_CHECKING:
-    from palaver.messages import Message
+    from palaver.messages import Message, ModelRef
     from palaver.stores.records import Record
 
-__all__ = ["NOTHING", "Usage", "read_usage"]
+__all__ = ["NOTHING", "ModelPrice", "Prices", "Usage", "read_usage"]
+
 
 KIND: Final = "usage"
+_MILLION: Final = 1_000_000
 _NO_TOKENS: Final = TokenCounts(0, 0, 0, CacheCounts())
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the last call used, and all of them together.
+    """The token usage of the last request, and of all requests together.
 
-    `version` is the history's after the last answer, `counted` our own count of it then: what comes
-    in later is counted from there. A cost of None means that nobody knows it.
+    `version` is the history's version after the last answer, `counted` palaver's own count of it
+    then: what is added later is counted from there. A cost of None is unknown.
     """
 
     last: TokenCounts | None = None
@@ -42,21 +50,21 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def prompt_tokens(self) -> int:
-        """What went into the last call."""
+        """The tokens of the last request."""
         return self.last.prompt if self.last else 0
 
     @property
     def completion_tokens(self) -> int:
-        """What came out of the last call."""
+        """The tokens of the last answer."""
         return self.last.completion if self.last else 0
 
     @property
     def total_tokens(self) -> int:
-        """What the last call used in all."""
+        """The tokens of the last request and its answer."""
         return self.prompt_tokens + self.completion_tokens
 
     def after(self, message: Message, version: int, counted: int) -> Usage:
-        """The usage after one more answer."""
+        """Return the usage after one more answer."""
         info = message.info
         tokens, cost = getattr(info, "tokens", None), getattr(info, "cost", None)
         return Usage(
@@ -69,12 +77,12 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
             counted=counted,
         )
 
-    def kept(self) -> Record:
-        """The record that keeps it."""
+    def record(self) -> Record:
+        """Return the record that stores it."""
         return (KIND, KIND, msgspec.json.encode(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """The usage as JSON-ready data, with the sums that people ask for."""
+        """Return the usage as JSON-ready data, with the usual sums."""
         return {
             **msgspec.to_builtins(self),
             "promptTokens": self.prompt_tokens,
@@ -84,11 +92,11 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 NOTHING: Final = Usage()
-"""Before the first call."""
+"""The usage before the first request."""
 
 
 def read_usage(records: dict[str, bytes]) -> Usage:
-    """The usage as a store kept it."""
+    """Read the usage from its records."""
     value = records.get(KIND)
     if value is None:
         return NOTHING
@@ -106,3 +114,75 @@ def _sum(one: TokenCounts, other: TokenCounts) -> TokenCounts:
         one.reasoning + other.reasoning,
         CacheCounts(one.cache.read + other.cache.read, one.cache.write + other.cache.write),
     )
+
+
+class ModelPrice(Struct, frozen=True):
+    """The price of a million tokens in dollars; what is None costs what input or output does."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    reasoning: float | None = None
+
+    def of(self, tokens: TokenCounts) -> float:
+        """Return the cost of so many tokens.
+
+        >>> from palaver.messages import CacheCounts, TokenCounts
+        >>> ModelPrice(1.0, 2.0).of(TokenCounts(1_000_000, 500_000, 0, CacheCounts()))
+        2.0
+        """
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        return (
+            tokens.input * self.input
+            + tokens.output * self.output
+            + tokens.reasoning * reasoning
+            + tokens.cache.read * read
+            + tokens.cache.write * write
+        ) / _MILLION
+
+
+class Prices(Struct, frozen=True):
+    """A table of prices by model: `provider:model`, or the model's name alone."""
+
+    table: Mapping[str, ModelPrice] = EMPTY
+
+    def add_cost(self, message: Message) -> Message:
+        """Return an answer with its cost, if the cost can be computed."""
+        info = message.info
+        if not isinstance(info, AssistantInfo) or info.cost is not None:
+            return message
+        if info.tokens is None or info.model is None:
+            return message
+        cost = self.cost(info.model, info.tokens)
+        if cost is None:
+            return message
+        return replace(message, info=replace(info, cost=cost, cost_computed=True))
+
+    def cost(self, model: ModelRef, tokens: TokenCounts) -> float | None:
+        """Return the cost of so many tokens of a model; None if it is unknown."""
+        known = self.table.get(f"{model.provider_id}:{model.model_id}")
+        known = known or self.table.get(model.model_id)
+        return _look_up(model, tokens) if known is None else known.of(tokens)
+
+
+def _look_up(model: ModelRef, tokens: TokenCounts) -> float | None:
+    try:
+        import genai_prices  # noqa: PLC0415 - optional, and slow to load
+    except ImportError:
+        return None
+    usage: Any = genai_prices.Usage(
+        input_tokens=tokens.prompt,
+        cache_read_tokens=tokens.cache.read,
+        cache_write_tokens=tokens.cache.write,
+        output_tokens=tokens.completion,
+    )
+    try:
+        found: Any = genai_prices.calc_price(
+            usage, model_ref=model.model_id, provider_id=model.provider_id
+        )
+    except LookupError:
+        return None
+    return float(found.total_price)

@@ -1,48 +1,51 @@
 """The history of a conversation: an append-only log, views of it, and every operation on them.
 
-`History` is the front door. Read `log` for what is kept, `rope` and `view` for what is selected,
+`History` is the main class. Read `log` for what is stored, `rope` and `view` for what is selected,
 `frame` for what makes a version, `plan` for what an operation does.
 """
 
 from __future__ import annotations
 
-from palaver.history.diff import Diff, Entry
-from palaver.history.erasing import ERASED, SUMMARY_OF, Receipt
-from palaver.history.history import History
+from palaver.history.diff import Diff, DiffEntry
+from palaver.history.erase import ERASED, SUMMARY_OF, Receipt
+from palaver.history.frame import Expected, check_expected
+from palaver.history.history import BaseHistory, History
+from palaver.history.impact import Impact
+from palaver.history.log import RoleIndex
 from palaver.history.operations import (
     Append,
     Clear,
     Filter,
     Insert,
     Operation,
+    Piece,
     Range,
     Replace,
+    Rewrite,
     Rollback,
     Truncate,
     parse_operation,
     parse_operations,
 )
-from palaver.history.pricing import Price
-from palaver.history.results import BatchSnapshot, MarkMap, Result, State, Stats
-from palaver.history.rewriting import Piece, Rewrite
-from palaver.history.roles import RoleIndex
-from palaver.history.view import View
+from palaver.history.view import BatchSnapshot, MarkMap, Result, State, Stats, View
 
 __all__ = [
     "ERASED",
     "SUMMARY_OF",
     "Append",
+    "BaseHistory",
     "BatchSnapshot",
     "Clear",
     "Diff",
-    "Entry",
+    "DiffEntry",
+    "Expected",
     "Filter",
     "History",
+    "Impact",
     "Insert",
     "MarkMap",
     "Operation",
     "Piece",
-    "Price",
     "Range",
     "Receipt",
     "Replace",
@@ -54,6 +57,7 @@ __all__ = [
     "Stats",
     "Truncate",
     "View",
+    "check_expected",
     "parse_operation",
     "parse_operations",
 ]

@@ -1,7 +1,6 @@
-"""What differs between two views of one log, by message identity: the place in the log.
+"""The difference between two views of one log, by message identity: the position in the log.
 
-Views select, they never shuffle, so what two views share stands in the same order in both; a
-difference is what one has and the other has not.
+A difference is what one view has and the other has not.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from palaver.history.view import View
     from palaver.messages import Message
 
-__all__ = ["Diff", "Entry", "common_prefix", "compare", "missing"]
+__all__ = ["Diff", "DiffEntry", "common_prefix", "compare", "missing"]
 
 
-class Entry(NamedTuple):
+class DiffEntry(NamedTuple):
     """A message and its index in the view that has it."""
 
     index: int  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleMethodOverride] - the word for it
@@ -30,17 +29,17 @@ class Entry(NamedTuple):
 
 
 class Diff(Struct, frozen=True):
-    """What was removed (by its index before) and what was added (by its index after)."""
+    """The messages that were removed (with the index before) and added (with the index after)."""
 
-    removed: tuple[Entry, ...]
-    added: tuple[Entry, ...]
+    removed: tuple[DiffEntry, ...]
+    added: tuple[DiffEntry, ...]
 
     def __bool__(self) -> bool:
         """Tell whether there is any difference."""
         return bool(self.removed or self.added)
 
     def to_dict(self) -> dict[str, Any]:
-        """The difference as JSON-ready data."""
+        """Return the difference as JSON-ready data."""
         return {
             side: [{"index": entry.index, "message": to_dict(entry.message)} for entry in entries]
             for side, entries in (("removed", self.removed), ("added", self.added))
@@ -48,20 +47,20 @@ class Diff(Struct, frozen=True):
 
 
 def compare(before: View, after: View) -> Diff:
-    """What changed from one view to another."""
+    """Return what changed from one view to another."""
     return Diff(tuple(_entries(before, after)), tuple(_entries(after, before)))
 
 
-def _entries(view: View, other: View) -> Iterator[Entry]:
+def _entries(view: View, other: View) -> Iterator[DiffEntry]:
     found = list(missing(view, other))
     read = view.log.read((start, stop) for _, start, stop in found)
     for (index, _, _), messages in zip(found, read, strict=True):
         for offset, message in enumerate(messages):
-            yield Entry(index + offset, message)
+            yield DiffEntry(index + offset, message)
 
 
 def missing(view: View, other: View) -> Iterator[tuple[int, int, int]]:
-    """The stretches of a view that another has not, each after its index in the view."""
+    """Yield the ranges of a view that another lacks: index in the view, start and stop."""
     there = sorted(other.ranges())
     starts = [start for start, _ in there]
     index = 0
@@ -79,7 +78,7 @@ def missing(view: View, other: View) -> Iterator[tuple[int, int, int]]:
 
 
 def common_prefix(one: View, other: View) -> int:
-    """How many messages two views begin with alike."""
+    """Return how many messages at the start of two views are the same."""
     mine, theirs = list(one.ranges()), list(other.ranges())
     length = here = there = 0
     while here < len(mine) and there < len(theirs):

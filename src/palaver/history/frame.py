@@ -1,34 +1,56 @@
-"""What a conversation is at one moment, as a value: the selection, the line of batches, the marks.
+"""A frame is what a conversation is at one version: the selection, the line of batches, the marks.
 
-A frame holds still while messages are appended; only the end of its tail moves, and that is a plain
-number kept beside it. Every other change makes a new frame, which shares its ropes with the old
-one. Keeping all frames is how any version can be read again.
+An append keeps the frame and only moves the end of its tail, a plain number stored beside it. Every
+other change makes a new frame, which shares its ropes with the one before. `Versions` holds all
+frames, so any version can be read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from palaver.errors import ValidationError
+from palaver.errors import ValidationError, VersionMismatch
 from palaver.history.rope import Rope
-from palaver.messages.gate import EMPTY
+from palaver.messages.limits import EMPTY
 
-__all__ = ["IMPORT", "SESSION", "Batch", "Frame", "Redo", "jump_of", "session_after"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "IMPORT",
+    "SESSION",
+    "Batch",
+    "Expected",
+    "Frame",
+    "Redo",
+    "Stops",
+    "Versions",
+    "check_expected",
+    "expected_versions",
+    "handle_of",
+    "jump_of",
+    "position_of_handle",
+    "session_after",
+    "session_start",
+]
 
 SESSION: Final = "SESSION"
-"""Why a batch ended: a new session began."""
+"""The reason of a batch that ended because a new session began."""
 IMPORT: Final = "IMPORT"
-"""Why a batch ended: a snapshot took the place of what was there."""
+"""The reason of a batch that ended because a snapshot replaced everything."""
 
 
 class Batch(Struct, frozen=True, gc=False):
-    """A batch that has ended: its selection as it was at the end, and why it ended.
+    """A batch that has ended: its selection at the end, and the reason why it ended.
 
-    Batches hang on one another from the newest to the oldest. `jump` leads further back, such that
-    any batch is found in a few steps, however many there are.
+    Batches are linked from the newest to the oldest. `jump` leads further back, so that any batch
+    is found in O(log n) steps.
     """
 
     index: int
@@ -43,11 +65,11 @@ class Batch(Struct, frozen=True, gc=False):
     place: int | None = None
     merged: Mapping[str, int] = EMPTY
     session: int = 0
-    """How long the log was when the session of this batch began, as `session_after` says."""
+    """The log's length when the session of this batch began; see `session_after`."""
 
     @property
     def description(self) -> str:
-        """What ended it."""
+        """The operation that ended the batch, as text."""
         where = {"INSERT": " at position", "REPLACE": " at index"}.get(self.reason, "")
         return f"Before {self.reason}{where}" + (f" {self.place}" if where else "")
 
@@ -55,7 +77,7 @@ class Batch(Struct, frozen=True, gc=False):
 class Redo(Struct, frozen=True):
     """A version that `redo` would bring back, and the ones after it.
 
-    The collector looks after these: a chain of them is let go of without deep recursion.
+    The garbage collector tracks these, so a long chain is freed without deep recursion.
     """
 
     version: int
@@ -63,11 +85,11 @@ class Redo(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True, gc=False, kw_only=True):
-    """A moment: `root`, then the log from `start` up to a stop that moves as messages come.
+    """The selection `root`, then the log from `start` up to a stop that moves with appends.
 
-    `logged` is the log's length when the frame was made; `back` the version that undo returns to,
-    `redo` what redo would bring back. `merged` says, for each fork or parent, up to which of its
-    versions everything has been brought in.
+    `logged` is the log's length when the frame was made, `back` the version that undo returns to,
+    `redo` what redo would bring back. `merged` gives, for each fork or parent, the version up to
+    which its changes have been merged.
     """
 
     root: Rope = None
@@ -83,11 +105,11 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def batch_index(self) -> int:
-        """The number of the batch that is open."""
+        """The number of the open batch."""
         return 0 if self.line is None else self.line.index + 1
 
     def batch(self, index: int) -> Batch | None:
-        """The ended batch of a number, if it is on the line."""
+        """Return the ended batch with a number, or None if it is not on the line."""
         batch = self.line
         while batch is not None and batch.index > index:
             far = batch.jump
@@ -95,16 +117,28 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
         return batch if batch is not None and batch.index == index else None
 
     def ended(self, index: int) -> Batch:
-        """The ended batch of a number; an error where there is none."""
+        """Return the ended batch with a number; `ValidationError` if there is none."""
         batch = self.batch(index)
         if batch is None:
             detail = f"must be a batch from 0 to {self.batch_index}, not {index}"
-            raise ValidationError(detail, path="$.targetBatchIndex", rule="HI-10")
+            raise ValidationError(detail, path="$.targetBatchIndex", rule="unknown-batch")
         return batch
+
+    def at_end_of(self, batch: Batch) -> Frame:
+        """Return the moment at which a batch ended, with this frame's marks and team task."""
+        return Frame(
+            root=batch.root,
+            start=batch.start,
+            line=batch.before,
+            opened=batch.opened,
+            marks=self.marks,
+            team_task=self.team_task,
+            merged=batch.merged,
+        )
 
 
 def session_after(batch: Batch | None, opened: int) -> int:
-    """How long the log was when the session began that goes on after a batch.
+    """Return the log's length when the session began that goes on after a batch.
 
     `opened` is the log's length when the batch after it opened.
     """
@@ -114,9 +148,145 @@ def session_after(batch: Batch | None, opened: int) -> int:
 
 
 def jump_of(before: Batch | None) -> Batch | None:
-    """Where the jump of the batch after this one leads: the way of skew binary numbers."""
+    """Return the `jump` of the batch that follows this one (skew-binary numbers)."""
     if before is None or before.jump is None or before.jump.jump is None:
         return before
     if before.index - before.jump.index == before.jump.index - before.jump.jump.index:
         return before.jump.jump
     return before
+
+
+# ── handles: `msg-1`, `msg-2`, … number the messages of a session ────────────────────────────────
+
+_HANDLE: Final = re.compile(r"msg-([1-9][0-9]{0,15})")
+
+
+def session_start(frame: Frame) -> int:
+    """Return the log's length when the session began.
+
+    A session begins with the conversation, with a batch of reason `SESSION`, and with an import
+    that replaced everything.
+    """
+    return session_after(frame.line, frame.opened)
+
+
+def position_of_handle(handle: str, frame: Frame, length: int) -> int | None:
+    """Return the log position that a handle stands for, or None if there is none.
+
+    >>> [position_of_handle(handle, Frame(), 5) for handle in ("msg-2", "msg-9", "x")]
+    [1, None, None]
+    """
+    found = _HANDLE.fullmatch(handle)
+    if found is None:
+        return None
+    position = session_start(frame) + int(found[1]) - 1
+    return position if position < length else None
+
+
+def handle_of(position: int, frame: Frame) -> str | None:
+    """Return the handle of a log position, or None for messages of an earlier session."""
+    number = position - session_start(frame) + 1
+    return f"msg-{number}" if number > 0 else None
+
+
+# ── versions ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stops(Protocol):
+    """Where the tail ended, by version."""
+
+    def __len__(self) -> int:
+        """Return the number of versions."""
+        ...
+
+    def __getitem__(self, version: int, /) -> int:
+        """Return where the tail ended at a version."""
+        ...
+
+    def append(self, stop: int, /) -> None:
+        """Add the next version."""
+        ...
+
+
+class Versions:
+    """The frame and the stop of every version. `stops` has one entry for each version."""
+
+    __slots__ = ("_firsts", "_frames", "stops")
+
+    def __init__(self, frame: Frame, stop: int) -> None:
+        """Begin with version 0."""
+        self.stops: Stops = array("Q", [stop])
+        self._frames = [frame]
+        self._firsts = array("Q", [0])  # the first version of each frame
+
+    @classmethod
+    def of(cls, frames: Sequence[tuple[int, Frame]], stops: Stops) -> Versions:
+        """Return the versions with these frames (each with its first version) and stops."""
+        versions = cls(frames[0][1], 0)
+        versions.stops = stops
+        for version, frame in frames[1:]:
+            versions.learn(frame, version)
+        return versions
+
+    def learn(self, frame: Frame, version: int) -> None:
+        """Record a frame that was in force from a version on."""
+        self._frames.append(frame)
+        self._firsts.append(version)
+
+    def add(self, frame: Frame, stop: int) -> None:
+        """Add the next version, with a new frame."""
+        self.learn(frame, len(self.stops))
+        self.stops.append(stop)
+
+    def frame(self, version: int) -> Frame:
+        """Return the frame of a version; `ValidationError` if there is no such version."""
+        if type(version) is not int or not 0 <= version < len(self.stops):
+            detail = f"must be a version from 0 to {len(self.stops) - 1}, not {version!r}"
+            raise ValidationError(detail, path="$.version", rule="unknown-version")
+        return self._frames[self._index(version)]
+
+    def back(self, version: int) -> int | None:
+        """Return the version that undo goes back to from this one."""
+        index = self._index(version)
+        return version - 1 if version > self._firsts[index] else self._frames[index].back
+
+    def redo(self, version: int) -> Redo | None:
+        """Return what redo would bring back at this version; an append ends that."""
+        index = self._index(version)
+        return None if version > self._firsts[index] else self._frames[index].redo
+
+    def _index(self, version: int) -> int:
+        return bisect_right(self._firsts, version) - 1
+
+
+Expected: TypeAlias = int | Collection[int]
+"""The version that must be the newest, or several versions of which one must be."""
+
+
+def expected_versions(expect: Expected) -> tuple[int, ...]:
+    """Return the versions that a change may follow, in order.
+
+    >>> expected_versions(17), expected_versions({18, 17})
+    ((17,), (17, 18))
+    """
+    given: Any = (expect,) if isinstance(expect, int) else expect
+    is_collection = isinstance(given, Collection) and not isinstance(given, str | bytes)
+    if not is_collection or any(type(version) is not int for version in given):
+        detail = f"must be a version (an integer) or a collection of them, not {expect!r:.100}"
+        raise ValidationError(detail, path="$.expect", rule="version")
+    return tuple(sorted(given))
+
+
+def check_expected(expect: Expected | None, version: int) -> None:
+    """Raise `VersionMismatch` unless a version is among those expected; None expects nothing.
+
+    >>> check_expected({17, 18}, 18)
+    >>> check_expected(17, 18)
+    Traceback (most recent call last):
+    palaver.errors.VersionMismatch: the conversation is at version 18, not 17
+    """
+    if expect is None:
+        return
+    versions = expected_versions(expect)
+    if version not in versions:
+        raise VersionMismatch(versions, version)

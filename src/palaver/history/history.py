@@ -1,55 +1,514 @@
 """A history: a log, the view of it that is current, and every change that can be made.
 
-This is the front door. Reading goes to the view; a change takes the lock, checks everything first,
-adds to the log what is new, and makes the next version. A version is a frame (see `frame`) and the
-place where its tail ends; all of them are kept, so undo, redo, rollback and restore only ever look
-at another one.
+`BaseHistory` has all public methods. Reading goes to the view. A change checks its arguments, is
+planned (see `plan`) and is committed; how a commit is made lasting is up to the two subclasses:
+`History` applies it in memory, `palaver.stores.StoredHistory` sends it to a backend first. All
+versions stay readable, so undo, redo, rollback and restore only select another one.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from msgspec.structs import replace
 
-from palaver.errors import NothingToUndo, ValidationError
+from palaver.errors import ValidationError
 from palaver.history import marks as marking
 from palaver.history.diff import Diff, compare
-from palaver.history.editing import Editor
-from palaver.history.erasing import Receipt, erase_everywhere
-from palaver.history.frame import Batch, Frame, Redo, jump_of, session_after
-from palaver.history.handles import IMPORT
+from palaver.history.erase import Receipt, erase_everywhere
+from palaver.history.frame import IMPORT, Expected, Frame, Versions, check_expected
+from palaver.history.impact import Impact, measure_impact
 from palaver.history.log import Log
-from palaver.history.merging import Sides, join
 from palaver.history.operations import (
-    Append,
+    Clear,
+    Filter,
+    Insert,
     Operation,
+    Range,
+    Replace,
+    Rewrite,
     Rollback,
+    Truncate,
     as_operation,
     read_messages,
 )
-from palaver.history.persistent import PersistentMap
-from palaver.history.plan import Edit, Plan, carried_out, planned
-from palaver.history.pricing import Price, price_of
-from palaver.history.results import Result, State
-from palaver.history.rope import Rope, build, split_last
-from palaver.history.versions import Versions
-from palaver.history.view import View, batch_frame, whole, whole_log
+from palaver.history.plan import (
+    HistoryState,
+    plan,
+    plan_append,
+    plan_erase,
+    plan_mark,
+    plan_merge,
+    plan_redo,
+    plan_replace_all,
+    plan_restore,
+    plan_rollback,
+    plan_team_task,
+    plan_undo,
+    stale_policy,
+)
+from palaver.history.view import View, view_of_log
 from palaver.messages import Message, new_id, parse_message
-from palaver.messages.gate import check_name, check_text
 from palaver.messages.ids import now_ms
+from palaver.messages.limits import check_name, check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Literal
 
-    from palaver.history.rewriting import Rewrite
+    from palaver.history.operations import Piece
+    from palaver.history.plan import Commit, Planner, WhenStale
+    from palaver.history.rope import Counter, Rope
+    from palaver.history.view import BatchSnapshot, MarkMap, Result, State, Stats
+    from palaver.messages import Role
 
-__all__ = ["History"]
+__all__ = ["BaseHistory", "History"]
 
 
-class History(Editor):
-    """The messages of a conversation, every edit they went through, and the way back.
+class BaseHistory(Sequence[Message]):
+    """The methods of every history, in memory or in a store.
+
+    It is a sequence of messages. Each reading method works on the view of one moment, so it never
+    sees half a change. Changing methods take `expect`: the version that must be the newest, or
+    several of which one must be; otherwise they raise `VersionMismatch`, and nothing changes. For
+    `insert`, `replace`, `truncate`, `clear` and `filter`, `execute` takes it.
+    """
+
+    __slots__ = ("_lock", "_state", "id")
+
+    id: str
+    """The id of the conversation."""
+    _lock: threading.RLock
+    _state: HistoryState
+
+    @abstractmethod
+    def _commit(
+        self, planner: Planner, *, when_stale: WhenStale = "replan", expect: Expected | None = None
+    ) -> int:
+        """Plan a change on the newest state and make it; return the newest version."""
+
+    @abstractmethod
+    def fork(self, *, at: int | None = None, id: str | None = None) -> Self:  # noqa: A002 - the word for it
+        """Return a history that goes its own way from here, or from a version."""
+
+    @abstractmethod
+    def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
+        """Destroy a message's content in every version and fork; a tombstone stays."""
+
+    def _change(
+        self, planner: Planner, when_stale: WhenStale = "replan", expect: Expected | None = None
+    ) -> Result:
+        with self._lock:
+            self._commit(planner, when_stale=when_stale, expect=expect)
+            return self._state.result()
+
+    # ── the messages ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def view(self) -> View:
+        """The conversation as it is now: a sequence that does not change when the history does."""
+        with self._lock:
+            return self._state.view()
+
+    def __len__(self) -> int:
+        """Return how many messages there are now."""
+        return len(self.view)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        """Return the message at an index, or a list for a slice."""
+        return self.view[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        """Iterate over the messages as they are now; later changes are not seen."""
+        return iter(self.view)
+
+    def __reversed__(self) -> Iterator[Message]:
+        """Iterate over the messages as they are now, from the last to the first."""
+        return reversed(self.view)
+
+    def __contains__(self, value: object) -> bool:
+        """Tell whether a message is there now."""
+        return value in self.view
+
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Return the index of the first message that equals a value."""
+        view = self.view
+        return view.index(value, start, len(view) if stop is None else stop)
+
+    def __repr__(self) -> str:
+        """Return the id, the number of messages and the version, as text."""
+        return f"<History {self.id}: {len(self)} messages at version {self.version}>"
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages as they are now, as a new list."""
+        return self.view[:]
+
+    def query(
+        self,
+        *,
+        role: Role | None = None,
+        roles: Iterable[Role] | None = None,
+        mark: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        text: str | None = None,
+        range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
+        recent: int | None = None,
+    ) -> list[Message]:
+        """Return the messages that match everything given; see `View.query`."""
+        return self.view.query(
+            role=role, roles=roles, mark=mark, since=since, until=until, text=text, range=range,
+            recent=recent,
+        )  # fmt: skip
+
+    def by_role(self, role: Role) -> list[Message]:
+        """Return all messages of a role."""
+        return self.view.by_role(role)
+
+    def recent(self, n: int, *, role: Role | None = None) -> list[Message]:
+        """Return the last n messages, or the last n of a role."""
+        return self.view.recent(n, role=role)
+
+    def range(self, start: int, end: int, *, role: Role | None = None) -> list[Message]:
+        """Return the messages from start to before end, counted within a role if one is given."""
+        return self.view.range(start, end, role=role)
+
+    def count(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - counts matches
+        self,
+        *,
+        role: Role | None = None,
+        roles: Iterable[Role] | None = None,
+        mark: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        text: str | None = None,
+    ) -> int:
+        """Return how many messages match everything given."""
+        return self.view.count(
+            role=role, roles=roles, mark=mark, since=since, until=until, text=text
+        )
+
+    # ── versions, batches, marks ────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> int:
+        """The number of the last change; 0 before the first."""
+        return self._state.version
+
+    @property
+    def origin(self) -> tuple[str, int] | None:
+        """The id and version of the conversation that this one was forked from, if any."""
+        return self._state.origin
+
+    @property
+    def log(self) -> View:
+        """Everything that was ever added, as a view."""
+        with self._lock:
+            return view_of_log(self._state.log, self._state.frame, self._state.version)
+
+    def at(self, version: int) -> View:
+        """Return the conversation as it was at a version.
+
+        >>> from palaver.messages import user
+        >>> history = History()
+        >>> _ = history.append(user("a")), history.append(user("b"))
+        >>> len(history.at(1)), len(history.at(2))
+        (1, 2)
+        """
+        with self._lock:
+            return self._state.at(version)
+
+    def diff(self, before: int | None = None, after: int | None = None) -> Diff:
+        """Return what changed from one version to another: by default, in the last change."""
+        end = self.view if after is None else self.at(after)
+        begin = max(end.version - 1, 0) if before is None else before
+        return compare(self.at(begin), end)
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is something to undo."""
+        with self._lock:
+            return self._state.versions.back(self._state.version) is not None
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is something to redo."""
+        with self._lock:
+            return self._state.versions.redo(self._state.version) is not None
+
+    @property
+    def batch_index(self) -> int:
+        """The number of the open batch."""
+        return self.view.batch_index
+
+    def batch_snapshot(self, index: int) -> BatchSnapshot | None:
+        """Return a batch as it ended; None for the open one and for one that does not exist."""
+        return self.view.batch_snapshot(index)
+
+    @property
+    def state(self) -> State:
+        """The messages and the snapshots, computed when accessed."""
+        return self.view.state
+
+    @property
+    def stats(self) -> Stats:
+        """The numbers of messages and batches."""
+        return self.view.stats
+
+    def mark_map(self) -> MarkMap:
+        """Return the view as log positions, by role, and where the batches of the line opened."""
+        return self.view.mark_map()
+
+    @property
+    def team_task(self) -> str | None:
+        """The task that the team is working on, if any."""
+        return self.view.team_task
+
+    @property
+    def marks(self) -> Mapping[str, list[str]]:
+        """The ids of the marked messages, by mark."""
+        return self.view.marks
+
+    def marks_of(self, which: int | str | Message) -> list[str]:
+        """Return the marks of one message."""
+        return self.view.marks_of(which)
+
+    def price(
+        self,
+        operation: Operation | Rewrite | Mapping[str, Any] | bytes | str,
+        *,
+        tokens: Callable[[Message], int],
+    ) -> Impact:
+        """Return what an operation would remove, break and cost, without executing it.
+
+        >>> from palaver.messages import user
+        >>> history = History([user("one"), user("two")])
+        >>> history.price({"operation": "TRUNCATE", "keepLast": 1}, tokens=lambda m: 1).tokens_freed
+        1
+        """
+        return measure_impact(operation, self.view, tokens)
+
+    # ── adding ──────────────────────────────────────────────────────────────────────────────────
+
+    def append(
+        self, message: Message | Mapping[str, Any], *, expect: Expected | None = None
+    ) -> Message:
+        """Add a message at the end and return it.
+
+        >>> from palaver.messages import user
+        >>> History().append(user("hello")).text
+        'hello'
+        """
+        if type(message) is not Message:
+            message = parse_message(message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a mapping
+        new = (message,)
+        self._commit(lambda state: plan_append(state, new), expect=expect)
+        return message
+
+    def extend(
+        self, messages: Iterable[Message | Mapping[str, Any]], *, expect: Expected | None = None
+    ) -> Result:
+        """Add messages at the end, in one change."""
+        new = read_messages(messages)
+        return self._change(lambda state: plan_append(state, new), expect=expect)
+
+    # ── editing ─────────────────────────────────────────────────────────────────────────────────
+
+    def execute(
+        self,
+        operation: Operation | Mapping[str, Any] | bytes | str,
+        *,
+        expect: Expected | None = None,
+    ) -> Result:
+        """Execute an operation, given as a value or as JSON.
+
+        >>> History().execute({"operation": "CLEAR"}).affected_batch_index
+        1
+        """
+        return self._execute(as_operation(operation), expect)
+
+    def _execute(self, operation: Operation | Rewrite, expect: Expected | None = None) -> Result:
+        return self._change(lambda state: plan(state, operation), stale_policy(operation), expect)
+
+    def insert(self, position: int, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
+        """Insert messages before the one at a position; the position may be the length."""
+        return self._execute(Insert(position, read_messages(messages)))
+
+    def replace(self, index: int, message: Message | Mapping[str, Any]) -> Result:
+        """Replace the message at an index."""
+        return self._execute(Replace(index, cast("Message", message)))
+
+    def truncate(
+        self,
+        *,
+        keep_first: int | None = None,
+        keep_last: int | None = None,
+        remove_first: int | None = None,
+        remove_last: int | None = None,
+        range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
+        role: Role | None = None,
+        others: Literal["drop", "keep"] = "drop",
+    ) -> Result:
+        """Keep one range of the messages; see `Truncate` for how the options combine."""
+        operation = Truncate(
+            keep_first=keep_first,
+            keep_last=keep_last,
+            remove_first=remove_first,
+            remove_last=remove_last,
+            range=None if range is None else Range(*range),
+            role=role,
+            others=others,
+        )
+        return self._execute(operation)
+
+    def clear(self, *, keep_system_message: bool = True) -> Result:
+        """Remove all messages; system messages stay unless `keep_system_message` is false."""
+        return self._execute(Clear(keep_system_message))
+
+    def filter(
+        self,
+        *,
+        roles: Iterable[Role] | None = None,
+        content_contains: Iterable[str] | None = None,
+        content_excludes: Iterable[str] | None = None,
+    ) -> Result:
+        """Keep the messages that match; see `Filter`."""
+        operation = Filter(
+            roles=cast("Any", roles),  # the operation makes tuples of them
+            content_contains=cast("Any", content_contains),
+            content_excludes=cast("Any", content_excludes),
+        )
+        return self._execute(operation)
+
+    def rewrite(
+        self,
+        pieces: Iterable[Piece],
+        *,
+        reason: str = "COMPACT",
+        of_log: bool = False,
+        expect: Expected | None = None,
+    ) -> Result:
+        """Select anew, old ranges and new messages in any order, in one batch.
+
+        Ranges are indexes of the current selection or, with `of_log`, positions in the log.
+
+        >>> history = History([{"role": "user", "content": word} for word in "abc"])
+        >>> [m.text for m in history.rewrite([range(2, 3), range(1)]).state.messages]
+        ['c', 'a']
+        """
+        check_name(reason, "$.reason")
+        return self._execute(Rewrite(tuple(pieces), reason, of_log), expect)
+
+    def replace_all(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        team_task: str | None,
+        reason: str = IMPORT,
+        expect: Expected | None = None,
+    ) -> Result:
+        """Replace all messages and set the team task, in one change.
+
+        Importing a snapshot does this, and, with no messages, starting a new session. `undo` and
+        `rollback` lead back.
+
+        >>> history = History([{"role": "user", "content": "old"}])
+        >>> history.replace_all([], team_task=None).stats.total_messages
+        0
+        """
+        new = read_messages(messages)
+        if team_task is not None:
+            check_text(team_task, "$.teamTask")
+        check_name(reason, "$.reason")
+        return self._change(
+            lambda state: plan_replace_all(state, new, team_task, reason), "refuse", expect
+        )
+
+    # ── back and forth ──────────────────────────────────────────────────────────────────────────
+
+    def rollback(self, batch_index: int, *, expect: Expected | None = None) -> Result:
+        """Return to a batch as it ended; later batches leave the line, and `redo` returns."""
+        target = Rollback(batch_index).target_batch_index
+        return self._change(lambda state: plan_rollback(state, target), "refuse", expect)
+
+    def undo(self, *, expect: Expected | None = None) -> Result:
+        """Reverse the last change. Undoing is itself a new version.
+
+        >>> from palaver.messages import user
+        >>> history = History([user("a")])
+        >>> _ = history.clear(keep_system_message=False)
+        >>> history.undo().stats.total_messages
+        1
+        """
+        return self._change(plan_undo, "refuse", expect)
+
+    def redo(self, *, expect: Expected | None = None) -> Result:
+        """Return to what the last undo, rollback or restore left, until the next change."""
+        return self._change(plan_redo, "refuse", expect)
+
+    def restore(self, version: int, *, expect: Expected | None = None) -> Result:
+        """Return to a version: its messages, its batches, its marks, its team task."""
+        return self._change(lambda state: plan_restore(state, version), "refuse", expect)
+
+    # ── merging, marks, the team task ───────────────────────────────────────────────────────────
+
+    def merge(self, other: BaseHistory, *, expect: Expected | None = None) -> Result:
+        """Bring in what a fork did since it began, or since it was last merged.
+
+        A fork can bring in its parent's changes in the same way. A `Conflict` names every message
+        that both sides touched, and nothing changes.
+        """
+        first, second = sorted((self, other), key=lambda side: (side.id, id(side)))
+        # both locks in one order, whoever merges whom
+        with first._lock, second._lock:  # noqa: SLF001 - of the same class
+            return self._change(lambda state: plan_merge(state, other._state), expect=expect)
+
+    def mark(
+        self, which: int | str | Message, name: str, *, expect: Expected | None = None
+    ) -> None:
+        """Put a mark on a message, given by its index, its id, or itself."""
+        self._change_mark(which, name, marking.put, expect)
+
+    def unmark(
+        self, which: int | str | Message, name: str, *, expect: Expected | None = None
+    ) -> None:
+        """Remove a mark from a message."""
+        self._change_mark(which, name, marking.take, expect)
+
+    def _change_mark(
+        self,
+        which: int | str | Message,
+        name: str,
+        change: Callable[[Rope, int, Counter], Rope],
+        expect: Expected | None,
+    ) -> None:
+        check_name(name, "$.mark")
+        found: list[int] = []
+
+        def planner(state: HistoryState) -> Commit | None:
+            if not found:  # an index means what it meant when the caller gave it
+                found.append(state.view().find(which))
+            return plan_mark(state, found[0], name, change)
+
+        self._commit(planner, expect=expect)
+
+    def set_team_task(self, task: str | None, *, expect: Expected | None = None) -> None:
+        """Set the task that the team is working on; None for no task."""
+        if task is not None:
+            check_text(task, "$.teamTask")
+        self._commit(lambda state: plan_team_task(state, task), expect=expect)
+
+
+class History(BaseHistory):
+    """The messages of a conversation in memory, every edit they went through, and the way back.
 
     >>> from palaver.messages import assistant, user
     >>> history = History([user("one"), assistant("two"), user("three")])
@@ -61,10 +520,7 @@ class History(Editor):
     ['one', 'two', 'three']
     """
 
-    __slots__ = (
-        "_clock", "_frame", "_lock", "_log", "_names", "_stop", "_stops", "_versions", "id",
-        "origin",
-    )  # fmt: skip
+    __slots__ = ("_log",)
 
     def __init__(
         self,
@@ -73,77 +529,39 @@ class History(Editor):
         id: str | None = None,  # noqa: A002 - the word for it
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        """Begin with some messages, or with none; `clock` gives times in milliseconds."""
+        """Begin with some messages, or with none; `clock` returns the time in milliseconds."""
         log = Log()
         log.extend(read_messages(messages))
-        self._set_up(log, Frame(logged=len(log)), len(log), new_id() if id is None else id, clock)
-        self.origin: tuple[str, int] | None = None
+        frame, stop = Frame(logged=len(log)), len(log)
+        self._begin(log, HistoryState(_new_name(id), log, frame, Versions(frame, stop), clock))
 
-    def _set_up(
-        self, log: Log, frame: Frame, stop: int, name: str, clock: Callable[[], int]
-    ) -> None:
-        check_name(name, "$.id")
-        self.id = name
-        self._clock = clock
+    def _begin(self, log: Log, state: HistoryState) -> None:
+        self.id = state.id
         self._lock = threading.RLock()
         self._log = log
-        self._frame = frame
-        self._stop = stop
-        self._versions = Versions(frame, stop)
-        self._stops = self._versions.stops  # at hand, for append
-        self._names: dict[str, dict[int, int]] = {}  # of messages from elsewhere: there and here
+        self._state = state
 
-    # ── reading ─────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def version(self) -> int:
-        """The number of the last change; 0 before the first."""
-        return len(self._stops) - 1
-
-    @property
-    def view(self) -> View:
-        """The conversation as it is now: a sequence that does not change when the history does."""
+    def _commit(
+        self,
+        planner: Planner,
+        *,
+        when_stale: WhenStale = "replan",  # noqa: ARG002 - nobody else writes to it
+        expect: Expected | None = None,
+    ) -> int:
         with self._lock:
-            return View(self._log, self._frame, self._stop, len(self._stops) - 1)
+            state = self._state
+            check_expected(expect, state.version)
+            commit = planner(state)
+            if commit is not None:
+                if commit.origins:
+                    first = len(self._log)
+                    self._log.note_origins({first + n: old for n, old in commit.origins.items()})
+                state.apply(commit)
+            return state.version
 
-    @property
-    def log(self) -> View:
-        """Everything that was ever added, as a view."""
-        with self._lock:
-            return whole_log(self._frame, self._log, len(self._stops) - 1)
-
-    def at(self, version: int) -> View:
-        """The conversation as it was at a version.
-
-        >>> from palaver.messages import user
-        >>> history = History()
-        >>> _ = history.append(user("a")), history.append(user("b"))
-        >>> len(history.at(1)), len(history.at(2))
-        (1, 2)
-        """
-        with self._lock:
-            return View(self._log, self._versions.frame(version), self._stops[version], version)
-
-    def __repr__(self) -> str:
-        """Say how many and which version."""
-        return f"<History {self.id}: {len(self)} messages at version {self.version}>"
-
-    # ── the seven operations ────────────────────────────────────────────────────────────────────
-
-    def execute(self, operation: Operation | Mapping[str, Any] | bytes | str) -> Result:
-        """Carry out an operation, given as a value or as JSON.
-
-        >>> History().execute({"operation": "CLEAR"}).affected_batch_index
-        1
-        """
-        operation = as_operation(operation)
-        if isinstance(operation, Append):
-            return self.extend(operation.messages)
-        if isinstance(operation, Rollback):
-            return self.rollback(operation.target_batch_index)
-        return self._edit(operation)
-
-    def append(self, message: Message | Mapping[str, Any]) -> Message:
+    def append(
+        self, message: Message | Mapping[str, Any], *, expect: Expected | None = None
+    ) -> Message:
         """Add a message at the end and return it.
 
         >>> from palaver.messages import user
@@ -152,188 +570,23 @@ class History(Editor):
         """
         if type(message) is not Message:
             message = parse_message(message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a mapping
-        lock = self._lock
+        lock, state, own = self._lock, self._state, self._log.own
         lock.acquire()  # the hot path: this way costs half of what `with` does
         try:
-            position = self._log.own.add(message)
-            if position != self._stop:
-                self._begin_tail(position)
-            self._stop = position + 1
-            self._stops.append(position + 1)
+            messages = own.messages
+            position = own.start + len(messages)
+            if position != state.stop or expect is not None:
+                return super().append(message, expect=expect)
+            own.index.positions[message.role].append(position)  # as `plan_append` and `apply` do
+            messages.append(message)
+            state.stop = position = position + 1
+            state.stops.append(position)
         finally:
             lock.release()
         return message
 
-    def extend(self, messages: Iterable[Message | Mapping[str, Any]]) -> Result:
-        """Add messages at the end, in one change."""
-        new = read_messages(messages)
-        with self._lock:
-            if new:
-                first = self._log.extend(new)
-                if first != self._stop:
-                    self._begin_tail(first)
-                self._stop = first + len(new)
-                self._stops.append(self._stop)
-            return self._result()
-
-    def _begin_tail(self, position: int) -> None:
-        """The tail does not reach the end of the log: put it away and begin another there."""
-        self._frame = self._tail_frame(position)
-        self._versions.begin(self._frame)
-
-    def _tail_frame(self, position: int) -> Frame:
-        root = whole(self._frame, self._stop, self._log)
-        return replace(
-            self._frame, root=root, start=position, logged=position, back=self.version, redo=None
-        )
-
-    def rollback(self, batch_index: int) -> Result:
-        """Go back to a batch as it ended; what came after leaves the line, and `redo` returns."""
-        target = Rollback(batch_index).target_batch_index
-        with self._lock:
-            if target != self._frame.batch_index:
-                batch = self._frame.ended(target)
-                frame = batch_frame(self._frame, batch)
-                self._commit(frame, batch.stop, "rollback", Redo(self.version))
-            return self._result()
-
-    def replace_all(
-        self,
-        messages: Iterable[Message | Mapping[str, Any]],
-        *,
-        team_task: str | None,
-        reason: str = IMPORT,
-    ) -> Result:
-        """Put other messages in the place of all there are, and set the team task, in one change.
-
-        That is what importing a snapshot comes to, and with no messages a new session: `undo` and
-        `rollback` lead back.
-
-        >>> history = History([{"role": "user", "content": "old"}])
-        >>> history.replace_all([], team_task=None).stats.total_messages
-        0
-        """
-        new = read_messages(messages)
-        if team_task is not None:
-            check_text(team_task, "$.teamTask")
-        check_name(reason, "$.reason")
-        with self._lock:
-            return self._replace_all(new, team_task, reason)
-
-    def _replace_all(
-        self, messages: tuple[Message, ...], team_task: str | None, reason: str
-    ) -> Result:
-        opened = self._log.extend(messages)
-        rope = build([(opened, opened + len(messages))] if messages else [], self._log)
-        return self._open_batch(replace(self._frame, team_task=team_task), rope, opened, reason)
-
-    def _edit(self, operation: Edit) -> Result:
-        with self._lock:
-            return self._carry_out(planned(self.view, operation))
-
-    def _carry_out(self, plan: Plan) -> Result:
-        opened = len(self._log)
-        rope = whole(self._frame, self._stop, self._log)
-        first = self._log.extend(plan.messages)
-        self._log.note_origins({first + new: old for new, old in plan.origins})
-        changed = carried_out(plan, rope, first, self._log)
-        return self._open_batch(self._frame, changed, opened, plan.reason, plan.place)
-
-    def _open_batch(
-        self, frame: Frame, rope: Rope, opened: int, reason: str, place: int | None = None
-    ) -> Result:
-        """End the open batch and begin the next with a selection."""
-        now = self._frame
-        ended = Batch(
-            now.batch_index, now.line, jump_of(now.line), now.root, now.start, self._stop,
-            now.opened, self._clock(), reason, place, now.merged,
-            session_after(now.line, now.opened),
-        )  # fmt: skip
-        start = stop = len(self._log)
-        rest, last = split_last(rope)
-        if last is not None and last.stop == stop:
-            rope, start = rest, last.start  # it can grow: let it be the tail
-        changed = replace(frame, root=rope, start=start, line=ended, opened=opened)
-        self._commit(changed, stop, reason.lower())
-        return self._result()
-
-    def _commit(self, frame: Frame, stop: int, kind: str, redo: Redo | None = None) -> None:
-        """Make a frame current, as the next version, with the way back to the one before."""
-        self._set(replace(frame, logged=len(self._log), back=self.version, redo=redo), stop, kind)
-
-    def _set(self, frame: Frame, stop: int, kind: str) -> None:
-        del kind  # what a store would write down beside it
-        self._frame, self._stop = frame, stop
-        self._versions.add(frame, stop)
-
-    def _result(self) -> Result:
-        return Result(State(self.view), self._frame.batch_index)
-
-    # ── the way back ────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def can_undo(self) -> bool:
-        """Tell whether there is something to undo."""
-        with self._lock:
-            return self._versions.back(self.version) is not None
-
-    @property
-    def can_redo(self) -> bool:
-        """Tell whether there is something to redo."""
-        with self._lock:
-            return self._versions.redo(self.version) is not None
-
-    def undo(self) -> Result:
-        """Reverse the last call. The undoing is itself a new version.
-
-        >>> from palaver.messages import user
-        >>> history = History([user("a")])
-        >>> _ = history.clear(keep_system_message=False)
-        >>> history.undo().stats.total_messages
-        1
-        """
-        with self._lock:
-            version = self.version
-            back = self._versions.back(version)
-            if back is None:
-                msg = "there is nothing to undo"
-                raise NothingToUndo(msg)
-            frame = replace(
-                self._versions.frame(back),
-                logged=len(self._log),
-                back=self._versions.back(back),
-                redo=Redo(version, self._versions.redo(version)),
-            )
-            self._set(frame, self._stops[back], "undo")
-            return self._result()
-
-    def redo(self) -> Result:
-        """Bring back what the last undo, rollback or restore left, until the next change."""
-        with self._lock:
-            redo = self._versions.redo(self.version)
-            if redo is None:
-                msg = "there is nothing to redo"
-                raise NothingToUndo(msg)
-            frame = replace(
-                self._versions.frame(redo.version),
-                logged=len(self._log),
-                back=self._versions.back(redo.version),
-                redo=redo.after,
-            )
-            self._set(frame, self._stops[redo.version], "redo")
-            return self._result()
-
-    def restore(self, version: int) -> Result:
-        """Return to a version: its messages, its batches, its marks, its team task."""
-        with self._lock:
-            frame = self._versions.frame(version)
-            self._commit(frame, self._stops[version], "restore", Redo(self.version))
-            return self._result()
-
-    # ── forks ───────────────────────────────────────────────────────────────────────────────────
-
-    def fork(self, *, at: int | None = None, id: str | None = None) -> History:  # noqa: A002 - the word for it
-        """A history that goes its own way from here, or from a version; nothing is copied.
+    def fork(self, *, at: int | None = None, id: str | None = None) -> Self:  # noqa: A002 - the word for it
+        """Return a history that goes its own way from here, or from a version; nothing is copied.
 
         >>> from palaver.messages import user
         >>> history = History([user("a")])
@@ -343,131 +596,43 @@ class History(Editor):
         (1, 2)
         """
         if id == self.id:
-            raise ValidationError("must be another than its parent's", path="$.id", rule="HI-13")
+            raise ValidationError("must be another than its parent's", path="$.id", rule="fork-id")
         with self._log.family.lock, self._lock:
-            version = self.version if at is None else at
-            frame, stop = self._versions.frame(version), self._stops[version]
+            state = self._state
+            version = state.version if at is None else at
+            frame, stop = state.versions.frame(version), state.stops[version]
             log = self._log.fork(max(frame.logged, stop))
             frame = replace(frame, logged=len(log), back=None, redo=None)
-            fork: History = object.__new__(type(self))
-            fork._set_up(log, frame, stop, new_id() if id is None else id, self._clock)
-            fork.origin = (self.id, version)
+            fork = object.__new__(type(self))
+            fork._begin(
+                log,
+                HistoryState(
+                    _new_name(id), log, frame, Versions(frame, stop), state.clock,
+                    origin=(self.id, version),
+                ),
+            )  # fmt: skip
             return fork
 
-    def diff(self, before: int | None = None, after: int | None = None) -> Diff:
-        """What changed from one version to another; from the one before the last, to now."""
-        end = self.view if after is None else self.at(after)
-        begin = max(end.version - 1, 0) if before is None else before
-        return compare(self.at(begin), end)
+    def merge(self, other: BaseHistory, *, expect: Expected | None = None) -> Result:
+        """Bring in what a fork did; see `BaseHistory.merge`."""
+        with self._log.family.lock:  # so that nothing is erased meanwhile
+            return super().merge(other, expect=expect)
 
-    def merge(self, other: History) -> Result:
-        """Bring in what a fork did since it began, or since it was last brought in.
-
-        A fork can bring in its parent's changes in the same way. A `Conflict` names every message
-        that both sides touched, and nothing changes.
-        """
-        shared = self._shared_with(other)
-        with self._log.family.lock, self._lock, other._lock:
-            back = {here: there for there, here in other._names.get(self.id, {}).items()}
-            known = {**back, **self._names.get(other.id, {})}
-            base, is_ours = self._base(other)
-            theirs = other.view
-            joined = join(Sides(base, self.view, theirs, shared, known, is_ours))
-            if joined.changes_anything():
-                opened = first = len(self._log)
-                self._log.extend(joined.messages)
-                self._log.note_origins(dict(joined.origins(first)))
-                self._names.setdefault(other.id, {}).update(joined.names(first))
-                frame = replace(
-                    self._frame,
-                    marks=joined.marks(first, self._log),
-                    team_task=joined.team_task,
-                    merged=PersistentMap.of(self._frame.merged).set(other.id, theirs.version),
-                )
-                rope = joined.rope(self.view.rope, first, self._log)
-                self._open_batch(frame, rope, opened, "MERGE")
-            return self._result()
-
-    def _base(self, other: History) -> tuple[View, bool]:
-        """What both sides last had in common, and whether it is a view of ours.
-
-        That is what one of them last brought in from the other; a fork begins with its parent.
-        """
-        have = self._taken_from(other, self._frame)
-        given = other._taken_from(self, other._frame)
-        if given >= 0 and self._taken_from(other, self._versions.frame(given)) >= have:
-            return self.at(given), True
-        return other.at(have), False
-
-    def _taken_from(self, other: History, frame: Frame) -> int:
-        """Up to which version of another the frame has everything; -1 where it has nothing."""
-        begun = self.origin[1] if self.origin and self.origin[0] == other.id else -1
-        return frame.merged.get(other.id, begun)
-
-    def _shared_with(self, other: History) -> int:
-        """Up to where both logs are the same."""
-        if other.origin and other.origin[0] == self.id:
-            return other._log.start
-        if self.origin and self.origin[0] == other.id:
-            return self._log.start
-        detail = "is neither a fork of this history nor what it was forked from"
-        raise ValidationError(detail, path="$.other", rule="HI-13")
-
-    # ── marks and the team task ─────────────────────────────────────────────────────────────────
-
-    def mark(self, which: int | str | Message, name: str) -> None:
-        """Put a mark on a message, given by its index, its id, or itself."""
-        self._remark(which, name, marking.put)
-
-    def unmark(self, which: int | str | Message, name: str) -> None:
-        """Take a mark off a message."""
-        self._remark(which, name, marking.take)
-
-    def _remark(
-        self, which: int | str | Message, name: str, change: Callable[[Rope, int, Log], Rope]
-    ) -> None:
-        check_name(name, "$.mark")
-        with self._lock:
-            position = self.view.find(which)
-            before = self._frame.marks.get(name)
-            after = change(before, position, self._log)
-            if after is before:
-                return
-            marks = PersistentMap.of(self._frame.marks)
-            marks = marks.remove(name) if after is None else marks.set(name, after)
-            self._commit(replace(self._frame, marks=marks), self._stop, "mark")
-
-    def set_team_task(self, task: str | None) -> None:
-        """Say what the team is at work on, or None for nothing."""
-        if task is not None:
-            check_text(task, "$.teamTask")
-        with self._lock:
-            if task != self._frame.team_task:
-                self._commit(replace(self._frame, team_task=task), self._stop, "team_task")
-
-    # ── before and beyond ───────────────────────────────────────────────────────────────────────
-
-    def price(
-        self,
-        operation: Operation | Rewrite | Mapping[str, Any] | bytes | str,
-        *,
-        tokens: Callable[[Message], int],
-    ) -> Price:
-        """What an operation would take away, break and cost, without doing it.
-
-        >>> from palaver.messages import user
-        >>> history = History([user("one"), user("two")])
-        >>> history.price({"operation": "TRUNCATE", "keepLast": 1}, tokens=lambda m: 1).tokens_freed
-        1
-        """
-        return price_of(operation, self.view, tokens)
-
-    def erase(self, which: int | str | Message) -> Receipt:
+    def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place."""
         with self._log.family.lock, self._lock:
-            name = self._log[self.view.find(which)].id
-            version = self.version
-            frame = replace(self._frame, back=self._versions.back(version), redo=None)
-            receipt = erase_everywhere(self._log, name, at=self._clock(), versions=version + 1)
-            self._set(replace(frame, logged=len(self._log)), self._stop, "erase")
+            state = self._state
+            check_expected(expect, state.version)
+            name = self._log[state.view().find(which)].id
+            commit = plan_erase(state)
+            receipt = erase_everywhere(
+                self._log, name, at=state.clock(), versions=state.version + 1
+            )
+            state.apply(commit)
             return receipt
+
+
+def _new_name(name: str | None) -> str:
+    name = new_id() if name is None else name
+    check_name(name, "$.id")
+    return name

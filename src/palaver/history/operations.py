@@ -1,13 +1,13 @@
-"""The seven operations, as typed values and as JSON.
+"""The seven operations, as typed values and as JSON; and `Rewrite`, which is for programs only.
 
     {"operation": "INSERT", "position": 3, "messages": [{"role": "user", "content": "hi"}]}
 
-An operation checks itself; whether it fits a history is checked when it is applied to one.
+An operation checks its own fields; `plan` checks whether it fits a history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
@@ -16,29 +16,19 @@ from msgspec.structs import force_setattr
 
 from palaver.errors import UnsupportedOperation, ValidationError
 from palaver.messages import ROLES, Message, Role, parse_message, parse_messages
-from palaver.messages.codec import load_json, to_dict, translated
-from palaver.messages.decoding import convert
+from palaver.messages.codec import load_json, to_dict, translate_error
+from palaver.messages.decode import convert
 
 __all__ = [
-    "Append",
-    "Clear",
-    "Filter",
-    "Insert",
-    "Operation",
-    "Range",
-    "Replace",
-    "Rollback",
-    "Truncate",
-    "as_operation",
-    "parse_operation",
-    "parse_operations",
+    "Append", "Clear", "Edit", "Filter", "Insert", "Operation", "Piece", "Range", "Replace",
+    "Rewrite", "Rollback", "Truncate", "as_operation", "parse_operation", "parse_operations",
     "read_messages",
-]
+]  # fmt: skip
 
 
 class _Operation(Struct, frozen=True, tag_field="operation", tag=str.upper, rename="camel",
                  omit_defaults=True, forbid_unknown_fields=True):  # fmt: skip
-    """What all operations have: a name, and a JSON form."""
+    """An operation, with its name and its JSON form."""
 
     @property
     def operation(self) -> str:
@@ -46,7 +36,7 @@ class _Operation(Struct, frozen=True, tag_field="operation", tag=str.upper, rena
         return str(self.__struct_config__.tag)
 
     def to_dict(self) -> dict[str, Any]:
-        """The operation as JSON-ready data.
+        """Return the operation as JSON-ready data.
 
         >>> Rollback(2).to_dict()
         {'operation': 'ROLLBACK', 'targetBatchIndex': 2}
@@ -66,7 +56,7 @@ class Append(_Operation, frozen=True):
 
 
 class Insert(_Operation, frozen=True):
-    """Put messages in before the message at `position`; at the length, after the last."""
+    """Insert messages before the one at `position`; `position` may be the length."""
 
     position: int
     messages: tuple[Message, ...]
@@ -78,7 +68,7 @@ class Insert(_Operation, frozen=True):
 
 
 class Replace(_Operation, frozen=True):
-    """Put a message in the place of the one at `index`; it may have another role."""
+    """Replace the message at `index`; the new one may have another role."""
 
     index: int
     message: Message
@@ -91,17 +81,17 @@ class Replace(_Operation, frozen=True):
 
 
 class Range(Struct, frozen=True, forbid_unknown_fields=True):
-    """From start to before end."""
+    """The range from `start` to before `end`."""
 
     start: int
     end: int
 
 
 class Truncate(_Operation, frozen=True, kw_only=True):
-    """Keep a stretch. The options combine in the order in which they stand here.
+    """Keep one range of the messages. The options apply in the order of the fields.
 
-    `role` selects that role first and drops the others, unless `others` is "keep": then the rest
-    stays and only the role's own messages are cut.
+    With `role`, only that role's messages are kept; with `others="keep"`, all other messages stay
+    and only the role's own messages are truncated.
     """
 
     keep_first: int | None = None
@@ -115,7 +105,7 @@ class Truncate(_Operation, frozen=True, kw_only=True):
     COUNTS: ClassVar = ("keep_first", "keep_last", "remove_first", "remove_last")
 
     def __post_init__(self) -> None:
-        """Check that it says something, and nothing negative."""
+        """Check that at least one option is given and that none is negative."""
         given = [name for name in self.COUNTS if getattr(self, name) is not None]
         for name in given:
             _check_count(getattr(self, name), _camel(name))
@@ -126,18 +116,18 @@ class Truncate(_Operation, frozen=True, kw_only=True):
             _check_count(self.range.end, "range.end")
             if self.range.start > self.range.end:
                 detail = f"must not be beyond range.end: {self.range.start} > {self.range.end}"
-                raise ValidationError(detail, path="$.range.start", rule="HI-05")
+                raise ValidationError(detail, path="$.range.start", rule="truncate")
         if not given and self.range is None:
             detail = "needs one of keepFirst, keepLast, removeFirst, removeLast, range"
-            raise ValidationError(detail, path="$", rule="HI-05")
+            raise ValidationError(detail, path="$", rule="truncate")
         _check_role(self.role, "$.role")
         if self.others not in ("drop", "keep"):
-            raise ValidationError('must be "drop" or "keep"', path="$.others", rule="HI-05")
+            raise ValidationError('must be "drop" or "keep"', path="$.others", rule="truncate")
         if self.others == "keep" and self.role is None:
-            raise ValidationError("goes with a role", path="$.others", rule="HI-05")
+            raise ValidationError("goes with a role", path="$.others", rule="truncate")
 
     def window(self, length: int) -> tuple[int, int]:
-        """Which stretch of so many is kept.
+        """Return the range that is kept of `length` messages.
 
         >>> Truncate(keep_first=8, keep_last=3).window(10)
         (5, 8)
@@ -157,7 +147,7 @@ class Truncate(_Operation, frozen=True, kw_only=True):
 
 
 class Clear(_Operation, frozen=True):
-    """Take everything out; system messages stay unless `keep_system_message` is false."""
+    """Remove all messages; system messages stay unless `keep_system_message` is false."""
 
     keep_system_message: bool = True
 
@@ -165,24 +155,24 @@ class Clear(_Operation, frozen=True):
         """Check the flag."""
         if type(self.keep_system_message) is not bool:
             detail = "must be true or false"
-            raise ValidationError(detail, path="$.keepSystemMessage", rule="HI-06")
+            raise ValidationError(detail, path="$.keepSystemMessage", rule="clear")
 
 
 class Filter(_Operation, frozen=True, kw_only=True):
-    """Keep the messages that match every field; within a field any entry will do."""
+    """Keep the messages that match every field; within a field, any entry may match."""
 
     roles: tuple[Role, ...] | None = None
     content_contains: tuple[str, ...] | None = None
     content_excludes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check that roles are roles and that no text is empty."""
+        """Check the roles, and that no text is empty."""
         for name in ("roles", "content_contains", "content_excludes"):
             entries = _entries(getattr(self, name), f"$.{_camel(name)}")
             force_setattr(self, name, entries)
             if entries == () and name != "content_excludes":
                 detail = "must not be an empty list: nothing would be left"
-                raise ValidationError(detail, path=f"$.{_camel(name)}", rule="HI-07")
+                raise ValidationError(detail, path=f"$.{_camel(name)}", rule="filter")
         for index, role in enumerate(self.roles or ()):
             _check_role(role, f"$.roles[{index}]", needed=True)
         _check_words(self.content_contains or (), "$.contentContains")
@@ -206,7 +196,7 @@ class Filter(_Operation, frozen=True, kw_only=True):
 
 
 class Rollback(_Operation, frozen=True):
-    """Go back to a batch. Opens no batch."""
+    """Return to a batch as it ended. Opens no batch."""
 
     target_batch_index: int
 
@@ -215,6 +205,43 @@ class Rollback(_Operation, frozen=True):
         _check_count(self.target_batch_index, "targetBatchIndex")
 
 
+Piece: TypeAlias = range | Message | tuple[int, Message]
+"""A range of indexes that stay, a new message, or an index and the message that replaces it."""
+
+
+class Rewrite(Struct, frozen=True):
+    """The next selection spelled out: old ranges and new messages in any order, in one batch.
+
+    Compaction uses it to drop a range, insert a summary and clear outputs in one edit. Indexes are
+    those of the current selection, or, with `of_log`, positions in the log: then messages that were
+    removed before can be selected again. `reason` becomes the reason of the batch that ends. A
+    rewrite has no JSON form.
+    """
+
+    pieces: tuple[Piece, ...]
+    reason: str = "COMPACT"
+    of_log: bool = False
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The new messages, in order."""
+        return tuple(
+            piece[1] if isinstance(piece, tuple) else piece
+            for piece in self.pieces
+            if not isinstance(piece, range)
+        )
+
+    def origins(self) -> Iterator[tuple[int, int]]:
+        """Yield which new message (counted from 0) replaces which index."""
+        count = 0
+        for piece in self.pieces:
+            if isinstance(piece, tuple):
+                yield count, piece[0]
+            count += not isinstance(piece, range)
+
+
+Edit: TypeAlias = Insert | Replace | Truncate | Clear | Filter | Rewrite
+"""An operation that ends the open batch and begins the next one."""
 Operation: TypeAlias = Append | Insert | Replace | Truncate | Clear | Filter | Rollback
 _KINDS = {str(kind.__struct_config__.tag): kind for kind in get_args(Operation)}
 
@@ -230,12 +257,12 @@ def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
     """
     value = load_json(data) if isinstance(data, bytes | str) else data
     if not isinstance(value, Mapping):
-        raise ValidationError("must be an operation, an object", rule="HI-01")
+        raise ValidationError("must be an operation, an object", rule="operation")
     name = value.get("operation")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         if "operation" not in value:
-            raise ValidationError("is missing", path="$.operation", rule="HI-01")
+            raise ValidationError("is missing", path="$.operation", rule="operation")
         raise UnsupportedOperation(name)
     fields = dict(value)
     if "messages" in fields and kind in (Append, Insert):
@@ -247,7 +274,7 @@ def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
 
 
 def as_operation(operation: Operation | Mapping[str, Any] | bytes | str) -> Operation:
-    """An operation as it is, or read from JSON; anything else is refused."""
+    """Return an operation as it is, or parse it; `UnsupportedOperation` for anything else."""
     if isinstance(operation, Mapping | bytes | str):
         return parse_operation(operation)
     given: object = operation
@@ -257,14 +284,14 @@ def as_operation(operation: Operation | Mapping[str, Any] | bytes | str) -> Oper
 
 
 def parse_operations(data: bytes | str | Iterable[Mapping[str, Any]]) -> list[Operation]:
-    """Read a list of operations, all or none; an error's path begins with its place.
+    """Read a list of operations, all or none; an error's path begins with the index.
 
     >>> [operation.operation for operation in parse_operations('[{"operation": "CLEAR"}]')]
     ['CLEAR']
     """
     values = load_json(data) if isinstance(data, bytes | str) else data
     if isinstance(values, Mapping) or not isinstance(values, Iterable):
-        raise ValidationError("must be a list of operations", rule="HI-01")
+        raise ValidationError("must be a list of operations", rule="operation")
     found: list[Operation] = []
     for index, value in enumerate(values):
         try:
@@ -281,15 +308,15 @@ def _convert(value: Mapping[str, Any], kind: type[Any], path: str) -> Any:  # no
         # messages are values already: as attributes they pass through unread
         return convert(value, kind)
     except msgspec.ValidationError as error:
-        found = translated(error, {}).under(path)
-        rule = "HI-01" if found.rule == "schema" else found.rule
+        found = translate_error(error, {}).under(path)
+        rule = "operation" if found.rule == "schema" else found.rule
         raise ValidationError(found.detail, path=found.path, rule=rule) from None
 
 
 def read_messages(value: object) -> tuple[Message, ...]:
-    """A list of messages, or of the JSON of some; an error says where."""
+    """Return a list of messages, given as values or as JSON data; errors name the index."""
     if isinstance(value, Message | Mapping | str | bytes) or not isinstance(value, Iterable):
-        raise ValidationError("must be a list of messages", path="$.messages", rule="HI-01")
+        raise ValidationError("must be a list of messages", path="$.messages", rule="operation")
     messages = tuple(value)
     if {*map(type, messages)} <= {Message}:
         return messages
@@ -311,9 +338,9 @@ def _camel(name: str) -> str:
 def _check_count(value: object, name: str) -> None:
     if type(value) is not int:
         detail = f"must be a whole number, not {value!r}"
-        raise ValidationError(detail, path=f"$.{name}", rule="HI-01")
+        raise ValidationError(detail, path=f"$.{name}", rule="operation")
     if value < 0:
-        raise ValidationError(f"must not be negative: {value}", path=f"$.{name}", rule="HI-01")
+        raise ValidationError(f"must not be negative: {value}", path=f"$.{name}", rule="operation")
 
 
 def _check_role(role: object, path: str, *, needed: bool = False) -> None:
@@ -326,7 +353,7 @@ def _entries(value: object, path: str) -> tuple[Any, ...] | None:
     if value is None:
         return None
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValidationError("must be a list", path=path, rule="HI-07")
+        raise ValidationError("must be a list", path=path, rule="filter")
     return tuple(value)
 
 
@@ -334,4 +361,4 @@ def _check_words(words: Iterable[object], path: str) -> None:
     for index, word in enumerate(words):
         if not isinstance(word, str) or not word:
             detail = "must not be empty" if word == "" else "must be text"
-            raise ValidationError(detail, path=f"{path}[{index}]", rule="HI-07")
+            raise ValidationError(detail, path=f"{path}[{index}]", rule="filter")

@@ -1,40 +1,485 @@
-"""What an operation would do to a view, worked out before anything is done.
+"""What a change would do, computed before anything is changed: from a state to a `Commit`.
 
-A plan says which stretches stay and what is put in where. Carrying it out gives a new rope; pricing
-it gives a bill. Nothing here changes anything.
+A `HistoryState` is a history's log, its current frame and all its versions. Each `plan_…` function
+takes a state and returns the commit that makes the next version, or None if there is nothing to
+change. Planning changes nothing: new messages are staged (see `StagedLog`), and `apply` adds them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from palaver.errors import ValidationError
-from palaver.history.frame import Frame
-from palaver.history.operations import Clear, Filter, Insert, Replace, Truncate
-from palaver.history.rewriting import Rewrite, pieces_of
-from palaver.history.rope import build, runs, splice, split
-from palaver.history.view import whole_log
+from palaver.errors import NothingToUndo, ValidationError
+from palaver.history.frame import Batch, Frame, Redo, Versions, jump_of, session_after
+from palaver.history.log import LogReader, StagedLog
+from palaver.history.marks import PersistentMap
+from palaver.history.merge import MergeInput, merge_views
+from palaver.history.operations import (
+    Append,
+    Clear,
+    Edit,
+    Filter,
+    Insert,
+    Operation,
+    Replace,
+    Rewrite,
+    Rollback,
+    Truncate,
+)
+from palaver.history.rope import Leaf, build, concat, runs, splice, split, split_last
+from palaver.history.view import Result, State, View, view_of_log
 from palaver.messages import Message
+from palaver.messages.limits import EMPTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from palaver.history.log import Log
-    from palaver.history.rope import Rope
-    from palaver.history.view import View
+    from palaver.history.rope import Counter, Rope
 
-__all__ = ["Edit", "Plan", "carried_out", "planned"]
+__all__ = [
+    "Commit",
+    "EditPlan",
+    "HistoryState",
+    "Planner",
+    "StaleCommit",
+    "WhenStale",
+    "edit_rope",
+    "plan",
+    "plan_append",
+    "plan_edit",
+    "plan_erase",
+    "plan_mark",
+    "plan_merge",
+    "plan_redo",
+    "plan_replace_all",
+    "plan_restore",
+    "plan_rollback",
+    "plan_selection",
+    "plan_team_task",
+    "plan_undo",
+    "rebase",
+    "stale_policy",
+]
 
-Edit = Insert | Replace | Truncate | Clear | Filter | Rewrite
+WhenStale: TypeAlias = Literal["replan", "merge", "refuse"]
+"""What to do when another writer committed first: plan again on the newest version, merge the
+change as it was meant with what the others did, or refuse it with a `Conflict`."""
+
+_NO_ORIGINS: Final = cast("Mapping[int, int]", EMPTY)
 
 
-class Plan(Struct, frozen=True):
-    """One of three ways: put messages in, keep a window of indexes, keep stretches of the log.
+class Commit(Struct, frozen=True):
+    """The next version of a history, as a value.
 
-    Among stretches, those below zero are new messages: -1 is the first. `origins` says which new
-    message stands for which position.
+    `stop` is where the view's tail ends. `frame` is None for an append that only lengthens the
+    tail. `origins` gives, by index, which log position a new message replaces. `merged` is the id
+    of a merged conversation, and the positions of its new messages there and here. `summary` says
+    what was done, for the `Conflict` if the commit is refused.
+    """
+
+    kind: str
+    stop: int
+    frame: Frame | None = None
+    messages: tuple[Message, ...] = ()
+    origins: Mapping[int, int] = _NO_ORIGINS
+    merged: tuple[str, Mapping[int, int]] | None = None
+    summary: str = ""
+
+
+class _WritableLog(LogReader, Protocol):
+    @property
+    def start(self) -> int: ...
+
+    def extend(self, messages: Sequence[Message], /) -> object: ...
+
+
+class HistoryState:
+    """Where a history stands: its log, the current frame, where its tail ends, all versions.
+
+    `merged_positions` holds, for each conversation that was merged, the positions of its messages
+    there and here. `origin` is the id and version of the conversation this one was forked from.
+    """
+
+    __slots__ = (
+        "clock", "frame", "id", "log", "merged_positions", "origin", "stop", "stops", "versions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        log: _WritableLog,
+        frame: Frame,
+        versions: Versions,
+        clock: Callable[[], int],
+        *,
+        origin: tuple[str, int] | None = None,
+    ) -> None:
+        """Take the log, the frame of the newest version, and all versions."""
+        self.id = name
+        self.log = log
+        self.frame = frame
+        self.versions = versions
+        self.stops = versions.stops
+        self.stop = versions.stops[len(versions.stops) - 1]
+        self.clock = clock
+        self.origin = origin
+        self.merged_positions: dict[str, dict[int, int]] = {}
+
+    @property
+    def version(self) -> int:
+        """The number of the newest version."""
+        return len(self.stops) - 1
+
+    def view(self) -> View:
+        """Return the newest version as a view."""
+        return View(self.log, self.frame, self.stop, len(self.stops) - 1)
+
+    def at(self, version: int) -> View:
+        """Return a version as a view."""
+        return View(self.log, self.versions.frame(version), self.stops[version], version)
+
+    def result(self) -> Result:
+        """Return the newest version as the result of an operation."""
+        return Result(State(self.view()), self.frame.batch_index)
+
+    def apply(self, commit: Commit) -> None:
+        """Add a commit's messages to the log, and make its version the newest."""
+        if commit.messages:
+            self.log.extend(commit.messages)
+        if commit.frame is None:
+            self.stops.append(commit.stop)
+        else:
+            self.frame = commit.frame
+            self.versions.add(commit.frame, commit.stop)
+        self.stop = commit.stop
+        if commit.merged is not None:
+            other, positions = commit.merged
+            self.merged_positions.setdefault(other, {}).update(positions)
+
+
+Planner: TypeAlias = "Callable[[HistoryState], Commit | None]"
+"""Plans a change on a state; None where there is nothing to change."""
+
+
+# ── the operations ──────────────────────────────────────────────────────────────────────────────
+
+
+def plan(state: HistoryState, operation: Operation | Rewrite) -> Commit | None:
+    """Plan an operation."""
+    if isinstance(operation, Append):
+        return plan_append(state, operation.messages)
+    if isinstance(operation, Rollback):
+        return plan_rollback(state, operation.target_batch_index)
+    return plan_edit(state, operation)
+
+
+def stale_policy(operation: Operation | Rewrite) -> WhenStale:
+    """Return what to do with an operation when another writer committed first."""
+    if isinstance(operation, Append):
+        return "replan"
+    return "refuse" if isinstance(operation, Rollback) else "merge"
+
+
+def plan_append(state: HistoryState, messages: tuple[Message, ...]) -> Commit | None:
+    """Plan messages at the end. A new frame is needed if the tail is not the log's end."""
+    if not messages:
+        return None
+    first = len(state.log)
+    stop = first + len(messages)
+    if first == state.stop:
+        return Commit("append", stop, None, messages)
+    root = state.view().rope
+    frame = replace(
+        state.frame, root=root, start=first, logged=first, back=state.version, redo=None
+    )
+    return Commit("append", stop, frame, messages)
+
+
+def plan_edit(state: HistoryState, operation: Edit) -> Commit:
+    """Plan an operation that begins a batch."""
+    view = state.view()
+    edit = plan_selection(view, operation)
+    origins = dict(edit.origins)
+    log = StagedLog(state.log, edit.messages, origins) if edit.messages else state.log
+    rope = edit_rope(edit, view.rope, len(state.log), log)
+    return _begin_batch(
+        state, state.frame, rope, edit.reason, edit.place, messages=edit.messages, origins=origins
+    )
+
+
+def plan_replace_all(
+    state: HistoryState, messages: tuple[Message, ...], team_task: str | None, reason: str
+) -> Commit:
+    """Plan other messages in the place of all, and another team task."""
+    first = len(state.log)
+    log = StagedLog(state.log, messages, _NO_ORIGINS)
+    rope = build([(first, first + len(messages))] if messages else [], log)
+    frame = replace(state.frame, team_task=team_task)
+    commit = _begin_batch(state, frame, rope, reason, None, messages=messages)
+    return replace(commit, summary="replaced as a whole")
+
+
+def _begin_batch(
+    state: HistoryState,
+    frame: Frame,
+    rope: Rope,
+    reason: str,
+    place: int | None,
+    *,
+    messages: tuple[Message, ...] = (),
+    origins: Mapping[int, int] = _NO_ORIGINS,
+    merged: tuple[str, Mapping[int, int]] | None = None,
+) -> Commit:
+    """End the open batch and begin the next one with a selection."""
+    now = state.frame
+    ended = Batch(
+        now.batch_index, now.line, jump_of(now.line), now.root, now.start, state.stop, now.opened,
+        state.clock(), reason, place, now.merged, session_after(now.line, now.opened),
+    )  # fmt: skip
+    opened = len(state.log)
+    start = stop = opened + len(messages)
+    rest, last = split_last(rope)
+    if last is not None and last.stop == stop:
+        rope, start = rest, last.start  # the last range can grow: make it the tail
+    changed = replace(
+        frame, root=rope, start=start, line=ended, opened=opened, logged=stop,
+        back=state.version, redo=None,
+    )  # fmt: skip
+    return Commit(reason.lower(), stop, changed, messages, origins, merged)
+
+
+# ── back and forth ──────────────────────────────────────────────────────────────────────────────
+
+
+def plan_rollback(state: HistoryState, batch_index: int) -> Commit | None:
+    """Plan the return to a batch as it ended."""
+    if batch_index == state.frame.batch_index:
+        return None
+    batch = state.frame.ended(batch_index)
+    return _change_frame(
+        state, state.frame.at_end_of(batch), batch.stop, "rollback",
+        redo=Redo(state.version), summary=f"rolled back to batch {batch_index}",
+    )  # fmt: skip
+
+
+def plan_restore(state: HistoryState, version: int) -> Commit:
+    """Plan the return to a version."""
+    frame = state.versions.frame(version)
+    return _change_frame(
+        state, frame, state.stops[version], "restore",
+        redo=Redo(state.version), summary=f"restored to version {version}",
+    )  # fmt: skip
+
+
+def plan_undo(state: HistoryState) -> Commit:
+    """Plan the reversal of the last change; `NothingToUndo` if there is none."""
+    version, versions = state.version, state.versions
+    back = versions.back(version)
+    if back is None:
+        msg = "there is nothing to undo"
+        raise NothingToUndo(msg)
+    frame = replace(
+        versions.frame(back),
+        logged=len(state.log),
+        back=versions.back(back),
+        redo=Redo(version, versions.redo(version)),
+    )
+    return Commit("undo", state.stops[back], frame, summary="undone")
+
+
+def plan_redo(state: HistoryState) -> Commit:
+    """Plan the return to what was undone; `NothingToUndo` if there is none."""
+    redo = state.versions.redo(state.version)
+    if redo is None:
+        msg = "there is nothing to redo"
+        raise NothingToUndo(msg)
+    frame = replace(
+        state.versions.frame(redo.version),
+        logged=len(state.log),
+        back=state.versions.back(redo.version),
+        redo=redo.after,
+    )
+    return Commit("redo", state.stops[redo.version], frame, summary="redone")
+
+
+# ── marks, the team task, erasure ───────────────────────────────────────────────────────────────
+
+
+def plan_mark(
+    state: HistoryState,
+    position: int,
+    name: str,
+    change: Callable[[Rope, int, Counter], Rope],
+) -> Commit | None:
+    """Plan a mark on a log position, or its removal: `change` is `marks.put` or `marks.take`."""
+    before = state.frame.marks.get(name)
+    after = change(before, position, state.log)
+    if after is before:
+        return None
+    marks = PersistentMap.of(state.frame.marks)
+    marks = marks.remove(name) if after is None else marks.set(name, after)
+    return _change_frame(state, replace(state.frame, marks=marks), state.stop, "mark")
+
+
+def plan_team_task(state: HistoryState, task: str | None) -> Commit | None:
+    """Plan another team task."""
+    if task == state.frame.team_task:
+        return None
+    return _change_frame(state, replace(state.frame, team_task=task), state.stop, "team_task")
+
+
+def plan_erase(state: HistoryState) -> Commit:
+    """Plan the version that records an erasure. Undo passes over it."""
+    back = state.versions.back(state.version)
+    frame = replace(state.frame, back=back, redo=None, logged=len(state.log))
+    return Commit("erase", state.stop, frame)
+
+
+def _change_frame(
+    state: HistoryState,
+    frame: Frame,
+    stop: int,
+    kind: str,
+    *,
+    redo: Redo | None = None,
+    summary: str = "",
+) -> Commit:
+    frame = replace(frame, logged=len(state.log), back=state.version, redo=redo)
+    return Commit(kind, stop, frame, summary=summary)
+
+
+# ── merges ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def plan_merge(state: HistoryState, other: HistoryState) -> Commit | None:
+    """Plan bringing in what a fork or the parent did since it was last merged."""
+    shared = _shared_length(state, other)
+    back = {here: there for there, here in other.merged_positions.get(state.id, {}).items()}
+    known = {
+        there: here
+        for there, here in {**back, **state.merged_positions.get(other.id, {})}.items()
+        if here < len(state.log)  # merges that are newer than this state do not count
+    }
+    base, is_ours = _merge_base(state, other)
+    ours, theirs = state.view(), other.view()
+    merged = merge_views(MergeInput(base, ours, theirs, shared, known, is_ours))
+    if not merged.changes_anything():
+        return None
+    first = len(state.log)
+    origins = {new - first: old for new, old in merged.origins(first)}
+    log = StagedLog(state.log, merged.messages, origins)
+    frame = replace(
+        state.frame,
+        marks=merged.marks(first, log),
+        team_task=merged.team_task,
+        merged=PersistentMap.of(state.frame.merged).set(other.id, theirs.version),
+    )
+    return _begin_batch(
+        state, frame, merged.rope(ours.rope, first, log), "MERGE", None,
+        messages=merged.messages, origins=origins,
+        merged=(other.id, merged.positions_here(first)),
+    )  # fmt: skip
+
+
+def _shared_length(state: HistoryState, other: HistoryState) -> int:
+    """Return the length up to which both logs are the same."""
+    if other.origin and other.origin[0] == state.id:
+        return other.log.start
+    if state.origin and state.origin[0] == other.id:
+        return state.log.start
+    detail = "is neither a fork of this history nor what it was forked from"
+    raise ValidationError(detail, path="$.other", rule="unrelated-history")
+
+
+def _merge_base(state: HistoryState, other: HistoryState) -> tuple[View, bool]:
+    """Return what both sides last had in common, and whether it is a view of ours.
+
+    That is what one of them last merged from the other; a fork begins with its parent.
+    """
+    have = _merged_version(state, other.id, state.frame)
+    given = _merged_version(other, state.id, other.frame)
+    if given >= 0 and _merged_version(state, other.id, state.versions.frame(given)) >= have:
+        return state.at(given), True
+    return other.at(have), False
+
+
+def _merged_version(state: HistoryState, other: str, frame: Frame) -> int:
+    """Return the version of another conversation up to which a frame has everything, or -1."""
+    begun = state.origin[1] if state.origin and state.origin[0] == other else -1
+    return frame.merged.get(other, begun)
+
+
+class StaleCommit(NamedTuple):
+    """A commit that came too late, the view it was planned on, and the log with its messages."""
+
+    commit: Commit
+    seen: View
+    log: StagedLog
+
+
+def rebase(planner: Planner, stale: StaleCommit, state: HistoryState) -> Commit:
+    """Plan a change again that was planned on an earlier version.
+
+    What it would have made of that version is merged with what others did since. Raises `Conflict`
+    where both touched the same message.
+    """
+    commit, seen, log = stale
+    after = _rebase_on_appends(planner, seen, state) if state.frame is seen.frame else None
+    if after is not None:
+        return after
+    frame = cast("Frame", commit.frame)
+    batch = cast("Batch", frame.line)
+    meant = View(log, frame, commit.stop, seen.version)
+    ours = state.view()
+    merged = merge_views(MergeInput(seen, ours, meant, log.start, {}, base_is_ours=False))
+    first = len(state.log)
+    origins = {new - first: old for new, old in merged.origins(first)}
+    staged = StagedLog(state.log, merged.messages, origins)
+    rope = merged.rope(ours.rope, first, staged)
+    place = merged.place if merged.new else batch.place
+    return _begin_batch(
+        state, state.frame, rope, batch.reason, place, messages=merged.messages, origins=origins
+    )
+
+
+def _rebase_on_appends(planner: Planner, seen: View, state: HistoryState) -> Commit | None:
+    """Plan an edit again after others have only appended; None if it needs a merge.
+
+    The edit is planned on what was seen, and what was appended follows. This takes O(log n) where a
+    merge takes O(n). A message that the edit puts at the end goes after the appended ones: that is
+    left to the merge.
+    """
+    earlier = copy(state)
+    earlier.stop = seen.stop
+    commit = planner(earlier)
+    if commit is None or commit.frame is None or commit.frame.line is None:
+        return None
+    log = StagedLog(state.log, commit.messages, commit.origins)
+    view = View(log, commit.frame, commit.stop, state.version)
+    if commit.messages and len(view) and view.position(-1) >= log.start:
+        return None
+    counts = log.before(state.stop) - log.before(seen.stop)
+    rope, start = concat(view.rope, Leaf(seen.stop, state.stop, counts)), commit.stop
+    rest, last = split_last(rope)
+    if last is not None and last.stop == commit.stop:
+        rope, start = rest, last.start
+    batch = replace(commit.frame.line, stop=state.stop)
+    return replace(commit, frame=replace(commit.frame, root=rope, start=start, line=batch))
+
+
+# ── edits of a selection ────────────────────────────────────────────────────────────────────────
+
+
+class EditPlan(Struct, frozen=True):
+    """What an edit does to a selection: insert messages, keep a window, or keep ranges of the log.
+
+    Among `pieces`, negative ranges are new messages: -1 is the first. `origins` gives which new
+    message replaces which log position.
     """
 
     reason: str
@@ -46,47 +491,83 @@ class Plan(Struct, frozen=True):
     origins: tuple[tuple[int, int], ...] = ()
 
 
-def planned(view: View, operation: Edit) -> Plan:
-    """Plan an operation, or say why it does not fit."""
+def plan_selection(view: View, operation: Edit) -> EditPlan:
+    """Plan what an edit selects, or raise `ValidationError` if it does not fit the view."""
     length = len(view)
     if isinstance(operation, Insert):
         if operation.position > length:
-            _beyond("position", operation.position, length, "HI-03")
-        return Plan("INSERT", operation.position, messages=operation.messages)
+            _out_of_range("position", operation.position, length, "insert-position")
+        return EditPlan("INSERT", operation.position, messages=operation.messages)
     if isinstance(operation, Replace):
         if operation.index >= length:
-            _beyond("index", operation.index, length - 1, "HI-04")
+            _out_of_range("index", operation.index, length - 1, "replace-index")
         origin = ((0, view.position(operation.index)),)
-        return Plan(
+        return EditPlan(
             "REPLACE", operation.index, removed=1, messages=(operation.message,), origins=origin
         )
     if isinstance(operation, Rewrite):
-        among = whole_log(Frame(), view.log, view.version) if operation.of_log else view
-        return Plan(
+        among = view_of_log(view.log, Frame(), view.version) if operation.of_log else view
+        return EditPlan(
             operation.reason,
             messages=operation.messages,
-            pieces=tuple(pieces_of(operation, among)),
+            pieces=tuple(_rewrite_ranges(operation, among)),
             origins=tuple((new, among.position(index)) for new, index in operation.origins()),
         )
     if isinstance(operation, Truncate) and operation.role is None:
-        return Plan("TRUNCATE", window=operation.window(length))
-    return Plan(operation.operation, pieces=tuple(_kept(view, operation)))
+        return EditPlan("TRUNCATE", window=operation.window(length))
+    return EditPlan(operation.operation, pieces=tuple(_remaining(view, operation)))
 
 
-def _kept(view: View, operation: Truncate | Clear | Filter) -> Iterable[tuple[int, int]]:
-    if isinstance(operation, Truncate):
-        return _role_truncated(view, operation)
-    if isinstance(operation, Clear):
-        return runs(view.role_positions("system")) if operation.keep_system_message else ()
-    return _filtered(view, operation)
+def edit_rope(edit: EditPlan, rope: Rope, first: int, log: Counter) -> Rope:
+    """Return the rope after an edit whose messages are in the log from `first` on."""
+    if edit.window is not None:
+        left = split(rope, edit.window[1], log)[0]
+        return split(left, edit.window[0], log)[1]
+    if edit.pieces is not None:
+        placed = (
+            (begin, end) if begin >= 0 else (first - begin - 1, first - begin)
+            for begin, end in edit.pieces
+            if begin >= 0 or edit.messages
+        )
+        return build(placed, log)
+    assert edit.place is not None  # noqa: S101 - an insertion has one
+    new = build([(first, first + len(edit.messages))], log)
+    return splice(rope, edit.place, edit.removed, new, log)
 
 
-def _beyond(name: str, value: int, last: int, rule: str) -> None:
+def _out_of_range(name: str, value: int, last: int, rule: str) -> None:
     detail = f"must be 0 to {last} here, not {value}" if last >= 0 else "there are no messages"
     raise ValidationError(detail, path=f"$.{name}", rule=rule)
 
 
-def _role_truncated(view: View, operation: Truncate) -> Iterator[tuple[int, int]]:
+def _rewrite_ranges(rewrite: Rewrite, view: View) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of the log, in order; new messages count from -1 downwards."""
+    length, new, seen = len(view), 0, set[int]()
+    for piece in rewrite.pieces:
+        if not isinstance(piece, range):
+            new += 1
+            yield -new, -new + 1
+            continue
+        if piece.step != 1 or not 0 <= piece.start <= piece.stop <= length:
+            detail = f"must be a range of indexes from 0 to {length}, not {piece}"
+            raise ValidationError(detail, path="$.pieces", rule="rewrite-pieces")
+        for index in piece:
+            if index in seen:
+                detail = f"must not have a message twice: index {index}"
+                raise ValidationError(detail, path="$.pieces", rule="rewrite-pieces")
+            seen.add(index)
+        yield from view.ranges_between(piece.start, piece.stop)
+
+
+def _remaining(view: View, operation: Truncate | Clear | Filter) -> Iterable[tuple[int, int]]:
+    if isinstance(operation, Truncate):
+        return _truncate_role(view, operation)
+    if isinstance(operation, Clear):
+        return runs(view.role_positions("system")) if operation.keep_system_message else ()
+    return _filter(view, operation)
+
+
+def _truncate_role(view: View, operation: Truncate) -> Iterator[tuple[int, int]]:
     assert operation.role is not None  # noqa: S101 - the caller looked
     positions = view.role_positions(operation.role)
     start, stop = operation.window(len(positions))
@@ -96,47 +577,16 @@ def _role_truncated(view: View, operation: Truncate) -> Iterator[tuple[int, int]
     return runs(p for begin, end in view.ranges() for p in range(begin, end) if p not in gone)
 
 
-def _filtered(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
+def _filter(view: View, operation: Filter) -> Iterator[tuple[int, int]]:
     if operation.content_contains is None and not operation.content_excludes:
         if operation.roles is None:
             return view.ranges()
         if len(operation.roles) == 1:
             return runs(view.role_positions(operation.roles[0]))
-    stretches = list(view.ranges())
+    ranges = list(view.ranges())
     return runs(
         position
-        for (begin, _), messages in zip(stretches, view.log.read(stretches), strict=True)
+        for (begin, _), messages in zip(ranges, view.log.read(ranges), strict=True)
         for position, message in enumerate(messages, begin)
         if operation.keeps(message)
     )
-
-
-def _joined(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same stretches, neighbours made one."""
-    last: tuple[int, int] | None = None
-    for begin, end in pieces:
-        if last is not None and last[1] == begin:
-            last = (last[0], end)
-            continue
-        if last is not None:
-            yield last
-        last = (begin, end)
-    if last is not None:
-        yield last
-
-
-def carried_out(plan: Plan, rope: Rope, first: int, log: Log) -> Rope:
-    """The rope after a plan; its messages stand in the log from `first` on."""
-    if plan.window is not None:
-        kept = split(rope, plan.window[1], log)[0]
-        return split(kept, plan.window[0], log)[1]
-    if plan.pieces is not None:
-        placed = (
-            (begin, end) if begin >= 0 else (first - begin - 1, first - begin)
-            for begin, end in plan.pieces
-            if begin >= 0 or plan.messages
-        )
-        return build(_joined(placed), log)
-    assert plan.place is not None  # noqa: S101 - the third way
-    new = build([(first, first + len(plan.messages))], log)
-    return splice(rope, plan.place, plan.removed, new, log)

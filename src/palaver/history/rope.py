@@ -2,13 +2,13 @@
 
     positions 0…99, then 7 and 8 cut out, then 100 put in at the front:
 
-            ·───────┐                every branch knows how many positions are below it,
-        ┌───┴──┐    │                in all and by role, so any place is found on one way down
+            ·───────┐                every branch stores how many positions are below it,
+        ┌───┴──┐    │                in all and by role, so any index is found on one path down
      [100,101) │    │
             [0,7)  [9,100)
 
-An edit makes new branches along one way from the root to a leaf and shares all the others with the
-rope before it. That is why every snapshot is free: it is the old root.
+An edit makes new branches along one path from the root to a leaf and shares all other nodes with
+the rope before it. That is why every snapshot is free: it is the old root.
 
 `None` is the empty rope. Trees are AVL trees: the heights of two siblings differ by one at most.
 Counts are five numbers packed into one integer (all, then one for each role, 32 bits each), so that
@@ -17,7 +17,7 @@ counting a subtree is a single addition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -30,6 +30,7 @@ __all__ = [
     "MASK",
     "SHIFTS",
     "Branch",
+    "Counter",
     "Leaf",
     "Rope",
     "build",
@@ -71,7 +72,7 @@ Rope: TypeAlias = Leaf | Branch | None
 
 
 def size(rope: Rope) -> int:
-    """How many positions a rope has."""
+    """Return how many positions a rope has."""
     return 0 if rope is None else rope.counts & MASK
 
 
@@ -82,7 +83,7 @@ def _branch(left: Node, right: Node) -> Branch:
 
 
 def concat(left: Rope, right: Rope) -> Rope:
-    """One rope after the other. Neighbours that continue each other become one leaf."""
+    """Concatenate two ropes. Neighbours that continue each other become one leaf."""
     if left is None:
         return right
     if right is None:
@@ -104,7 +105,7 @@ def _join(left: Node, right: Node) -> Node:
 
 
 def _balance(left: Node, right: Node) -> Node:
-    """A branch of two whose heights differ by two at most, turned so that they differ by one."""
+    """Return a branch of two ropes whose heights differ by at most two, rotated into balance."""
     slope = left.height - right.height
     if slope > 1:
         assert type(left) is Branch  # noqa: S101 - taller than another
@@ -123,16 +124,16 @@ def _balance(left: Node, right: Node) -> Node:
     return _branch(left, right)
 
 
-class Counter:
-    """Counts the positions before one, packed; a log is the one that matters."""
+class Counter(Protocol):
+    """Something that counts positions by role: a log."""
 
-    def before(self, position: int) -> int:
-        """How many positions there are before this one, in all and by role, packed."""
-        raise NotImplementedError  # pragma: no cover - a protocol, spelled as a base for speed
+    def before(self, position: int, /) -> int:
+        """Return how many positions there are before this one, in all and by role, packed."""
+        ...
 
 
 def _cut(leaf: Leaf, at: int, log: Counter) -> tuple[Rope, Rope]:
-    """A leaf in two, before its at-th position."""
+    """Cut a leaf in two before its at-th position."""
     middle = leaf.start + at
     if middle <= leaf.start:
         return None, leaf
@@ -143,7 +144,7 @@ def _cut(leaf: Leaf, at: int, log: Counter) -> tuple[Rope, Rope]:
 
 
 def split(rope: Rope, at: int, log: Counter) -> tuple[Rope, Rope]:
-    """A rope in two, before its at-th position."""
+    """Split a rope in two before its at-th position."""
     if rope is None:
         return None, None
     if type(rope) is Leaf:
@@ -160,9 +161,9 @@ def split(rope: Rope, at: int, log: Counter) -> tuple[Rope, Rope]:
 
 
 def splice(rope: Rope, at: int, removed: int, new: Rope, log: Counter) -> Rope:
-    """Put a rope in before the at-th position, in place of none or of one.
+    """Insert a rope before the at-th position, replacing `removed` positions (0 or 1).
 
-    This is INSERT and REPLACE: one way down, and a new branch for each step back up.
+    This is INSERT and REPLACE: one path down, and a new branch for each step back up.
     """
     if rope is None:
         return new
@@ -180,7 +181,7 @@ def splice(rope: Rope, at: int, removed: int, new: Rope, log: Counter) -> Rope:
 
 
 def split_last(rope: Rope) -> tuple[Rope, Leaf | None]:
-    """A rope without its last leaf, and that leaf."""
+    """Return a rope without its last leaf, and that leaf."""
     if rope is None:
         return None, None
     if type(rope) is Leaf:
@@ -191,7 +192,7 @@ def split_last(rope: Rope) -> tuple[Rope, Leaf | None]:
 
 
 def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Positions as stretches, in their order."""
+    """Group positions into ranges, in their order."""
     start = stop = -1
     for position in positions:
         if position != stop:
@@ -204,7 +205,7 @@ def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def build(pieces: Iterable[tuple[int, int]], log: Counter) -> Rope:
-    """A rope of ranges, in their order; neighbours that continue each other become one."""
+    """Build a rope of ranges, in their order; adjacent ranges become one leaf."""
     leaves: list[Node] = []
     start = stop = 0
     for begin, end in pieces:
@@ -227,7 +228,7 @@ def _balanced(leaves: list[Node], start: int, stop: int) -> Node:
 
 
 def find(rope: Rope, index: int) -> int:
-    """The position that stands at an index."""
+    """Return the position at an index."""
     while type(rope) is Branch:
         before = rope.left.counts & MASK
         if index < before:
@@ -240,7 +241,7 @@ def find(rope: Rope, index: int) -> int:
 
 
 def ranges(rope: Rope) -> Iterator[tuple[int, int]]:
-    """All ranges in order."""
+    """Yield all ranges in order."""
     waiting: list[Node] = [] if rope is None else [rope]
     while waiting:
         node = waiting.pop()
@@ -253,7 +254,7 @@ def ranges(rope: Rope) -> Iterator[tuple[int, int]]:
 
 
 def ranges_between(rope: Rope, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The ranges of the positions from the start-th to before the stop-th."""
+    """Yield the ranges of the positions from the start-th to before the stop-th."""
     waiting: list[tuple[Node, int]] = [] if rope is None or start >= stop else [(rope, 0)]
     while waiting:
         node, offset = waiting.pop()

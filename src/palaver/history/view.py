@@ -1,7 +1,8 @@
-"""A view: an ordered selection of the log. What a conversation is now, or was at some version.
+"""A view: an ordered selection of the log; what a conversation is now, or was at some version.
 
-A view is a sequence of messages that never changes. It reads straight from the log, so it costs
-nothing to hold, and it knows where each role speaks without looking at any message.
+A view is a sequence of messages that never changes. It reads straight from the log, so holding one
+costs nothing. `State`, `Stats`, `BatchSnapshot`, `MarkMap` and `Result` are what a history returns;
+they hold a view and compute the rest when asked.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
+
+from msgspec import Struct
 
 from palaver.errors import UnknownMessage, ValidationError
 from palaver.history import marks as marking
-from palaver.history.handles import handle_of, position_of
-from palaver.history.results import BatchSnapshot, MarkMap, State, Stats
+from palaver.history.frame import Frame, handle_of, position_of_handle
+from palaver.history.marks import overlaps
 from palaver.history.rope import (
     MASK,
     SHIFTS,
@@ -29,18 +32,31 @@ from palaver.history.rope import (
     runs,
     size,
 )
-from palaver.history.terms import check_terms, wanted_roles, window, within
-from palaver.messages import ROLES, Message
+from palaver.messages import ROLES, Message, Role
+from palaver.messages.codec import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from palaver.history.frame import Batch, Frame
-    from palaver.history.log import Log
+    from palaver.history.frame import Batch
+    from palaver.history.log import LogReader
     from palaver.history.rope import Rope
-    from palaver.messages import Role
 
-__all__ = ["View"]
+__all__ = [
+    "BatchSnapshot",
+    "MarkMap",
+    "Result",
+    "State",
+    "Stats",
+    "View",
+    "count_roles",
+    "intersect",
+    "match",
+    "select_positions",
+    "view_of_log",
+    "wanted_roles",
+    "window",
+]
 
 
 class View(Sequence[Message]):
@@ -53,50 +69,51 @@ class View(Sequence[Message]):
     (['c'], 2)
     """
 
-    __slots__ = ("_frame", "_log", "_places", "_stop", "version")
+    __slots__ = ("_places", "frame", "log", "stop", "version")
 
-    def __init__(self, log: Log, frame: Frame, stop: int, version: int) -> None:
-        """Look at a log through a frame whose tail ends at `stop`."""
-        self._log = log
-        self._frame = frame
-        self._stop = stop
+    def __init__(self, log: LogReader, frame: Frame, stop: int, version: int) -> None:
+        """Select from a log by a frame whose tail ends at `stop`."""
+        self.log = log
+        self.frame = frame
+        self.stop = stop
         self.version = version
         self._places: list[tuple[int, int, int]] | None = None
 
     # ── a sequence ──────────────────────────────────────────────────────────────────────────────
 
     def __len__(self) -> int:
-        """How many messages are selected."""
-        return size(self._frame.root) + self._stop - self._frame.start
+        """Return how many messages are selected."""
+        frame = self.frame
+        return size(frame.root) + self.stop - frame.start
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
     @overload
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
-        """The message at an index, or a list for a slice."""
+        """Return the message at an index, or a list for a slice."""
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
                 return self._messages(start, stop)
             return [self[place] for place in range(start, stop, step)]
-        return self._log[self.position(index)]
+        return self.log[self.position(index)]
 
     def __iter__(self) -> Iterator[Message]:
-        """All messages in order."""
-        for messages in self._log.read(self.ranges()):
+        """Iterate over all messages in order."""
+        for messages in self.log.read(self.ranges()):
             yield from messages
 
     def __contains__(self, value: object) -> bool:
         """Tell whether a message is selected."""
         if not isinstance(value, Message):
             return False
-        places = self._log.positions_of(value.id)
-        return any(self._log[place] == value and self.index_of(place) is not None
+        places = self.log.positions_of(value.id)
+        return any(self.log[place] == value and self.index_of(place) is not None
                    for place in places)  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
-        """Equal to any sequence of equal messages."""
+        """Tell whether another sequence has equal messages."""
         if not isinstance(other, Sequence) or isinstance(other, str):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
@@ -105,37 +122,36 @@ class View(Sequence[Message]):
     __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
-        """Say how many and which version."""
+        """Return the number of messages and the version, as text."""
         return f"<View of {len(self)} messages at version {self.version}>"
 
-    # ── places ──────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def log(self) -> Log:
-        """The log it selects from."""
-        return self._log
+    # ── positions ───────────────────────────────────────────────────────────────────────────────
 
     def position(self, index: int) -> int:
-        """The log position of the message at an index."""
+        """Return the log position of the message at an index."""
         length = len(self)
         place = index + length if index < 0 else index
         if not 0 <= place < length:
             msg = f"there are {length} messages, none at {index}"
             raise IndexError(msg)
-        before = length - (self._stop - self._frame.start)
+        before = length - (self.stop - self.frame.start)
         if place >= before:
-            return self._frame.start + place - before
-        return find(self._frame.root, place)
+            return self.frame.start + place - before
+        return find(self.frame.root, place)
 
     @property
     def rope(self) -> Rope:
         """The selection as one rope, tail included."""
-        return whole(self._frame, self._stop, self._log)
+        frame, stop, log = self.frame, self.stop, self.log
+        if frame.start >= stop:
+            return frame.root
+        counts = log.before(stop) - log.before(frame.start)
+        return concat(frame.root, Leaf(frame.start, stop, counts))
 
     def index_of(self, position: int) -> int | None:
-        """The index of a log position, where it is selected."""
-        frame = self._frame
-        if frame.start <= position < self._stop:
+        """Return the index of a log position, or None if it is not selected."""
+        frame = self.frame
+        if frame.start <= position < self.stop:
             return size(frame.root) + position - frame.start
         if self._places is None:  # sorted once, for this question and those that follow
             places: list[tuple[int, int, int]] = []
@@ -151,48 +167,51 @@ class View(Sequence[Message]):
         return index + position - start
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The stretches of the log it is made of, in order."""
-        yield from ranges(self._frame.root)
-        if self._frame.start < self._stop:
-            yield self._frame.start, self._stop
+        """Yield the ranges of the log that are selected, in order."""
+        yield from ranges(self.frame.root)
+        if self.frame.start < self.stop:
+            yield self.frame.start, self.stop
 
     def ranges_between(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The stretches of the log behind the indexes from start to before stop."""
-        before = size(self._frame.root)
-        yield from ranges_between(self._frame.root, start, min(stop, before))
+        """Yield the ranges of the log behind the indexes from start to before stop."""
+        before = size(self.frame.root)
+        yield from ranges_between(self.frame.root, start, min(stop, before))
         begin, end = max(start - before, 0), stop - before
         if begin < end:
-            yield self._frame.start + begin, self._frame.start + end
+            yield self.frame.start + begin, self.frame.start + end
 
     def role_positions(self, role: Role) -> list[int]:
-        """The log positions of a role's messages, in the view's order."""
-        return self._positions((role,), 0, len(self))
+        """Return the log positions of a role's messages, in the view's order."""
+        return select_positions(self, (role,), 0, len(self))
 
     def _messages(self, start: int, stop: int) -> list[Message]:
-        return list(chain.from_iterable(self._log.read(self.ranges_between(start, stop))))
+        return list(chain.from_iterable(self.log.read(self.ranges_between(start, stop))))
 
     def find(self, which: int | str | Message) -> int:
-        """The log position of a message: by its index, its id, its handle, or itself."""
+        """Return the log position of a message: by its index, its id, its handle, or itself.
+
+        An id takes precedence over a handle of the same spelling. Raises `UnknownMessage`.
+        """
         if isinstance(which, int) and not isinstance(which, bool):
             try:
                 return self.position(which)
             except IndexError as error:
                 raise UnknownMessage(str(error)) from None
         name = which.id if isinstance(which, Message) else which
-        places = self._log.positions_of(name) if isinstance(name, str) else []
+        places = self.log.positions_of(name) if isinstance(name, str) else []
         if places:
             return places[-1]
         place = None
         if isinstance(which, str):
-            place = position_of(which, self._frame, len(self._log))
+            place = position_of_handle(which, self.frame, len(self.log))
         if place is None:
             msg = f"no message has the id {name!r}"
             raise UnknownMessage(msg)
         return place
 
     def handle(self, which: int | str | Message) -> str | None:
-        """The handle of a message, such as `msg-3`; None where an earlier session said it."""
-        return handle_of(self.find(which), self._frame)
+        """Return the handle of a message, such as `msg-3`; None if it is of an earlier session."""
+        return handle_of(self.find(which), self.frame)
 
     # ── queries ─────────────────────────────────────────────────────────────────────────────────
 
@@ -208,7 +227,7 @@ class View(Sequence[Message]):
         range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
         recent: int | None = None,
     ) -> list[Message]:
-        """The messages that match everything given; then a range of those, then the last n.
+        """Return the messages that match everything given; then a range of those, then the last n.
 
         Times are milliseconds, `since` included and `until` not.
 
@@ -219,26 +238,29 @@ class View(Sequence[Message]):
         """
         wanted = wanted_roles(role, roles)
         if mark is None and since is None and until is None and text is None:
-            total = self._count(wanted)
+            total = len(self) if wanted is None else count_roles(self, wanted)
             start, stop = window(total, range, recent)
-            return self._of_roles(wanted, start, stop)
-        found = list(self._matching(wanted, mark, since, until, text))
+            if wanted is None:
+                return self._messages(start, stop)
+            positions = select_positions(self, wanted, start, stop)
+            return list(chain.from_iterable(self.log.read(runs(positions))))
+        found = list(match(self, wanted, mark=mark, since=since, until=until, text=text))
         start, stop = window(len(found), range, recent)
         return found[start:stop]
 
     def by_role(self, role: Role) -> list[Message]:
-        """All messages of a role."""
+        """Return all messages of a role."""
         return self.query(role=role)
 
     def recent(self, n: int, *, role: Role | None = None) -> list[Message]:
-        """The last n messages, or the last n of a role."""
+        """Return the last n messages, or the last n of a role."""
         return self.query(role=role, recent=n)
 
     def range(self, start: int, end: int, *, role: Role | None = None) -> list[Message]:
-        """The messages from start to before end, counted within a role where one is given."""
+        """Return the messages from start to before end, counted within a role if one is given."""
         return self.query(role=role, range=(start, end))
 
-    def count(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - S1's word
+    def count(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - counts matches
         self,
         *,
         role: Role | None = None,
@@ -248,193 +270,86 @@ class View(Sequence[Message]):
         until: int | None = None,
         text: str | None = None,
     ) -> int:
-        """How many messages match."""
+        """Return how many messages match everything given."""
         wanted = wanted_roles(role, roles)
         if mark is None and since is None and until is None and text is None:
-            return self._count(wanted)
-        return sum(1 for _ in self._matching(wanted, mark, since, until, text))
-
-    def _count(self, roles: tuple[Role, ...] | None) -> int:
-        if roles is None:
-            return len(self)
-        counts = 0 if self._frame.root is None else self._frame.root.counts
-        log, start, stop = self._log, self._frame.start, self._stop
-        return sum(
-            (counts >> SHIFTS[role] & MASK) + log.rank(role, stop) - log.rank(role, start)
-            for role in roles
-        )
-
-    def _of_roles(self, roles: tuple[Role, ...] | None, start: int, stop: int) -> list[Message]:
-        if roles is None:
-            return self._messages(start, stop)
-        positions = self._positions(roles, start, stop)
-        return list(chain.from_iterable(self._log.read(runs(positions))))
-
-    def _positions(self, roles: tuple[Role, ...], start: int, stop: int) -> list[int]:
-        """The positions of the start-th to before the stop-th message of some roles."""
-        found: list[int] = []
-        before = 0
-        for node, count in self._nodes(roles, start, stop):
-            begin, end = max(start - before, 0), min(stop - before, count)
-            before += count
-            if begin < end and node is not None:
-                first, last = node
-                if count == last - first:  # all of it is of these roles
-                    found += range(first + begin, first + end)
-                else:
-                    found += self._in_stretch(roles, first, last, begin, end)
-        return found
-
-    def _nodes(
-        self, roles: tuple[Role, ...], start: int, stop: int
-    ) -> Iterator[tuple[tuple[int, int] | None, int]]:
-        """Stretches of the log and how many messages of the roles each has, in order.
-
-        A subtree that lies outside is passed over whole, as a stretch of None.
-        """
-        shifts = [SHIFTS[role] for role in roles]
-        waiting: list[Leaf | Branch] = []
-        if self._frame.start < self._stop:
-            tail = self._log.before(self._stop) - self._log.before(self._frame.start)
-            waiting.append(Leaf(self._frame.start, self._stop, tail))
-        if self._frame.root is not None:
-            waiting.append(self._frame.root)
-        before = 0
-        while waiting and before < stop:
-            node = waiting.pop()
-            count = sum(node.counts >> shift & MASK for shift in shifts)
-            if before + count <= start or not count:
-                yield None, count
-                before += count
-            elif type(node) is Leaf:
-                yield (node.start, node.stop), count
-                before += count
-            else:
-                assert type(node) is Branch  # noqa: S101 - there are only two kinds
-                waiting.append(node.right)
-                waiting.append(node.left)
-
-    def _in_stretch(
-        self, roles: tuple[Role, ...], start: int, stop: int, begin: int, end: int
-    ) -> list[int]:
-        """Within a stretch of the log: the begin-th to before the end-th of some roles."""
-        log = self._log
-        if len(roles) == 1:
-            base = log.rank(roles[0], start)
-            return log.select(roles[0], base + begin, base + end)
-        bases = [log.rank(role, start) for role in roles]
-
-        def rank(position: int) -> int:
-            return sum(log.rank(role, position) - base
-                       for role, base in zip(roles, bases, strict=True))  # fmt: skip
-
-        # positions where the begin-th and the end-th of the roles together stand
-        first = start + bisect_left(range(start, stop), begin + 1, key=lambda p: rank(p + 1))
-        last = start + bisect_left(range(start, stop), end, key=lambda p: rank(p + 1)) + 1
-        return list(heapq.merge(*(
-            log.select(role, log.rank(role, first), log.rank(role, last)) for role in roles
-        )))  # fmt: skip
-
-    def _matching(
-        self,
-        roles: tuple[Role, ...] | None,
-        mark: str | None,
-        since: int | None,
-        until: int | None,
-        text: str | None,
-    ) -> Iterator[Message]:
-        check_terms({"mark": mark, "text": text}, {"since": since, "until": until})
-        stretches = self.ranges()
-        if mark is not None:
-            rope = self._frame.marks.get(mark)
-            stretches = (
-                piece for start, stop in stretches for piece in marking.overlaps(rope, start, stop)
-            )
-        if since is not None or until is not None:
-            stretches = within(stretches, self._log.of_times(since, until))
-        for message in chain.from_iterable(self._log.read(stretches)):
-            if (
-                (roles is None or message.role in roles)
-                and (since is None or message.timestamp >= since)
-                and (until is None or message.timestamp < until)
-                and (text is None or text in message.text)
-            ):
-                yield message
+            return len(self) if wanted is None else count_roles(self, wanted)
+        return sum(1 for _ in match(self, wanted, mark=mark, since=since, until=until, text=text))
 
     # ── marks, batches, state ───────────────────────────────────────────────────────────────────
 
     @property
     def team_task(self) -> str | None:
-        """What the team is at work on."""
-        return self._frame.team_task
+        """The task that the team is working on, if any."""
+        return self.frame.team_task
 
     @property
     def marks(self) -> Mapping[str, list[str]]:
         """The ids of the marked messages of the log, by mark."""
         return {
-            name: [message.id for message in chain.from_iterable(self._log.read(ranges(rope)))]
-            for name, rope in sorted(self._frame.marks.items())
+            name: [message.id for message in chain.from_iterable(self.log.read(ranges(rope)))]
+            for name, rope in sorted(self.frame.marks.items())
         }
 
     @property
     def mark_ropes(self) -> Mapping[str, Rope]:
-        """The marks as they are kept: sorted positions."""
-        return self._frame.marks
+        """The sorted positions that each mark is on."""
+        return self.frame.marks
 
     def marks_of(self, which: int | str | Message) -> list[str]:
-        """The marks of one message."""
+        """Return the marks of one message."""
         position = self.find(which)
-        known = sorted(self._frame.marks.items())
+        known = sorted(self.frame.marks.items())
         return [name for name, rope in known if marking.has(rope, position)]
 
     @property
     def batch_index(self) -> int:
-        """The number of the batch that is open."""
-        return self._frame.batch_index
+        """The number of the open batch."""
+        return self.frame.batch_index
 
     @property
     def boundary(self) -> int:
         """The log's length when the open batch began."""
-        return self._frame.opened
+        return self.frame.opened
 
     def batch_snapshot(self, index: int) -> BatchSnapshot | None:
-        """A batch as it ended; None for the open one and for one that is not there."""
+        """Return a batch as it ended; None for the open one and for one that does not exist."""
         if type(index) is not int:
             detail = f"must be a whole number, not {index!r}"
-            raise ValidationError(detail, path="$.index", rule="HI-09")
-        batch = self._frame.batch(index)
+            raise ValidationError(detail, path="$.index", rule="batch")
+        batch = self.frame.batch(index)
         return None if batch is None else self._snapshot(batch)
 
     def batch_snapshots(self) -> list[BatchSnapshot]:
-        """All batches of the line that have ended, oldest first."""
+        """Return all batches of the line that have ended, oldest first."""
         return [self._snapshot(batch) for batch in self._batches()]
 
     def _batches(self) -> list[Batch]:
         found: list[Batch] = []
-        batch = self._frame.line
+        batch = self.frame.line
         while batch is not None:
             found.append(batch)
             batch = batch.before
         return found[::-1]
 
     def _snapshot(self, batch: Batch) -> BatchSnapshot:
-        view = View(self._log, batch_frame(self._frame, batch), batch.stop, self.version)
+        view = View(self.log, self.frame.at_end_of(batch), batch.stop, self.version)
         return BatchSnapshot(batch.index, batch.ended, view, batch.description, batch.opened)
 
     @property
     def state(self) -> State:
-        """The messages and the snapshots, worked out when looked at."""
+        """The messages and the snapshots, computed when accessed."""
         return State(self)
 
     @property
     def stats(self) -> Stats:
-        """The numbers."""
+        """The numbers of messages and batches."""
         length, index = len(self), self.batch_index
         return Stats(length, length, index + 1, index)
 
     def mark_map(self) -> MarkMap:
-        """The view as log positions, by role, and where the batches of the line opened."""
-        opened = [*(batch.opened for batch in self._batches()), self._frame.opened]
+        """Return the view as log positions, by role, and where the batches of the line opened."""
+        opened = [*(batch.opened for batch in self._batches()), self.frame.opened]
         return MarkMap(
             original_indices=[p for start, stop in self.ranges() for p in range(start, stop)],
             type_indices={role: self.role_positions(role) for role in ROLES},
@@ -444,28 +359,287 @@ class View(Sequence[Message]):
         )
 
 
-def whole(frame: Frame, stop: int, log: Log) -> Rope:
-    """A frame's selection as one rope, tail included."""
-    if frame.start >= stop:
-        return frame.root
-    counts = log.before(stop) - log.before(frame.start)
-    return concat(frame.root, Leaf(frame.start, stop, counts))
+def view_of_log(log: LogReader, frame: Frame, version: int) -> View:
+    """Return a view of everything that was ever added, with a frame's marks and team task."""
+    bare = Frame(marks=frame.marks, team_task=frame.team_task)
+    return View(log, bare, len(log), version)
 
 
-def batch_frame(frame: Frame, batch: Batch) -> Frame:
-    """The moment at which a batch ended, with the marks and the task of the frame given."""
-    return type(frame)(
-        root=batch.root,
-        start=batch.start,
-        line=batch.before,
-        opened=batch.opened,
-        marks=frame.marks,
-        team_task=frame.team_task,
-        merged=batch.merged,
+class Stats(Struct, frozen=True, rename="camel"):
+    """The numbers of messages of the view, and of batches up to the open one."""
+
+    total_messages: int
+    current_batch_messages: int
+    total_batches: int
+    current_batch_index: int
+
+
+class MarkMap(Struct, frozen=True, rename="camel"):
+    """The view as log positions: in order, by role, and where each batch of the line opened."""
+
+    original_indices: list[int]
+    type_indices: dict[Role, list[int]]
+    batch_boundaries: list[int]
+    boundary_to_batch: list[int]
+    current_batch: int
+
+
+class BatchSnapshot(Struct, frozen=True):
+    """A batch as it ended; `boundary` is the log's length when it opened."""
+
+    batch_index: int
+    timestamp: int
+    messages: View
+    description: str
+    boundary: int = 0
+
+    @property
+    def message_count(self) -> int:
+        """The number of messages it had."""
+        return len(self.messages)
+
+    def to_dict(self, *, messages: bool = True) -> dict[str, Any]:
+        """Return the snapshot as JSON-ready data, with or without its messages."""
+        return {
+            "batchIndex": self.batch_index,
+            "timestamp": self.timestamp,
+            **({"messages": [to_dict(message) for message in self.messages]} if messages else {}),
+            "messageCount": self.message_count,
+            "description": self.description,
+        }
+
+
+class State(Struct, frozen=True):
+    """A moment of a history: its messages and the snapshots of the batches before it."""
+
+    messages: View
+
+    @property
+    def batch_snapshots(self) -> list[BatchSnapshot]:
+        """The batches of the line that have ended, oldest first."""
+        return self.messages.batch_snapshots()
+
+    @property
+    def current_batch_index(self) -> int:
+        """The number of the open batch."""
+        return self.messages.batch_index
+
+    @property
+    def total_message_count(self) -> int:
+        """The number of messages in the view."""
+        return len(self.messages)
+
+    def to_dict(self, *, snapshots: bool = True) -> dict[str, Any]:
+        """Return the state as JSON-ready data; `snapshots=False` omits the snapshots' messages."""
+        return {
+            "messages": [to_dict(message) for message in self.messages],
+            "batchSnapshots": [
+                snapshot.to_dict(messages=snapshots) for snapshot in self.batch_snapshots
+            ],
+            "currentBatchIndex": self.current_batch_index,
+            "totalMessageCount": self.total_message_count,
+        }
+
+
+class Result(Struct, frozen=True):
+    """The state after an operation, and the number of the batch that is open then."""
+
+    state: State
+    affected_batch_index: int
+
+    def __repr__(self) -> str:
+        """Return the numbers as text, without the messages."""
+        count = self.state.total_message_count
+        return f"<Result: {count} messages, batch {self.affected_batch_index}>"
+
+    @property
+    def stats(self) -> Stats:
+        """The numbers after the operation."""
+        return self.state.messages.stats
+
+    def to_dict(self, *, snapshots: bool = True) -> dict[str, Any]:
+        """Return the result as JSON-ready data."""
+        return {
+            "state": self.state.to_dict(snapshots=snapshots),
+            "stats": to_dict(self.stats),
+            "affectedBatchIndex": self.affected_batch_index,
+        }
+
+
+# ── the terms of a query ────────────────────────────────────────────────────────────────────────
+
+
+def wanted_roles(role: Role | None, roles: Iterable[Role] | None) -> tuple[Role, ...] | None:
+    """Return the roles that are asked for, each once; None for all of them."""
+    if role is None and roles is None:
+        return None
+    wanted: list[Role] = [] if role is None else [role]
+    if roles is not None:
+        wanted += _listed(roles)
+    for name in wanted:
+        if name not in ROLES:
+            detail = f"must be system, user, assistant or tool, not {name!r}"
+            raise ValidationError(detail, path="$.role", rule="role")
+    return tuple(dict.fromkeys(wanted))
+
+
+def _listed(roles: Any) -> Iterable[Role]:  # noqa: ANN401 - it is for this to find out
+    if isinstance(roles, str) or not isinstance(roles, Iterable):
+        raise ValidationError("must be a list of roles", path="$.roles", rule="query")
+    return roles
+
+
+def window(total: int, bounds: tuple[int, int] | None, recent: int | None) -> tuple[int, int]:
+    """Return which of `total` matches are asked for: those of a range, then the last few."""
+    start, stop = 0, total
+    if bounds is not None:
+        start, stop = bounds
+        for name, value in (("start", start), ("end", stop)):
+            if type(value) is not int or value < 0:
+                detail = f"must be a whole number from 0 on, not {value!r}"
+                raise ValidationError(detail, path=f"$.range.{name}", rule="query")
+        if start > stop:
+            detail = f"must not be beyond the end: {start} > {stop}"
+            raise ValidationError(detail, path="$.range.start", rule="query")
+        start, stop = min(start, total), min(stop, total)
+    if recent is not None:
+        if type(recent) is not int or recent < 0:
+            detail = f"must be a whole number from 0 on, not {recent!r}"
+            raise ValidationError(detail, path="$.recent", rule="query")
+        start = max(start, stop - recent)
+    return start, stop
+
+
+def _check_terms(texts: Mapping[str, object], times: Mapping[str, object]) -> None:
+    for name, value in texts.items():
+        if value is not None and not isinstance(value, str):
+            raise ValidationError("must be text", path=f"$.{name}", rule="query")
+    for name, value in times.items():
+        if value is not None and type(value) is not int:
+            detail = f"must be a whole number of milliseconds, not {value!r}"
+            raise ValidationError(detail, path=f"$.{name}", rule="query")
+
+
+# ── by role ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def count_roles(view: View, roles: Iterable[Role]) -> int:
+    """Return how many messages of a view are of some roles."""
+    frame, log, stop = view.frame, view.log, view.stop
+    counts = 0 if frame.root is None else frame.root.counts
+    return sum(
+        (counts >> SHIFTS[role] & MASK) + log.rank(role, stop) - log.rank(role, frame.start)
+        for role in roles
     )
 
 
-def whole_log(frame: Frame, log: Log, version: int) -> View:
-    """A view of everything that was ever added."""
-    bare = type(frame)(marks=frame.marks, team_task=frame.team_task)
-    return View(log, bare, len(log), version)
+def select_positions(view: View, roles: tuple[Role, ...], start: int, stop: int) -> list[int]:
+    """Return the positions of the start-th to before the stop-th message of some roles."""
+    found: list[int] = []
+    before = 0
+    for node, count in _nodes(view, roles, start, stop):
+        begin, end = max(start - before, 0), min(stop - before, count)
+        before += count
+        if begin < end and node is not None:
+            first, last = node
+            if count == last - first:  # all of it is of these roles
+                found += range(first + begin, first + end)
+            else:
+                found += _select_in_range(view, roles, node, begin, end)
+    return found
+
+
+def _nodes(
+    view: View, roles: tuple[Role, ...], start: int, stop: int
+) -> Iterator[tuple[tuple[int, int] | None, int]]:
+    """Yield ranges of the log and how many messages of the roles each has, in order.
+
+    A subtree that lies outside is passed over as one range of None.
+    """
+    shifts = [SHIFTS[role] for role in roles]
+    frame, log = view.frame, view.log
+    waiting: list[Leaf | Branch] = []
+    if frame.start < view.stop:
+        tail = log.before(view.stop) - log.before(frame.start)
+        waiting.append(Leaf(frame.start, view.stop, tail))
+    if frame.root is not None:
+        waiting.append(frame.root)
+    before = 0
+    while waiting and before < stop:
+        node = waiting.pop()
+        count = sum(node.counts >> shift & MASK for shift in shifts)
+        if before + count <= start or not count:
+            yield None, count
+            before += count
+        elif type(node) is Leaf:
+            yield (node.start, node.stop), count
+            before += count
+        else:
+            assert type(node) is Branch  # noqa: S101 - there are only two kinds
+            waiting.append(node.right)
+            waiting.append(node.left)
+
+
+def _select_in_range(
+    view: View, roles: tuple[Role, ...], within: tuple[int, int], begin: int, end: int
+) -> list[int]:
+    """Return, within a range of the log, the begin-th to before the end-th of some roles."""
+    log, (start, stop) = view.log, within
+    if len(roles) == 1:
+        base = log.rank(roles[0], start)
+        return log.select(roles[0], base + begin, base + end)
+    bases = [log.rank(role, start) for role in roles]
+
+    def rank(position: int) -> int:
+        return sum(log.rank(role, position) - base
+                   for role, base in zip(roles, bases, strict=True))  # fmt: skip
+
+    # the positions of the begin-th and the end-th message of the roles together
+    first = start + bisect_left(range(start, stop), begin + 1, key=lambda p: rank(p + 1))
+    last = start + bisect_left(range(start, stop), end, key=lambda p: rank(p + 1)) + 1
+    return list(heapq.merge(*(
+        log.select(role, log.rank(role, first), log.rank(role, last)) for role in roles
+    )))  # fmt: skip
+
+
+# ── by mark, time and text ──────────────────────────────────────────────────────────────────────
+
+
+def match(
+    view: View,
+    roles: tuple[Role, ...] | None,
+    *,
+    mark: str | None,
+    since: int | None,
+    until: int | None,
+    text: str | None,
+) -> Iterator[Message]:
+    """Yield the messages of a view that match everything given, in order."""
+    _check_terms({"mark": mark, "text": text}, {"since": since, "until": until})
+    ranges = view.ranges()
+    if mark is not None:
+        rope = view.frame.marks.get(mark)
+        ranges = (piece for start, stop in ranges for piece in overlaps(rope, start, stop))
+    if since is not None or until is not None:
+        ranges = intersect(ranges, view.log.of_times(since, until))
+    for message in chain.from_iterable(view.log.read(ranges)):
+        if (
+            (roles is None or message.role in roles)
+            and (since is None or message.timestamp >= since)
+            and (until is None or message.timestamp < until)
+            and (text is None or text in message.text)
+        ):
+            yield message
+
+
+def intersect(
+    ranges: Iterable[tuple[int, int]], runs: list[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield what ranges have in common with sorted runs of positions, in the ranges' order."""
+    ends = [end for _, end in runs]
+    for start, stop in ranges:
+        for place in range(bisect_right(ends, start), len(runs)):
+            begin, end = runs[place]
+            if begin >= stop:
+                break
+            yield max(begin, start), min(end, stop)

@@ -1,9 +1,12 @@
-"""JSON in and out: the documents' own forms, read through the gate.
+"""Messages and parts as JSON: `parse_message`, `parse_messages`, `parse_part`, `dump`, `to_dict`.
 
-There is one quick way (the decoder makes the values and the values check themselves) and, when it
-refuses, one careful way: it reads content lists and unknown parts, and says of anything that is
-wrong where it is and which rule it breaks. For many messages a still quicker way comes first:
-`bulk`, which takes what is beyond doubt.
+Reading tries the fast way first: msgspec's decoder makes the values and the values check
+themselves. If that fails, the careful way reads content lists and parts of unknown types, and says
+of any error where it is and which rule is broken. For lists of messages, `decode_messages` comes
+before both.
+
+A content list is the plain form of content: items of the types `text`, `image`, `tool_use` and
+`tool_result` without ids. Reading makes parts of them; `to_content` writes parts as such a list.
 """
 
 from __future__ import annotations
@@ -15,13 +18,19 @@ from functools import cache
 from typing import Any, Final, NoReturn, get_args
 
 import msgspec
+from msgspec import Struct
 
 from palaver.errors import PartValidationError, ValidationError
-from palaver.messages.bulk import read_messages
-from palaver.messages.content import is_content_item, read_content_item
-from palaver.messages.decoding import convert, prepared
-from palaver.messages.duplicates import check_unique
-from palaver.messages.gate import (
+from palaver.messages.decode import (
+    check_unique_names,
+    convert,
+    decode_messages,
+    decoder_for,
+    path_at,
+    path_too_deep,
+)
+from palaver.messages.ids import NIL_ID, uuid_for
+from palaver.messages.limits import (
     MAX_DEPTH,
     MAX_NAME,
     freeze,
@@ -29,37 +38,58 @@ from palaver.messages.gate import (
     is_object,
     is_plain,
     kind_of,
-    quoted,
+    quote_value,
+    replace_refused,
 )
-from palaver.messages.ids import NIL_ID, uuid_for
 from palaver.messages.message import ROLES, Message
-from palaver.messages.parts import KnownPart, Part, ToolCallPart, UnknownPart
-from palaver.messages.replacement import replace_refused
-from palaver.messages.scan import path_at, too_deep
+from palaver.messages.part_base import FilePart
+from palaver.messages.parts import (
+    KnownPart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolPart,
+    UnknownPart,
+    file_part,
+    text_part,
+    tool_call_part,
+    tool_part,
+)
+from palaver.messages.tool_state import (
+    NO_OUTPUT,
+    ToolCompleted,
+    ToolError,
+    complete,
+    pending,
+    start,
+)
 
 __all__ = [
-    "KNOWN_TYPES",
     "MAX_DOCUMENT",
+    "PART_TYPES",
     "decode_message",
     "dump",
+    "image_mime",
     "load_json",
     "parse_message",
     "parse_messages",
     "parse_part",
+    "to_content",
     "to_dict",
-    "translated",
+    "translate_error",
 ]
 
-MAX_DOCUMENT: Final = 512 * 1024 * 1024
-"""Bytes in one JSON text; a longer history comes as JSON lines."""
 
-KNOWN_TYPES: Final[dict[str, type[KnownPart]]] = {
+MAX_DOCUMENT: Final = 512 * 1024 * 1024
+"""The maximum number of bytes in one JSON text. Longer histories are read as JSON lines."""
+
+PART_TYPES: Final[dict[str, type[KnownPart]]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(KnownPart)
 }
-_PART_RULES: Final = {"id": "BR-01", "sessionID": "BR-01", "messageID": "BR-01"}
+_PART_RULES: Final = {"id": "part-id", "sessionID": "part-id", "messageID": "part-id"}
 _STATE_RULES: Final = {
-    "raw": "BR-06", "start": "BR-07", "time": "BR-08", "end": "BR-08", "output": "BR-09",
-    "error": "BR-10",
+    "raw": "tool-call-raw", "start": "tool-start-time", "time": "tool-end-time",
+    "end": "tool-end-time", "output": "empty-output", "error": "empty-error",
 }  # fmt: skip
 _log = logging.getLogger("palaver.messages")
 _AT = re.compile(r" - at `(?:key` in `)?([^`]*)`")
@@ -75,12 +105,12 @@ _LONG: Final = 200
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Message]:
-    return prepared(Message)
+    return decoder_for(Message)
 
 
 @cache
 def _list_decoder() -> msgspec.json.Decoder[list[Message]]:
-    return prepared(list[Message])
+    return decoder_for(list[Message])
 
 
 def _plain(value: object) -> object:
@@ -94,7 +124,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def dump(value: object) -> bytes:
-    """Write a message, a part, a turn, or a list of them as JSON.
+    """Encode a message, a part, a turn, or a list of them as JSON.
 
     >>> dump(parse_message('{"role": "user", "content": "hi", "id": "m1", "timestamp": 5}'))
     b'{"role":"user","content":"hi","id":"m1","timestamp":5}'
@@ -103,7 +133,7 @@ def dump(value: object) -> bytes:
 
 
 def to_dict(value: object) -> Any:  # noqa: ANN401 - dict or list, as the value is
-    """The same as `dump`, as plain dicts and lists.
+    """Return a message, a part, a turn, or a list of them as plain dicts and lists.
 
     >>> to_dict(Message("user", "hi", id="m1", timestamp=5))
     {'role': 'user', 'content': 'hi', 'id': 'm1', 'timestamp': 5}
@@ -114,8 +144,9 @@ def to_dict(value: object) -> Any:  # noqa: ANN401 - dict or list, as the value 
 def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = False) -> Message:
     """Read a message from JSON, or from a dict that holds JSON.
 
-    An id and a time are given to a message that has none. `replace` puts U+FFFD, null or digits
-    where a character or a number would be refused. A name that an object has twice is refused.
+    A message without an id or a time gets a new one. With `replace`, characters and numbers beyond
+    the limits are replaced (see `replace_refused`) instead of refused. An object that has a name
+    twice is refused. Raises `ValidationError`.
 
     >>> parse_message('{"role": "user", "content": "hi"}').text
     'hi'
@@ -124,21 +155,21 @@ def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = Fals
     palaver.errors.ValidationError: $.role: must be system, user, assistant or tool, not 'robot' ...
     """
     if isinstance(data, bytes | str) and not replace:
-        raw = _checked_size(data)
+        raw = _to_bytes(data)
         message = decode_message(raw)
-        check_unique(raw)
+        check_unique_names(raw)
         return message
-    return _read_message(_json_of(data, replace=replace), "$", {})
+    return _read_message(_load(data, replace=replace), "$", {})
 
 
 def decode_message(data: bytes | str) -> Message:
-    """Read a message from JSON that palaver has written: quicker, for it has no duplicate names.
+    """Read a message from JSON that palaver has written, without the check for duplicate names.
 
     >>> decode_message('{"role": "user", "content": "hi"}').text
     'hi'
     """
     try:
-        return _decoder().decode(_checked_size(data))
+        return _decoder().decode(_to_bytes(data))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         _raise_own(error)
     return _read_message(load_json(data, unique=False), "$", {})
@@ -150,25 +181,26 @@ def parse_messages(
     replace: bool = False,
     unique: bool = False,
 ) -> list[Message]:
-    """Read a list of messages, all or none.
+    """Read a list of messages from JSON, or from dicts that hold JSON.
 
-    It is made for many. `unique` refuses a name that stands twice in an object, which takes about
-    twice as long as the reading; otherwise the last one counts.
+    This is the fast way for many messages. With `unique`, an object that has a name twice is
+    refused, which takes about twice as long as the reading; otherwise the last value counts.
+    Raises `ValidationError` if any message is invalid.
 
     >>> [message.role for message in parse_messages('[{"role": "user", "content": "hi"}]')]
     ['user']
     """
     if isinstance(data, bytes | str) and not replace:
-        messages = _read_many(_checked_size(data))
+        messages = _read_many(_to_bytes(data))
         if unique:
-            check_unique(_checked_size(data))
+            check_unique_names(_to_bytes(data))
         return messages
-    items = _json_of(list(data) if isinstance(data, Iterator) else data, replace=replace)
+    items = _load(list(data) if isinstance(data, Iterator) else data, replace=replace)
     return _read_each(items)
 
 
 def _read_many(raw: bytes) -> list[Message]:
-    messages = read_messages(raw)
+    messages = decode_messages(raw)
     if messages is not None:
         return messages
     try:
@@ -186,47 +218,50 @@ def _read_each(items: object) -> list[Message]:
 
 
 def parse_part(data: bytes | str | Mapping[str, Any], *, replace: bool = False) -> Part:
-    """Read a part. A part of an unknown type is kept whole.
+    """Read a part from JSON, or from a dict that holds JSON.
+
+    A part of an unknown type becomes an `UnknownPart`.
 
     >>> parse_part({"type": "hologram", "beam": 2}).type
     'hologram'
     >>> parse_part({"type": "text", "text": "hi"})
     Traceback (most recent call last):
-    palaver.errors.PartValidationError: $.id: is missing (text part) [BR-01]
+    palaver.errors.PartValidationError: $.id: is missing (text part) [part-id]
     """
-    return _read_part(_json_of(data, replace=replace), "$")
+    return _read_part(_load(data, replace=replace), "$")
 
 
 def load_json(data: bytes | str, *, unique: bool = True) -> Any:  # noqa: ANN401 - whatever the text holds
-    """Read JSON with errors that say where: malformed text, NaN, half a character, depth.
+    """Decode JSON into plain values; an error says where in the text it is.
 
-    A name that stands twice in an object is refused, too, unless `unique` is False: then the last
-    one counts. That is for bulk data, for which the check would take too long.
+    Malformed text, NaN, lone surrogates and too deep nesting raise `ValidationError`, and so does
+    an object that has a name twice. With `unique=False` that check is left out and the last value
+    counts; that is for bulk data, for which the check would take too long.
 
     >>> load_json('{"a": [1, NaN]}')
     Traceback (most recent call last):
     palaver.errors.ValidationError: $.a[1]: must be a finite number, not NaN [number.nan]
     """
-    raw = _checked_size(data)
+    raw = _to_bytes(data)
     try:
         value = msgspec.json.decode(raw)
     except RecursionError:
         detail = f"is nested deeper than {MAX_DEPTH} levels"
-        raise ValidationError(detail, path=too_deep(raw, MAX_DEPTH), rule="depth") from None
+        raise ValidationError(detail, path=path_too_deep(raw, MAX_DEPTH), rule="depth") from None
     except UnicodeDecodeError:
         _explain_bytes(raw)
     except msgspec.MsgspecError as error:
         _explain_json(raw, error)
     if unique:
-        check_unique(raw, value)
+        check_unique_names(raw, value)
     return value
 
 
-def _json_of(data: object, *, replace: bool) -> Any:  # noqa: ANN401 - as above
+def _load(data: object, *, replace: bool) -> Any:  # noqa: ANN401 - as above
     if isinstance(data, bytes | str):
         if not replace:
             return load_json(data)
-        import json  # noqa: PLC0415 - the lenient reader, loaded only for those who ask
+        import json  # noqa: PLC0415 - the lenient reader, loaded only when asked for
 
         _check_size(data)
         try:
@@ -242,7 +277,7 @@ def _check_size(data: bytes | str) -> None:
         raise ValidationError(detail, rule="size")
 
 
-def _checked_size(data: bytes | str) -> bytes:
+def _to_bytes(data: bytes | str) -> bytes:
     _check_size(data)
     if isinstance(data, bytes):
         return data
@@ -266,7 +301,7 @@ def _explain_bytes(raw: bytes) -> NoReturn:
 
 def _explain_json(raw: bytes, error: msgspec.MsgspecError) -> NoReturn:
     if isinstance(error, msgspec.ValidationError):  # without a type only one: a number too large
-        raise translated(error, {}) from None
+        raise translate_error(error, {}) from None
     found = _BYTE.search(str(error))
     offset = int(found[1]) if found else len(raw)
     half = _HALF.search(raw, 0, offset)
@@ -290,7 +325,7 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
     if not is_object(value):
         raise ValidationError(f"must be an object, not {kind_of(value)}", path=path)
     if "role" in value and value["role"] not in ROLES:
-        detail = f"must be system, user, assistant or tool, not {quoted(value['role'])}"
+        detail = f"must be system, user, assistant or tool, not {quote_value(value['role'])}"
         raise ValidationError(detail, path=f"{path}.role", rule="role")
     if not {"role", "content"} <= value.keys():
         detail = "Invalid message format: role and content are required"
@@ -304,7 +339,7 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
     except (RecursionError, UnicodeError):
         _explain_value(value, path)
     except msgspec.ValidationError as error:
-        raise translated(error, value).under(path) from None
+        raise translate_error(error, value).under(path) from None
     session = next(filter(None, map(_session_of, content)), NIL_ID)
     parts = [
         _read_item(item, bare, uuid_for(session), f"{path}.content[{index}]", tools)
@@ -319,17 +354,17 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
 
 def _session_of(part: object) -> str:
     found = part.get("sessionID") if is_object(part) else None
-    # anything odd is for the part to refuse
+    # the part refuses any other value
     return found if isinstance(found, str) and len(found) <= MAX_NAME and is_plain(found) else ""
 
 
 def _read_item(
     item: object, message: Message, session: str, path: str, tools: dict[str, str]
 ) -> Part:
-    if not (is_object(item) and is_content_item(item)):
+    if not (is_object(item) and _is_content_item(item)):
         return _read_part(item, path)
     try:
-        return read_content_item(
+        return _read_content_item(
             item,
             session_id=session,
             message_id=uuid_for(message.id),
@@ -342,7 +377,7 @@ def _read_item(
     except ValidationError as error:
         raise error.under(path) from None
     except msgspec.ValidationError as error:
-        raise translated(error, item).under(path) from None
+        raise translate_error(error, item).under(path) from None
 
 
 def _read_part(value: object, path: str) -> Part:
@@ -352,40 +387,40 @@ def _read_part(value: object, path: str) -> Part:
         raise refusal
     kind = value.get("type")
     try:
-        known = KNOWN_TYPES.get(kind) if isinstance(kind, str) else None
+        known = PART_TYPES.get(kind) if isinstance(kind, str) else None
         return UnknownPart(value) if known is None else convert(value, known)
     except (RecursionError, UnicodeError):
         _explain_value(value, path)
     except ValidationError as error:
-        name = kind if isinstance(kind, str) and _is_presentable(kind) else "unknown"
+        name = kind if isinstance(kind, str) and _is_readable(kind) else "unknown"
         refusal = PartValidationError(
             error.detail, path=error.path, rule=error.rule, part=name
         ).under(path)
         _log.error("%s", refusal)
         raise refusal from None
     except msgspec.ValidationError as error:
-        raise translated(error, value).under(path) from None
+        raise translate_error(error, value).under(path) from None
 
 
 def _explain_value(value: object, path: str) -> NoReturn:
-    """Say what stopped the reader: the gate, which knows where it is, finds the same."""
+    """Raise the error that stopped the decoder, with its path: `freeze` finds it again."""
     freeze(value, path)
-    raise ValidationError("is too deep", path=path)  # pragma: no cover - the stack was nearly full
+    raise ValidationError("is too deep", path=path)  # pragma: no cover - a nearly full stack
 
 
-def _is_presentable(name: str) -> bool:
+def _is_readable(name: str) -> bool:
     return 0 < len(name) <= _LONG and name.isprintable()
 
 
 def _raise_own(error: Exception) -> None:
-    """Raise what a part said of itself; anything else needs the careful way."""
+    """Raise the error that a part raised itself; any other error needs the careful way."""
     if isinstance(error.__cause__, PartValidationError):
         assert isinstance(error, msgspec.ValidationError)  # noqa: S101 - the decoder's own
-        raise translated(error, {}) from None
+        raise translate_error(error, {}) from None
 
 
-def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> ValidationError:
-    """The decoder's error as one of ours: its path, its rule."""
+def translate_error(error: msgspec.ValidationError, value: Mapping[str, Any]) -> ValidationError:
+    """Return a msgspec error as a `ValidationError` with its path and rule."""
     text = str(error).encode(errors="backslashreplace").decode()  # it may quote half a character
     detail, path = text[:_LONG], "$"
     for match in _AT.finditer(text):  # the last one: a value that is quoted may hold another
@@ -414,9 +449,168 @@ def translated(error: msgspec.ValidationError, value: Mapping[str, Any]) -> Vali
 
 
 def _rule_of(part: str, value: Mapping[str, Any], path: str, name: str) -> str:
-    """Which rule says that the field must be there."""
+    """Return the rule by which a field is required."""
     if part == "tool" and path in {"$.state", "$.state.time"}:
         running = value["state"].get("status") == "running"
-        return "BR-07" if name == "time" and running else _STATE_RULES.get(name, "schema")
-    # at the end of a list is an attachment, which is a part too
+        return "tool-start-time" if name == "time" and running else _STATE_RULES.get(name, "schema")
+    # an element of a list is an attachment, which is a part too
     return _PART_RULES.get(name, "schema") if path == "$" or path.endswith("]") else "schema"
+
+
+_CONTENT_TYPES: Final = frozenset(("text", "image", "tool_use", "tool_result"))
+_IDS: Final = frozenset(("id", "sessionID", "messageID"))
+_UNKNOWN_TOOL_NAME: Final = "unknown"
+
+
+class _Strict(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    pass
+
+
+class _Text(_Strict, frozen=True, tag="text"):
+    text: str
+
+
+class _Url(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str
+
+
+class _Image(_Strict, frozen=True, tag="image"):
+    image_url: _Url
+
+
+class _Use(Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class _ToolUse(_Strict, frozen=True, tag="tool_use"):
+    tool_use: _Use
+
+
+class _Piece(Struct, frozen=True, forbid_unknown_fields=True):
+    type: str
+    text: str
+
+
+class _Result(Struct, frozen=True, forbid_unknown_fields=True):
+    tool_use_id: str
+    content: str | list[_Piece]
+
+
+class _ToolResult(_Strict, frozen=True, tag="tool_result"):
+    tool_result: _Result
+
+
+_Item = _Text | _Image | _ToolUse | _ToolResult
+
+
+def _is_content_item(item: Mapping[str, Any]) -> bool:
+    """Return whether a value is an item of a content list: its type is one of four, without ids.
+
+    >>> _is_content_item({"type": "text", "text": "hi"})
+    True
+    >>> _is_content_item({"type": "text", "text": "hi", "messageID": "m"})
+    False
+    """
+    kind = item.get("type")
+    return isinstance(kind, str) and kind in _CONTENT_TYPES and _IDS.isdisjoint(item)
+
+
+def _read_content_item(
+    item: Mapping[str, Any],
+    *,
+    session_id: str,
+    message_id: str,
+    role: str,
+    at: int,
+    tools: Mapping[str, str],
+) -> Part:
+    """Read one item of a content list into a part.
+
+    `tools` maps the id of each call so far to its tool, which a result does not name.
+    """
+    value: _Item = convert(item, _Item)
+    if isinstance(value, _Text):
+        return text_part(session_id, message_id, value.text)
+    if isinstance(value, _Image):
+        return file_part(
+            session_id, message_id, image_mime(value.image_url.url), value.image_url.url
+        )
+    if isinstance(value, _ToolUse):
+        use = value.tool_use
+        return tool_call_part(session_id, message_id, use.name, use.input, call_id=use.id)
+    if role == "assistant":
+        return UnknownPart(item)  # a result does not belong in an answer
+    result = value.tool_result
+    fields: dict[str, Any] = {}
+    if isinstance(result.content, str):
+        output = result.content
+    else:
+        output = "".join(piece.text for piece in result.content)
+        fields["metadata"] = {"content": msgspec.to_builtins(result.content)}
+    tool = tools.get(result.tool_use_id, _UNKNOWN_TOOL_NAME)
+    done = complete(start(pending({}, ""), at=at), output, tool=tool, at=at)
+    return tool_part(session_id, message_id, result.tool_use_id, tool, done, **fields)
+
+
+def to_content(message: Message) -> tuple[str | list[dict[str, Any]], tuple[Part, ...]]:
+    """Return a message's content as a content list, and the parts that have no form there.
+
+    >>> from palaver.messages import parse_message
+    >>> to_content(parse_message({"role": "user", "content": [{"type": "text", "text": "hi"}]}))
+    ([{'type': 'text', 'text': 'hi'}], ())
+    """
+    if isinstance(message.content, str):
+        return message.content, ()
+    items: list[dict[str, Any]] = []
+    left_out: list[Part] = []
+    for part in message.content:
+        item = _to_item(part)
+        if item is None:
+            left_out.append(part)
+        else:
+            items.append(item)
+    return items, tuple(left_out)
+
+
+def _to_item(part: Part) -> dict[str, Any] | None:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, FilePart) and part.mime.startswith("image/"):
+        return {"type": "image", "image_url": {"url": part.url}}
+    if isinstance(part, ToolCallPart):
+        use = {"id": part.call_id, "name": part.tool, "input": dict(part.input)}
+        return {"type": "tool_use", "tool_use": use}
+    if isinstance(part, ToolPart):
+        result = {"tool_use_id": part.call_id, "content": _output(part)}
+        return {"type": "tool_result", "tool_result": result}
+    if isinstance(part, UnknownPart) and _is_content_item(part.raw):
+        return dict(part.raw)
+    return None
+
+
+def _output(part: ToolPart) -> Any:  # noqa: ANN401 - text, or the list it came as
+    if "content" in part.metadata:
+        return part.metadata["content"]
+    if isinstance(part.state, ToolError):
+        return part.state.error
+    if not isinstance(part.state, ToolCompleted):  # pragma: no cover - a message has no open calls
+        return ""
+    raw = part.state.metadata.get("rawOutput")
+    return "" if raw == "" and part.state.output == NO_OUTPUT else part.state.output
+
+
+def image_mime(url: str) -> str:
+    """Return the media type of an image by its url; `image/*` if the url does not show it.
+
+    >>> image_mime("https://example.org/a.jpg"), image_mime("https://example.org/a")
+    ('image/jpeg', 'image/*')
+    """
+    if url.startswith("data:"):
+        kind = url[5:].partition(",")[0].partition(";")[0]
+        if kind.startswith("image/"):
+            return kind
+    extension = url.partition("?")[0].rpartition(".")[2].lower()
+    known = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "gif": "gif", "webp": "webp"}
+    return f"image/{known.get(extension, '*')}"

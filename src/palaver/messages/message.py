@@ -1,7 +1,7 @@
-"""A message: an immutable value, with a role and either text or parts.
+"""A message: an immutable value with a role and either text or parts.
 
-Everything that reaches a history is a `Message`, and whoever holds one can trust it: it was
-checked when it was made, and neither its maker nor its reader can change it.
+Everything in a history is a `Message`. It was checked when it was made and can't change, so every
+message that exists is valid.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from palaver.errors import ValidationError
-from palaver.messages.fields import check_fields
-from palaver.messages.gate import (
+from palaver.messages.ids import new_id, now_ms
+from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
     MAX_NAME,
+    check_fields,
     check_name,
     check_text,
     check_time,
@@ -26,10 +27,9 @@ from palaver.messages.gate import (
     is_plain,
     kind_of,
     path_step,
-    quoted,
+    quote_value,
 )
-from palaver.messages.ids import new_id, now_ms
-from palaver.messages.naming import json_name
+from palaver.messages.part_base import json_name
 from palaver.messages.parts import (
     KnownPart,
     ModelRef,
@@ -53,7 +53,7 @@ __all__ = [
     "UserInfo",
     "WorkingPath",
     "assistant",
-    "check_unique",
+    "check_unique_ids",
     "system",
     "user",
 ]
@@ -69,7 +69,7 @@ _SPEAKERS: Final = ("human", "ai")
 class Speaker(
     Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
 ):
-    """Who speaks, in a conversation of several: an id, a name, and human or AI."""
+    """Who wrote a message, in a conversation of several: an id, a name, and human or AI."""
 
     role_id: str
     role_name: str
@@ -77,14 +77,14 @@ class Speaker(
     extra: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Refuse names that could pose as a marker or as another line."""
+        """Refuse brackets and line breaks, which could be taken for a marker or another line."""
         for name, value in (("roleId", self.role_id), ("roleName", self.role_name)):
             check_name(value, f"$.{name}")
             if not _NOT_IN_NAMES.isdisjoint(value):
                 detail = "must not have brackets or line breaks"
                 raise ValidationError(detail, path=f"$.{name}", rule="name")
         if self.type not in _SPEAKERS:
-            detail = f"must be human or ai, not {quoted(self.type)}"
+            detail = f"must be human or ai, not {quote_value(self.type)}"
             raise ValidationError(detail, path="$.type", rule="schema")
         force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
 
@@ -92,7 +92,7 @@ class Speaker(
 class Routing(
     Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
 ):
-    """Whom a message is addressed to, as data; nobody means everybody."""
+    """To whom a message is addressed; an empty list means everybody."""
 
     resolved_addressees: tuple[str, ...] = ()
     extra: Mapping[str, Any] = EMPTY
@@ -109,7 +109,7 @@ class Routing(
 
 
 class Summary(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """What a stretch of the conversation came to; made by compaction only (BR-11)."""
+    """A summary of a range of the conversation; only compaction makes one."""
 
     title: str | None = None
     body: str | None = None
@@ -128,7 +128,7 @@ class Summary(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
 
 
 class WorkingPath(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """Where an agent was at work."""
+    """The working directory of an agent, and the root of its project."""
 
     cwd: str
     root: str
@@ -140,7 +140,7 @@ class WorkingPath(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag="user",
                tag_field="role", rename=json_name, forbid_unknown_fields=True):  # fmt: skip
-    """What a user's message may carry beside its text: for which agent, which model and more."""
+    """Optional data of a user's message: the agent and the model it is for, and more."""
 
     agent: str | None = None
     model: ModelRef | None = None
@@ -161,10 +161,10 @@ class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
 class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
                     tag="assistant", tag_field="role", rename=json_name,
                     forbid_unknown_fields=True):  # fmt: skip
-    """What an answer may carry: which model gave it, what it used, when it was complete.
+    """Optional data of an answer: its model, its cost and tokens, and when it was complete.
 
-    `cost` is the provider's figure (BR-12), or ours with `cost_computed`, or None: never a 0 that
-    means "unknown". `completed` is set when the answer is whole (BR-14).
+    `cost` is the provider's figure, or palaver's with `cost_computed`, or None if it is unknown; a
+    0 never means "unknown". `completed` is set when the answer is complete.
     """
 
     agent: str | None = None
@@ -179,7 +179,7 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     summary: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, the figures and the time; plain ones are the quick way through."""
+        """Check the fields, the cost, the token counts and the time."""
         if not (
             (self.agent is None or is_plain(self.agent))
             and (self.finish is None or is_plain(self.finish))
@@ -195,9 +195,9 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
             raise ValidationError(detail, path=path, rule=rule)
         if self.cost is None and self.cost_computed:
             detail = "says the cost was computed, but there is none"
-            raise ValidationError(detail, path="$.costComputed", rule="BR-12")
+            raise ValidationError(detail, path="$.costComputed", rule="cost")
         if self.completed is not None:
-            check_time(self.completed, "$.completed", "BR-14")
+            check_time(self.completed, "$.completed", "completion-time")
         if self.error is not None:
             force_setattr(self, "error", freeze_mapping(self.error, "$.error"))
 
@@ -224,9 +224,9 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
     info: UserInfo | AssistantInfo | None = None
 
     def __post_init__(self) -> None:
-        """Check all of it; plain text with nothing else is the quick way through."""
+        """Check every field; a message of plain text and nothing else is checked fastest."""
         if self.role not in ROLES:
-            detail = f"must be system, user, assistant or tool, not {quoted(self.role)}"
+            detail = f"must be system, user, assistant or tool, not {quote_value(self.role)}"
             raise ValidationError(detail, path="$.role", rule="role")
         if isinstance(self.content, str):
             if not is_plain(self.content):
@@ -245,19 +245,19 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts; none where the content is plain text."""
+        """The parts; none if the content is plain text."""
         return () if isinstance(self.content, str) else self.content
 
     @property
     def text(self) -> str:
-        """The text of the message: all its text parts, one after the other."""
+        """The text of the message: all its text parts joined."""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
     def addressees(self) -> tuple[str, ...]:
-        """Whom it is addressed to; empty means everybody."""
+        """To whom it is addressed; empty means everybody."""
         return self.routing.resolved_addressees if self.routing else ()
 
 
@@ -272,7 +272,7 @@ def _check_extras(message: Message) -> None:
     _check_kind(info, "$.info", UserInfo, AssistantInfo)
     if info.__struct_config__.tag != message.role:
         detail = f"is of another role than the message: {info.__struct_config__.tag}"
-        raise ValidationError(detail, path="$.info.role", rule="PT-07")
+        raise ValidationError(detail, path="$.info.role", rule="info-role")
 
 
 def _check_kind(value: object, path: str, *kinds: type) -> None:
@@ -304,16 +304,16 @@ def _check_parts(message: Message) -> None:
     if ToolPart in kinds:
         _check_tool_parts(message.role, parts)
     if len(parts) > 1 and len({part.id for part in parts}) < len(parts):
-        check_unique(parts, "$.content")
+        check_unique_ids(parts, "$.content")
 
 
-def check_unique(parts: tuple[Part, ...], path: str) -> None:
-    """Refuse a part id that stands twice (BR-02); a part of an unknown type may have none."""
+def check_unique_ids(parts: tuple[Part, ...], path: str) -> None:
+    """Raise `ValidationError` if two parts have the same id; an unknown part may have none."""
     seen: set[str] = set()
     for index, part in enumerate(parts):
         if part.id and part.id in seen:
-            detail = f"stands twice in the message: {part.id[:80]!r}"
-            raise ValidationError(detail, path=f"{path}[{index}].id", rule="BR-02")
+            detail = f"occurs twice in the message: {part.id[:80]!r}"
+            raise ValidationError(detail, path=f"{path}[{index}].id", rule="duplicate-part-id")
         seen.add(part.id)
 
 
@@ -325,15 +325,15 @@ def _check_tool_parts(role: Role, parts: tuple[Part, ...]) -> None:
 
 def _check_tool_part(role: Role, part: ToolPart, path: str) -> None:
     if role == "assistant":
-        detail = "what became of a call belongs in a tool message; an answer holds tool-call parts"
-        raise ValidationError(detail, path=path, rule="PT-04")
+        detail = "the result of a call belongs in a tool message; an answer holds tool-call parts"
+        raise ValidationError(detail, path=path, rule="tool-part-in-answer")
     if part.state.status in ("pending", "running"):
         detail = f"is still {part.state.status}: a message is final, open calls are in the ledger"
-        raise ValidationError(detail, path=f"{path}.state.status", rule="PT-04")
+        raise ValidationError(detail, path=f"{path}.state.status", rule="open-tool-call")
 
 
 def user(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN401 - Message's own fields
-    """A user's message.
+    """Make a user's message.
 
     >>> user("hello").role
     'user'
@@ -342,7 +342,7 @@ def user(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN4
 
 
 def assistant(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN401 - as above
-    """An assistant's message.
+    """Make an assistant's message.
 
     >>> assistant("hello", info=AssistantInfo(finish="stop")).info.finish
     'stop'
@@ -351,7 +351,7 @@ def assistant(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa:
 
 
 def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: ANN401 - as above
-    """A system message.
+    """Make a system message.
 
     >>> system("Be brief.").role
     'system'
@@ -360,5 +360,5 @@ def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: AN
 
 
 def _message(role: Role, content: str | Iterable[Part], fields: dict[str, Any]) -> Message:
-    # a list or any other iterable is fine: the message makes a tuple of it
+    # the message makes a tuple of a list or any other iterable
     return Message(role, content, **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,8 +1,11 @@
-"""Parts: what a message is made of.
+"""Parts: what a message is made of, with a factory and a type guard for each.
 
-`tool-call` is what the model asked for and stands in an assistant's message; `tool` is what became
-of it and stands in a tool message. A part of a type that palaver does not know is kept whole as an
-`UnknownPart` and written back as it came.
+A `tool-call` part is a call that the model asked for and belongs in an assistant's message; a
+`tool` part holds the state or the result of a call and belongs in a tool message. A part of a type
+that palaver does not know becomes an `UnknownPart`, which is written back exactly as it was read.
+
+A factory takes the ids of the session and the message, then the content; it gives the part an id
+of its own, and takes the optional fields by name.
 """
 
 from __future__ import annotations
@@ -10,36 +13,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from palaver.errors import PartValidationError
-from palaver.messages.base import (
-    PartBase,
-    check_all,
-    check_ids,
-    checked,
-    freeze_field,
-    refuse,
-)
-from palaver.messages.fields import check_fields
-from palaver.messages.files import FilePart, SourceText
-from palaver.messages.gate import (
+from palaver.messages.ids import new_id, now_ms
+from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
     MAX_NAME,
     MAX_TEXT,
+    check_fields,
     check_name,
     check_text,
     check_time,
+    describe_number,
     freeze_mapping,
     is_list,
     is_plain,
     kind_of,
-    number_or_kind,
 )
-from palaver.messages.naming import json_name
-from palaver.messages.toolstate import ToolState
+from palaver.messages.part_base import (
+    FilePart,
+    PartBase,
+    SourceText,
+    check_all,
+    check_ids,
+    check_value,
+    freeze_field,
+    json_name,
+    refuse,
+)
+from palaver.messages.tool_state import ToolState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import TypeIs
 
 __all__ = [
     "AgentPart",
@@ -62,6 +73,33 @@ __all__ = [
     "ToolCallPart",
     "ToolPart",
     "UnknownPart",
+    "agent_part",
+    "compaction_part",
+    "file_part",
+    "is_agent_part",
+    "is_compaction_part",
+    "is_file_part",
+    "is_patch_part",
+    "is_reasoning_part",
+    "is_retry_part",
+    "is_snapshot_part",
+    "is_step_finish_part",
+    "is_step_start_part",
+    "is_subtask_part",
+    "is_text_part",
+    "is_tool_call_part",
+    "is_tool_part",
+    "is_unknown_part",
+    "patch_part",
+    "reasoning_part",
+    "retry_part",
+    "snapshot_part",
+    "step_finish_part",
+    "step_start_part",
+    "subtask_part",
+    "text_part",
+    "tool_call_part",
+    "tool_part",
 ]
 
 
@@ -69,21 +107,21 @@ _STATES: Final = frozenset(get_args(ToolState))
 
 
 class TextTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """When a text began and ended."""
+    """When the writing of a text started and ended, in milliseconds."""
 
     start: int | None = None
     end: int | None = None
 
 
 class CacheCounts(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """Prompt tokens that the provider's cache served (read) and stored (write)."""
+    """Prompt tokens that were read from and written to the provider's cache."""
 
     read: int = 0
     write: int = 0
 
 
 class TokenCounts(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """Tokens of one model call; the five counts are disjoint (BR-13)."""
+    """Tokens of one model call. No token is in two of the five counts."""
 
     input: int
     output: int
@@ -93,38 +131,38 @@ class TokenCounts(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omi
 
     @property
     def prompt(self) -> int:
-        """All that went in: fresh, and read from or written to the cache."""
+        """All tokens of the prompt: new ones and those read from or written to the cache."""
         return self.input + self.cache.read + self.cache.write
 
     @property
     def completion(self) -> int:
-        """All that came out, reasoning included."""
+        """All tokens of the answer, including reasoning."""
         return self.output + self.reasoning
 
 
 class ModelRef(
     Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename=json_name, omit_defaults=True
 ):
-    """A model, by its provider's name and its own."""
+    """A model, named by its provider and its own id."""
 
     provider_id: str
     model_id: str
     variant: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the names; plain ones are the quick way through."""
+        """Check the names; plain ones need no further check."""
         if not (is_plain(self.provider_id) and is_plain(self.model_id) and self.variant is None):
             check_fields(self)
 
 
 class Created(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """When something was made."""
+    """When something was created, in milliseconds."""
 
     created: int
 
 
 class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
-    """Text. `ignored` text is kept but not sent to a model; `synthetic` text was not typed."""
+    """Text. `ignored` text is stored but not sent to a model; `synthetic` text was generated."""
 
     text: str
     synthetic: bool | None = None
@@ -133,11 +171,11 @@ class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
     metadata: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Check the base and the text."""
+        """Check the ids, the text, the metadata and the time."""
         check_ids(self)
         text = self.text
         if type(text) is not str or not text.isascii() or "\0" in text or len(text) > MAX_TEXT:
-            checked(self, check_text, text, "$.text")
+            check_value(self, check_text, text, "$.text")
         if self.metadata is not EMPTY:
             freeze_field(self, "metadata", self.metadata)
         if self.time is not None:
@@ -147,26 +185,26 @@ class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
 
 
 class ReasoningPart(PartBase, frozen=True, kw_only=True, tag="reasoning"):
-    """What the model thought; signatures and the like are in its metadata."""
+    """The model's reasoning; provider data such as signatures is in `metadata`."""
 
     text: str
     time: TextTime
     metadata: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Check the base, the text, and that a start is there."""
+        """Check the ids, the text, and that there is a start time."""
         check_ids(self)
         if not is_plain(self.text):
-            checked(self, check_text, self.text, "$.text")
+            check_value(self, check_text, self.text, "$.text")
         if self.metadata is not EMPTY:
             freeze_field(self, "metadata", self.metadata)
         _check_span(self, self.time)
         if self.time.start is None:
-            refuse(self, "is missing", "$.time.start", "PT-01")
+            refuse(self, "is missing", "$.time.start", "reasoning-start-time")
 
 
 class ToolCallPart(PartBase, frozen=True, kw_only=True, tag="tool-call"):
-    """A tool call the model asked for; `raw` is what it wrote, to the letter."""
+    """A tool call that the model asked for. `raw` is its input exactly as the model wrote it."""
 
     call_id: str
     tool: str
@@ -175,18 +213,18 @@ class ToolCallPart(PartBase, frozen=True, kw_only=True, tag="tool-call"):
     metadata: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Check the base, the names, the input."""
+        """Check the ids, the names and the input."""
         check_ids(self)
         _check_call(self)
         if not is_plain(self.raw):
-            checked(self, check_text, self.raw, "$.raw")
+            check_value(self, check_text, self.raw, "$.raw")
         freeze_field(self, "input", self.input)
         if self.metadata is not EMPTY:
             freeze_field(self, "metadata", self.metadata)
 
 
 class ToolPart(PartBase, frozen=True, kw_only=True, tag="tool"):
-    """What became of a tool call: its state."""
+    """The state of a tool call, which includes its result."""
 
     call_id: str
     tool: str
@@ -194,7 +232,7 @@ class ToolPart(PartBase, frozen=True, kw_only=True, tag="tool"):
     metadata: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Check the base and the names; the state has checked itself."""
+        """Check the ids and the names; the state has checked itself."""
         check_ids(self)
         _check_call(self)
         if type(self.state) not in _STATES:
@@ -204,12 +242,12 @@ class ToolPart(PartBase, frozen=True, kw_only=True, tag="tool"):
 
 
 class StepStartPart(PartBase, frozen=True, kw_only=True, tag="step-start"):
-    """A model call begins."""
+    """The start of a model call."""
 
     snapshot: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the base; most have no more."""
+        """Check the ids, and the snapshot where there is one."""
         if self.snapshot is None:
             check_ids(self)
         else:
@@ -217,7 +255,7 @@ class StepStartPart(PartBase, frozen=True, kw_only=True, tag="step-start"):
 
 
 class StepFinishPart(PartBase, frozen=True, kw_only=True, tag="step-finish"):
-    """A model call is over: why, and what it used. `cost` is None where nobody knows it."""
+    """The end of a model call: its reason, tokens and cost. An unknown `cost` is None."""
 
     reason: str
     tokens: TokenCounts
@@ -226,7 +264,7 @@ class StepFinishPart(PartBase, frozen=True, kw_only=True, tag="step-finish"):
     snapshot: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the base, the reason and the figures; a plain reason is the quick way through."""
+        """Check the ids, the reason, the cost and the token counts."""
         check_ids(self)
         if self.snapshot is not None or not is_plain(self.reason):
             check_all(self)
@@ -236,7 +274,7 @@ class StepFinishPart(PartBase, frozen=True, kw_only=True, tag="step-finish"):
 
 
 class CompactionPart(PartBase, frozen=True, kw_only=True, tag="compaction"):
-    """Here the conversation was compacted."""
+    """A mark where the conversation was compacted."""
 
     auto: bool
     overflow: bool | None = None
@@ -251,14 +289,14 @@ class RetryPart(PartBase, frozen=True, kw_only=True, tag="retry"):
     time: Created
 
     def __post_init__(self) -> None:
-        """Check the base and the error."""
+        """Check the ids, the error and the time."""
         check_all(self)
         freeze_field(self, "error", self.error)
-        checked(self, check_time, self.time.created, "$.time.created")
+        check_value(self, check_time, self.time.created, "$.time.created")
 
 
 class SubtaskPart(PartBase, frozen=True, kw_only=True, tag="subtask"):
-    """A task handed to another agent."""
+    """A task given to another agent."""
 
     prompt: str
     description: str
@@ -268,37 +306,37 @@ class SubtaskPart(PartBase, frozen=True, kw_only=True, tag="subtask"):
 
 
 class AgentPart(PartBase, frozen=True, kw_only=True, tag="agent"):
-    """An agent that the text calls by name."""
+    """An agent that the text mentions by name."""
 
     name: str
     source: SourceText | None = None
 
 
 class PatchPart(PartBase, frozen=True, kw_only=True, tag="patch"):
-    """Files that changed, under the hash of the change."""
+    """A change of files: the hash of the change and the names of the files."""
 
     hash: str
     files: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check the base; a list of files becomes a tuple."""
+        """Check the ids and the names; a list of files becomes a tuple."""
         check_all(self)
         if not is_list(self.files):
             detail = f"must be a list of names, not {kind_of(self.files)}"
             refuse(self, detail, "$.files", "schema")
         force_setattr(self, "files", tuple(self.files))
         for index, name in enumerate(self.files):
-            checked(self, check_text, name, f"$.files[{index}]")
+            check_value(self, check_text, name, f"$.files[{index}]")
 
 
 class SnapshotPart(PartBase, frozen=True, kw_only=True, tag="snapshot"):
-    """A snapshot of the working folder, by its name in whatever keeps it."""
+    """A snapshot of the working folder, by its name in the tool that made it."""
 
     snapshot: str
 
 
 class UnknownPart:
-    """A part of a type that palaver does not know: kept whole, written back as it came.
+    """A part of a type that palaver does not know; it is written back as it was read.
 
     >>> part = UnknownPart({"type": "hologram", "id": "h1", "beam": [1, 2]})
     >>> part.type, part.raw["beam"]
@@ -308,12 +346,12 @@ class UnknownPart:
     __slots__ = ("_raw",)
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
-        """Take the JSON object whole; only the gate's rules apply to it."""
+        """Take the JSON object. It needs a `type` and must be within the limits."""
         frozen = freeze_mapping(raw)
         kind = frozen.get("type")
         if not isinstance(kind, str):
             detail = f"must be text, not {kind_of(kind)}" if "type" in frozen else "is missing"
-            raise PartValidationError(detail, path="$.type", rule="BR-03", part="unknown")
+            raise PartValidationError(detail, path="$.type", rule="part-type", part="unknown")
         self._raw = frozen
 
     @property
@@ -323,12 +361,12 @@ class UnknownPart:
 
     @property
     def type(self) -> str:
-        """The type it says it is."""
+        """The type in the JSON."""
         return str(self._raw["type"])
 
     @property
     def id(self) -> str:
-        """Its id, or nothing."""
+        """The id in the JSON, or an empty text."""
         found = self._raw.get("id")
         return found if isinstance(found, str) else ""
 
@@ -337,7 +375,7 @@ class UnknownPart:
         return isinstance(other, UnknownPart) and self._raw == other._raw
 
     def __hash__(self) -> int:
-        """Hash what tells parts apart."""
+        """Hash the type and the id."""
         return hash((self.type, self.id))
 
     def __repr__(self) -> str:
@@ -356,8 +394,324 @@ KnownPart: TypeAlias = (
 if TYPE_CHECKING:
     Part: TypeAlias = KnownPart | UnknownPart
 else:
-    # msgspec decodes the known ones; `codec` puts the unknown ones beside them
+    # msgspec decodes the known ones; `codec` reads the unknown ones
     Part: Final = KnownPart
+
+
+def text_part(session_id: str, message_id: str, text: str, **fields: Any) -> TextPart:  # noqa: ANN401 - the part's own fields, here and below
+    """Make a text part.
+
+    >>> from palaver.messages import new_id
+    >>> text_part(new_id(), new_id(), "hello").text
+    'hello'
+    """
+    return TextPart(id=new_id(), session_id=session_id, message_id=message_id, text=text, **fields)
+
+
+def reasoning_part(
+    session_id: str,
+    message_id: str,
+    text: str,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    **fields: Any,  # noqa: ANN401
+) -> ReasoningPart:
+    """Make a reasoning part. It starts now unless `start` is given.
+
+    >>> from palaver.messages import new_id
+    >>> reasoning_part(new_id(), new_id(), "hm", start=1).time.start
+    1
+    """
+    time = TextTime(now_ms() if start is None else start, end)
+    return ReasoningPart(
+        id=new_id(), session_id=session_id, message_id=message_id, text=text, time=time, **fields
+    )
+
+
+def tool_call_part(
+    session_id: str,
+    message_id: str,
+    tool: str,
+    input: Mapping[str, Any],  # noqa: A002 - the design's name
+    *,
+    call_id: str | None = None,
+    raw: str | None = None,
+    **fields: Any,  # noqa: ANN401
+) -> ToolCallPart:
+    """Make a tool-call part. `raw` is the input as JSON unless given as the model wrote it.
+
+    >>> from palaver.messages import new_id
+    >>> tool_call_part(new_id(), new_id(), "search", {"q": "tea"}).raw
+    '{"q":"tea"}'
+    """
+    part_id = new_id()
+    return ToolCallPart(
+        id=part_id,
+        session_id=session_id,
+        message_id=message_id,
+        call_id=part_id if call_id is None else call_id,
+        tool=tool,
+        input=input,
+        raw=_as_json(input) if raw is None else raw,
+        **fields,
+    )
+
+
+def tool_part(
+    session_id: str,
+    message_id: str,
+    call_id: str,
+    tool: str,
+    state: ToolState,
+    **fields: Any,  # noqa: ANN401
+) -> ToolPart:
+    """Make a tool part.
+
+    >>> from palaver.messages import new_id, pending
+    >>> tool_part(new_id(), new_id(), "call_1", "ls", pending({}, "")).state.status
+    'pending'
+    """
+    return ToolPart(
+        id=new_id(),
+        session_id=session_id,
+        message_id=message_id,
+        call_id=call_id,
+        tool=tool,
+        state=state,
+        **fields,
+    )
+
+
+def step_start_part(
+    session_id: str, message_id: str, *, snapshot: str | None = None
+) -> StepStartPart:
+    """Make a step-start part.
+
+    >>> from palaver.messages import new_id
+    >>> step_start_part(new_id(), new_id()).type
+    'step-start'
+    """
+    return StepStartPart(
+        id=new_id(), session_id=session_id, message_id=message_id, snapshot=snapshot
+    )
+
+
+def step_finish_part(
+    session_id: str,
+    message_id: str,
+    reason: str,
+    cost: float | None,
+    tokens: TokenCounts,
+    **fields: Any,  # noqa: ANN401
+) -> StepFinishPart:
+    """Make a step-finish part. A cost of None means that it is unknown.
+
+    >>> from palaver.messages import CacheCounts, TokenCounts, new_id
+    >>> tokens = TokenCounts(9, 3, 0, CacheCounts())
+    >>> step_finish_part(new_id(), new_id(), "stop", None, tokens).reason
+    'stop'
+    """
+    return StepFinishPart(
+        id=new_id(),
+        session_id=session_id,
+        message_id=message_id,
+        reason=reason,
+        cost=cost,
+        tokens=tokens,
+        **fields,
+    )
+
+
+def file_part(session_id: str, message_id: str, mime: str, url: str, **fields: Any) -> FilePart:  # noqa: ANN401
+    """Make a file part.
+
+    >>> from palaver.messages import new_id
+    >>> file_part(new_id(), new_id(), "image/png", "data:image/png;base64,").mime
+    'image/png'
+    """
+    return FilePart(
+        id=new_id(), session_id=session_id, message_id=message_id, mime=mime, url=url, **fields
+    )
+
+
+def compaction_part(
+    session_id: str,
+    message_id: str,
+    *,
+    auto: bool,
+    **fields: Any,  # noqa: ANN401
+) -> CompactionPart:
+    """Make a compaction part.
+
+    >>> from palaver.messages import new_id
+    >>> compaction_part(new_id(), new_id(), auto=True).auto
+    True
+    """
+    return CompactionPart(
+        id=new_id(), session_id=session_id, message_id=message_id, auto=auto, **fields
+    )
+
+
+def retry_part(
+    session_id: str,
+    message_id: str,
+    attempt: int,
+    error: Mapping[str, Any],
+    *,
+    at: int | None = None,
+) -> RetryPart:
+    """Make a retry part.
+
+    >>> from palaver.messages import new_id
+    >>> retry_part(new_id(), new_id(), 2, {"name": "APIError"}).attempt
+    2
+    """
+    return RetryPart(
+        id=new_id(),
+        session_id=session_id,
+        message_id=message_id,
+        attempt=attempt,
+        error=error,
+        time=Created(now_ms() if at is None else at),
+    )
+
+
+def subtask_part(
+    session_id: str,
+    message_id: str,
+    prompt: str,
+    description: str,
+    agent: str,
+    **fields: Any,  # noqa: ANN401
+) -> SubtaskPart:
+    """Make a subtask part.
+
+    >>> from palaver.messages import new_id
+    >>> subtask_part(new_id(), new_id(), "count them", "count", "counter").agent
+    'counter'
+    """
+    return SubtaskPart(
+        id=new_id(),
+        session_id=session_id,
+        message_id=message_id,
+        prompt=prompt,
+        description=description,
+        agent=agent,
+        **fields,
+    )
+
+
+def agent_part(session_id: str, message_id: str, name: str, **fields: Any) -> AgentPart:  # noqa: ANN401
+    """Make an agent part.
+
+    >>> from palaver.messages import new_id
+    >>> agent_part(new_id(), new_id(), "reviewer").name
+    'reviewer'
+    """
+    return AgentPart(id=new_id(), session_id=session_id, message_id=message_id, name=name, **fields)
+
+
+def patch_part(session_id: str, message_id: str, hash: str, files: Iterable[str]) -> PatchPart:  # noqa: A002 - the design's name
+    """Make a patch part.
+
+    >>> from palaver.messages import new_id
+    >>> patch_part(new_id(), new_id(), "9f2c", ["a.py"]).files
+    ('a.py',)
+    """
+    return PatchPart(
+        id=new_id(),
+        session_id=session_id,
+        message_id=message_id,
+        hash=hash,
+        files=tuple(files),
+    )
+
+
+def snapshot_part(session_id: str, message_id: str, snapshot: str) -> SnapshotPart:
+    """Make a snapshot part.
+
+    >>> from palaver.messages import new_id
+    >>> snapshot_part(new_id(), new_id(), "9f2c").snapshot
+    '9f2c'
+    """
+    return SnapshotPart(
+        id=new_id(), session_id=session_id, message_id=message_id, snapshot=snapshot
+    )
+
+
+def is_text_part(part: object) -> TypeIs[TextPart]:
+    """Return whether it is a text part.
+
+    >>> is_text_part("just text")
+    False
+    """
+    return isinstance(part, TextPart)
+
+
+def is_reasoning_part(part: object) -> TypeIs[ReasoningPart]:
+    """Return whether it is a reasoning part."""
+    return isinstance(part, ReasoningPart)
+
+
+def is_tool_call_part(part: object) -> TypeIs[ToolCallPart]:
+    """Return whether it is a tool-call part."""
+    return isinstance(part, ToolCallPart)
+
+
+def is_tool_part(part: object) -> TypeIs[ToolPart]:
+    """Return whether it is a tool part, which holds the state of a call."""
+    return isinstance(part, ToolPart)
+
+
+def is_step_start_part(part: object) -> TypeIs[StepStartPart]:
+    """Return whether it marks the start of a model call."""
+    return isinstance(part, StepStartPart)
+
+
+def is_step_finish_part(part: object) -> TypeIs[StepFinishPart]:
+    """Return whether it marks the end of a model call."""
+    return isinstance(part, StepFinishPart)
+
+
+def is_file_part(part: object) -> TypeIs[FilePart]:
+    """Return whether it is a file."""
+    return isinstance(part, FilePart)
+
+
+def is_compaction_part(part: object) -> TypeIs[CompactionPart]:
+    """Return whether it marks a compaction."""
+    return isinstance(part, CompactionPart)
+
+
+def is_retry_part(part: object) -> TypeIs[RetryPart]:
+    """Return whether it records a retry."""
+    return isinstance(part, RetryPart)
+
+
+def is_subtask_part(part: object) -> TypeIs[SubtaskPart]:
+    """Return whether it is a task for another agent."""
+    return isinstance(part, SubtaskPart)
+
+
+def is_agent_part(part: object) -> TypeIs[AgentPart]:
+    """Return whether it names an agent."""
+    return isinstance(part, AgentPart)
+
+
+def is_patch_part(part: object) -> TypeIs[PatchPart]:
+    """Return whether it records changed files."""
+    return isinstance(part, PatchPart)
+
+
+def is_snapshot_part(part: object) -> TypeIs[SnapshotPart]:
+    """Return whether it names a snapshot of the working folder."""
+    return isinstance(part, SnapshotPart)
+
+
+def is_unknown_part(part: object) -> TypeIs[UnknownPart]:
+    """Return whether it is of a type that palaver does not know."""
+    return isinstance(part, UnknownPart)
 
 
 _COUNTS: Final = ("input", "output", "reasoning", "cache.read", "cache.write", "total")
@@ -365,13 +719,13 @@ _NUMBERS: Final = frozenset((float, int))
 
 
 def check_figures(cost: float | None, tokens: TokenCounts | None) -> tuple[str, str, str] | None:
-    """What is wrong with a cost and token counts, as detail, path and rule."""
+    """Return the first problem of a cost and token counts as detail, path and rule, or None."""
     if cost is not None and not (type(cost) in _NUMBERS and 0 <= cost <= MAX_INT):
-        return f"must be a price, not {number_or_kind(cost)}", "$.cost", "BR-12"
+        return f"must be a price, not {describe_number(cost)}", "$.cost", "cost"
     if tokens is None:
         return None
     if type(tokens) is not TokenCounts or type(tokens.cache) is not CacheCounts:
-        return "must be TokenCounts, with CacheCounts inside", "$.tokens", "BR-13"
+        return "must be TokenCounts, with CacheCounts inside", "$.tokens", "token-counts"
     cache, total = tokens.cache, tokens.total
     if total is None and _are_counts(
         tokens.input, tokens.output, tokens.reasoning, cache.read, cache.write
@@ -380,8 +734,8 @@ def check_figures(cost: float | None, tokens: TokenCounts | None) -> tuple[str, 
     counts = (tokens.input, tokens.output, tokens.reasoning, cache.read, cache.write)
     for name, count in zip(_COUNTS, counts if total is None else (*counts, total), strict=False):
         if type(count) is not int or not 0 <= count <= MAX_INT:
-            detail = f"must be a count of tokens, not {number_or_kind(count)}"
-            return detail, f"$.tokens.{name}", "BR-13"
+            detail = f"must be a count of tokens, not {describe_number(count)}"
+            return detail, f"$.tokens.{name}", "token-counts"
     return None
 
 
@@ -409,13 +763,20 @@ def _check_call(part: ToolCallPart | ToolPart) -> None:
         return
     for name, value in (("callID", part.call_id), ("tool", part.tool)):
         if not (type(value) is str and 0 < len(value) <= MAX_NAME and value.isprintable()):
-            checked(part, check_name, value, f"$.{name}")
+            check_value(part, check_name, value, f"$.{name}")
 
 
 def _check_span(part: TextPart | ReasoningPart, time: object) -> None:
     if not isinstance(time, TextTime):
         refuse(part, f"must be a TextTime, not {kind_of(time)}", "$.time", "schema")
     if time.start is not None:
-        checked(part, check_time, time.start, "$.time.start")
+        check_value(part, check_time, time.start, "$.time.start")
     if time.end is not None:
-        checked(part, check_time, time.end, "$.time.end")
+        check_value(part, check_time, time.end, "$.time.end")
+
+
+def _as_json(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ""  # not JSON: the part refuses it with a path

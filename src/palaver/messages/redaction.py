@@ -1,9 +1,9 @@
-"""Secrets in error texts: replaced before a text is stored or shown to a model.
+"""Redaction of secrets in error texts, before a text is stored or shown to a model.
 
-What a tool, a provider or a program says of its failure may quote the key it was given. Taken for
-secrets are the values of environment variables whose names say so, passwords in URLs of the
-environment, and strings in the shapes that keys have. This is a net and no wall: a secret of
-another shape that is in no variable passes.
+The error text of a tool, a provider or a program may quote the key it was given. These are taken
+for secrets: the values of environment variables with names such as `API_KEY`, passwords in URLs of
+the environment, and strings that have the form of a key. Redaction is not complete: a secret of
+another form that is in no variable is not found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["REDACTED", "is_secret_name", "redact"]
 
 REDACTED: Final = "[redacted]"
 _SHORTEST: Final = 8
-"""Shorter values stand in too many innocent texts."""
+"""Shorter values occur in too many harmless texts."""
 _SHORTEST_LINE: Final = 16
 
 _SECRET: Final = re.compile(
@@ -31,7 +31,7 @@ _SECRET: Final = re.compile(
 _PLACE: Final = re.compile(
     r"^(?:OLD)?PWD$|_(?:FILE|PATH|DIR|HOME|SOCK|ID|URL_PATH)$", re.IGNORECASE
 )
-"""Names of variables that say where something is."""
+"""Names of variables that hold a path or an id and no secret."""
 
 _IN_URL: Final = re.compile(r"://[^\s/:@\"']{0,200}:([^\s/@\"']{1,500})@")
 
@@ -96,7 +96,7 @@ _SHAPES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """The text with `[redacted]` in the place of whatever looks like a secret.
+    """Return the text with `[redacted]` in place of everything that looks like a secret.
 
     `environ` is this process's environment unless another is given.
 
@@ -115,7 +115,7 @@ def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a variable of this name is likely to hold a secret.
+    """Return whether a variable of this name is likely to hold a secret.
 
     >>> [is_secret_name(name) for name in ("OPENAI_API_KEY", "PGPASSWORD", "PATH", "SSH_AUTH_SOCK")]
     [True, True, False, False]
@@ -124,7 +124,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _values(environ: Mapping[str, str]) -> set[str]:
-    """Every way in which a secret of the environment may stand in a text."""
+    """Return every form in which a secret of the environment may occur in a text."""
     secrets = {value.strip() for name, value in environ.items() if is_secret_name(name)}
     for value in environ.values():
         secrets.update(_IN_URL.findall(value))
@@ -139,5 +139,5 @@ def _spellings(value: str) -> Iterator[str]:
     yield quote(value, safe="")
     yield quote_plus(value)
     lines = value.splitlines()
-    if len(lines) > 1:  # a key of many lines is rarely quoted as a whole
+    if len(lines) > 1:  # a key of many lines is rarely quoted in full
         yield from (line for line in lines if len(line.strip()) >= _SHORTEST_LINE)

@@ -1,11 +1,11 @@
-"""Turns: an answer with its tool calls joined to what became of them, and back to messages.
+"""Turns: an answer whose tool calls are joined with their results, and back to messages.
 
     messages:  assistant [text, tool-call a, tool-call b]   tool [a: done]   ledger {b: running}
     turn:      assistant [text, tool a: done, tool b: running]
 
-`fold` goes down, `unfold` goes up, and what a turn has no field for is in its `keep`, so that going
-there and back gives the same messages. A message that is no answer, or does not fit its answer
-exactly, is a turn of its own. No message is ever left out.
+`fold` makes turns of messages and `unfold` makes messages of turns. What a turn has no field for is
+in its `keep`, so that folding and unfolding gives the same messages. A message that is not an
+answer, or does not fit its answer exactly, is a turn of its own. No message is left out.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from msgspec.structs import asdict, force_setattr, replace
 
 from palaver.errors import ValidationError
 from palaver.messages.codec import dump, parse_message, parse_part, to_dict
-from palaver.messages.fields import check_fields
-from palaver.messages.gate import EMPTY, check_name, check_time, freeze_mapping, is_list, is_object
-from palaver.messages.ids import NIL_ID, derived_id, is_uuid, uuid_for
+from palaver.messages.ids import NIL_ID, derive_id, is_uuid, uuid_for
+from palaver.messages.limits import (
+    EMPTY,
+    check_fields,
+    check_name,
+    check_time,
+    freeze_mapping,
+    is_list,
+    is_object,
+)
 from palaver.messages.message import (
     AssistantInfo,
     Message,
@@ -30,9 +37,9 @@ from palaver.messages.message import (
     Summary,
     UserInfo,
     WorkingPath,
-    check_unique,
+    check_unique_ids,
 )
-from palaver.messages.naming import json_name
+from palaver.messages.part_base import json_name
 from palaver.messages.parts import (
     ModelRef,
     Part,
@@ -43,7 +50,7 @@ from palaver.messages.parts import (
     UnknownPart,
     check_figures,
 )
-from palaver.messages.toolstate import ToolCompleted, ToolError, ToolPending, pending
+from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,14 +62,14 @@ __all__ = [
     "Unfolded",
     "WithParts",
     "fold",
-    "kept",
-    "result_id",
+    "object_at",
     "session_of",
+    "tool_message_id",
     "unfold",
 ]
 
 FOREIGN: Final = "palaver.foreign"
-"""The metadata key under which a message keeps what was different where it came from."""
+"""The metadata key for what was different about a message in the program it came from."""
 _INFO_FIELDS: Final = {
     "user": frozenset(UserInfo.__struct_fields__),
     "assistant": frozenset(AssistantInfo.__struct_fields__) - {"completed"},
@@ -70,7 +77,7 @@ _INFO_FIELDS: Final = {
 
 
 class TurnTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """When a turn began and when it was complete."""
+    """When a turn was created and when it was complete, in milliseconds."""
 
     created: int
     completed: int | None = None
@@ -78,7 +85,7 @@ class TurnTime(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_d
 
 class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename=json_name,
                forbid_unknown_fields=True):  # fmt: skip
-    """Everything of a turn but its parts."""
+    """All of a turn except its parts."""
 
     id: str
     role: Role
@@ -102,12 +109,12 @@ class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
     keep: Mapping[str, Any] = EMPTY
 
     def __post_init__(self) -> None:
-        """Check what a message will check, so that a turn that exists can be unfolded."""
+        """Check what a message checks, so that every turn that exists can be unfolded."""
         check_name(self.id, "$.id", "id")
         check_fields(self)
         check_time(self.time.created, "$.time.created")
         if self.time.completed is not None:
-            check_time(self.time.completed, "$.time.completed", "BR-14")
+            check_time(self.time.completed, "$.time.completed", "completion-time")
         problem = check_figures(self.cost, self.tokens)
         if problem:
             detail, path, rule = problem
@@ -125,13 +132,13 @@ class WithParts(Struct, frozen=True, gc=False):
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        """Check BR-02; a list becomes a tuple."""
+        """Check that the ids of the parts differ; a list becomes a tuple."""
         force_setattr(self, "parts", tuple(self.parts))
-        check_unique(self.parts, "$.parts")
+        check_unique_ids(self.parts, "$.parts")
 
 
 class Unfolded(Struct, frozen=True, gc=False):
-    """What turns come to: the messages, and the calls without a message of their own."""
+    """The result of `unfold`: the messages, and a ledger of the calls that have no message."""
 
     messages: tuple[Message, ...]
     ledger: Mapping[str, ToolPart]
@@ -143,7 +150,7 @@ def fold(
     *,
     session_id: str | None = None,
 ) -> tuple[WithParts, ...]:
-    """Fold messages into turns; `ledger` has the state of each call that is still open.
+    """Fold messages into turns. `ledger` has the state of each call that is still open.
 
     >>> from palaver.messages import user
     >>> fold([user("hi")])[0].parts[0].text
@@ -170,7 +177,7 @@ def unfold(turns: Iterable[WithParts]) -> Unfolded:
 
 
 class _Folder:
-    """One walk over the messages, with the ledger at hand."""
+    """One pass over the messages with the ledger."""
 
     def __init__(
         self, messages: Sequence[Message], ledger: Mapping[str, ToolPart], session_id: str | None
@@ -178,7 +185,7 @@ class _Folder:
         self.messages = messages
         self.ledger = ledger
         self.session_id = session_id
-        self.last_ask = {  # a call id used twice: the ledger speaks of the latest
+        self.last_ask = {  # of a call id that is used twice, the ledger has the latest call
             part.call_id: index
             for index, message in enumerate(messages)
             for part in (message.parts if message.role == "assistant" else ())
@@ -194,7 +201,7 @@ class _Folder:
             index += 1 + len(results)
 
     def _results(self, index: int) -> list[Message]:
-        """The tool messages right after an answer that fit its calls, one for one."""
+        """Return the tool messages after an answer that match its calls one to one."""
         message = self.messages[index]
         waiting = _calls(message)
         taken = {part.id for part in message.parts}
@@ -243,9 +250,9 @@ class _Folder:
             if state is None:
                 state, source = self._open(index, part, taken, keep)
             joined.append(state)
-            _keep_call(part, state, source, keep)
+            _note_call(part, state, source, keep)
         for result in results:
-            _keep_result(result, keep)
+            _note_result(result, keep)
         arrived = {part.id: None for part in by_call.values()}
         if list(arrived) != [part.id for part in joined if part.id in arrived]:
             keep["order"] = list(arrived)
@@ -254,16 +261,16 @@ class _Folder:
     def _open(
         self, index: int, call: ToolCallPart, taken: set[str], keep: dict[str, Any]
     ) -> tuple[ToolPart, str]:
-        """The state of a call that has no message: the ledger's, else pending as far as we know."""
+        """Return the state of a call that has no message: the ledger's, else pending."""
         known = self.ledger.get(call.call_id)
         if known is not None and self.last_ask[call.call_id] == index:
-            if known.id in taken:  # a turn's parts have ids of their own (BR-02)
-                keep.setdefault("ids", {})[derived_id(call.id, "state")] = known.id
-                known = replace(known, id=derived_id(call.id, "state"))
+            if known.id in taken:  # the parts of a turn have different ids
+                keep.setdefault("ids", {})[derive_id(call.id, "state")] = known.id
+                known = replace(known, id=derive_id(call.id, "state"))
             taken.add(known.id)
             return known, "ledger"
         part = ToolPart(
-            id=derived_id(call.id, "state"),
+            id=derive_id(call.id, "state"),
             session_id=call.session_id,
             message_id=call.message_id,
             call_id=call.call_id,
@@ -274,7 +281,7 @@ class _Folder:
 
 
 def _calls(message: Message) -> set[str]:
-    """The ids of an answer's calls; none where one stands twice, for then nobody can tell."""
+    """Return the ids of an answer's calls; none if one occurs twice and results are ambiguous."""
     calls = [part.call_id for part in message.parts if isinstance(part, ToolCallPart)]
     clear = message.role == "assistant" and len(set(calls)) == len(calls)
     return set(calls) if clear else set()
@@ -292,24 +299,24 @@ def _session(message: Message) -> str:
 
 
 def session_of(parts: Iterable[Part]) -> str:
-    """The session that the first part says it belongs to."""
+    """Return the session id of the first part that has one, or `NIL_ID`."""
     return next((part.session_id for part in parts if not isinstance(part, UnknownPart)), NIL_ID)
 
 
 def _foreign(message: Message) -> Mapping[str, Any]:
-    """What was different where the message came from."""
-    return kept(message.metadata, FOREIGN)
+    """Return what was different about a message in the program it came from."""
+    return object_at(message.metadata, FOREIGN)
 
 
-def kept(keep: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What is kept under a name: a turn from outside may hold anything there."""
-    found = keep.get(name)
+def object_at(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object under a name, or an empty one: a turn from outside may hold anything."""
+    found = value.get(name)
     return found if is_object(found) else EMPTY
 
 
 def _text_of(message: Message, session: str) -> TextPart:
     return TextPart(
-        id=derived_id(message.id, "text"),
+        id=derive_id(message.id, "text"),
         session_id=session,
         message_id=uuid_for(message.id),
         text=str(message.content),
@@ -342,7 +349,7 @@ def _usual_call(state: ToolPart) -> ToolCallPart:
     """The call that a turn from elsewhere must have had."""
     said = state.state.raw if isinstance(state.state, ToolPending) else None
     return ToolCallPart(
-        id=derived_id(state.id, "call"),
+        id=derive_id(state.id, "call"),
         session_id=state.session_id,
         message_id=state.message_id,
         call_id=state.call_id,
@@ -355,10 +362,10 @@ def _usual_call(state: ToolPart) -> ToolCallPart:
 def _usual_result(state: ToolPart) -> Message:
     """The tool message that a turn from elsewhere must have had."""
     time = state.state.time.end if isinstance(state.state, ToolCompleted | ToolError) else 0
-    return Message("tool", (state,), id=derived_id(state.id, "result"), timestamp=time)
+    return Message("tool", (state,), id=derive_id(state.id, "result"), timestamp=time)
 
 
-def _keep_call(call: ToolCallPart, state: ToolPart, source: str, keep: dict[str, Any]) -> None:
+def _note_call(call: ToolCallPart, state: ToolPart, source: str, keep: dict[str, Any]) -> None:
     if call != _usual_call(state):
         keep.setdefault("calls", {})[state.id] = to_dict(call)
     if source != _usual_source(state):
@@ -369,7 +376,7 @@ def _usual_source(state: ToolPart) -> str:
     return "message" if isinstance(state.state, ToolCompleted | ToolError) else "ledger"
 
 
-def _keep_result(message: Message, keep: dict[str, Any]) -> None:
+def _note_result(message: Message, keep: dict[str, Any]) -> None:
     state = _tool(message)
     bare = replace(message, metadata=_without_foreign(message))
     if bare != _usual_result(state):
@@ -389,13 +396,13 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
         if not isinstance(part, ToolPart):
             content.append(part)
             continue
-        known = kept(keep, "calls").get(part.id)
+        known = object_at(keep, "calls").get(part.id)
         content.append(_usual_call(part) if known is None else parse_part(known))
-        source = kept(keep, "sources").get(part.id, _usual_source(part))
+        source = object_at(keep, "sources").get(part.id, _usual_source(part))
         if source == "message":
             results[part.id] = _result(part, keep)
         elif source == "ledger":
-            own = kept(keep, "ids").get(part.id, part.id)
+            own = object_at(keep, "ids").get(part.id, part.id)
             ledger[part.call_id] = replace(part, id=own) if own != part.id else part
     first = keep.get("order", ())
     order = [name for name in first if name in results] if is_list(first) else []
@@ -404,7 +411,7 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
 
 
 def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
-    envelope = kept(kept(keep, "results"), state.id)
+    envelope = object_at(object_at(keep, "results"), state.id)
     message = _usual_result(state)
     if envelope:
         bare = parse_message({"role": "tool", "content": "", **envelope})
@@ -412,14 +419,14 @@ def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
     return _with_foreign(message, keep)
 
 
-def result_id(state: ToolPart, keep: Mapping[str, Any]) -> str:
-    """The id of the tool message that a finished call of a turn unfolds into."""
-    envelope = kept(kept(keep, "results"), state.id)
+def tool_message_id(state: ToolPart, keep: Mapping[str, Any]) -> str:
+    """Return the id of the tool message that a finished call of a turn unfolds into."""
+    envelope = object_at(object_at(keep, "results"), state.id)
     return str(envelope.get("id")) if envelope else _usual_result(state).id
 
 
 def _with_foreign(message: Message, keep: Mapping[str, Any]) -> Message:
-    foreign = kept(kept(keep, "foreign"), message.id)
+    foreign = object_at(object_at(keep, "foreign"), message.id)
     if not foreign:
         return message
     return replace(message, metadata={**message.metadata, FOREIGN: foreign})

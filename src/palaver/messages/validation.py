@@ -1,7 +1,8 @@
-"""Validation that answers instead of raising: what is wrong with a value, all of it.
+"""Validation that returns all problems of a value instead of raising the first one.
 
-`validate_part`, `validate_message` and `validate_turn` answer with a list of problems, each with
-its path and rule. `try_parse` is for streams in which a part may come before all its fields do.
+`validate_part`, `validate_message` and `validate_turn` return a `Validation` with a list of
+problems, each with its path and rule. `validate` finds out by itself which of them applies.
+`try_parse` is for streams in which a part may arrive before all its fields do.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from msgspec import Struct
 
 from palaver.errors import PartValidationError, ValidationError
 from palaver.messages.codec import parse_message, parse_part, to_dict
-from palaver.messages.exports import parse_turn
-from palaver.messages.gate import is_list, is_object, kind_of
+from palaver.messages.foreign import parse_turn
+from palaver.messages.limits import is_list, is_object, kind_of
 from palaver.messages.parts import UnknownPart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from palaver.messages.parts import Part
 
@@ -36,18 +37,20 @@ _log = logging.getLogger("palaver.messages")
 
 
 class Validation(Struct, frozen=True):
-    """The answer: no problems, or each of them."""
+    """The result of a validation: the problems, or none."""
 
     problems: tuple[ValidationError, ...] = ()
 
     @property
     def valid(self) -> bool:
-        """Tell whether there is none."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 def try_parse(data: bytes | str | Mapping[str, Any]) -> Part | None:
-    """Read a part; None where a required field is missing. Anything else wrong is raised.
+    """Read a part, or return None if a required field is missing.
+
+    Any other problem raises `ValidationError`.
 
     >>> try_parse({"type": "text", "text": "no ids yet"}) is None
     True
@@ -62,34 +65,34 @@ def try_parse(data: bytes | str | Mapping[str, Any]) -> Part | None:
 
 
 def validate_part(part: Part | Mapping[str, Any]) -> Validation:
-    """Check a part, or the JSON of one.
+    """Check a part, or the JSON of a part.
 
     >>> validate_part({"type": "snapshot", "snapshot": "9f2c"}).problems[0].rule
-    'BR-01'
+    'part-id'
     """
-    return _checked(lambda: parse_part(_json(part)))
+    return _check(lambda: parse_part(_json(part)))
 
 
 def validate_message(message: object) -> Validation:
-    """Check a message, or the JSON of one: all its parts, not only the first that is wrong."""
+    """Check a message, or the JSON of a message, and report the problems of all its parts."""
     value = _json(message)
-    whole = _checked(lambda: parse_message(value))
-    if whole.valid or not is_object(value):
-        return whole
-    return _gathered(value, "content", whole, parse_message)
+    first = _check(lambda: parse_message(value))
+    if first.valid or not is_object(value):
+        return first
+    return _problems_of_all(value, "content", first, parse_message)
 
 
 def validate_turn(turn: object) -> Validation:
-    """Check a turn, or the JSON of one: all its parts, not only the first that is wrong."""
+    """Check a turn, or the JSON of a turn, and report the problems of all its parts."""
     value = _json(turn)
-    whole = _checked(lambda: parse_turn(value))
-    if whole.valid or not is_object(value):
-        return whole
-    return _gathered(value, "parts", whole, parse_turn)
+    first = _check(lambda: parse_turn(value))
+    if first.valid or not is_object(value):
+        return first
+    return _problems_of_all(value, "parts", first, parse_turn)
 
 
 def validate(value: object) -> Validation:
-    """Check whatever it is: a turn has `info`, a message a `role`, a part a `type`.
+    """Check a turn (it has `info` and `parts`), a message (`role`) or a part (`type`).
 
     >>> [problem.path for problem in validate({"role": "robot", "content": 5}).problems]
     ['$.role']
@@ -108,27 +111,29 @@ def validate(value: object) -> Validation:
     return Validation((ValidationError(detail),))
 
 
-def _gathered(value: Mapping[str, Any], name: str, whole: Validation, parse: Any) -> Validation:  # noqa: ANN401 - a parser
-    """One problem is known; look at each part by itself to find the others."""
+def _problems_of_all(
+    value: Mapping[str, Any], name: str, first: Validation, parse: Callable[[Any], object]
+) -> Validation:
+    """Check each part alone, to find all problems of a value that has at least one."""
     items = value.get(name)
     if not is_list(items):
-        return whole
-    problems: list[ValidationError] = list(_checked(lambda: parse({**value, name: []})).problems)
+        return first
+    problems: list[ValidationError] = list(_check(lambda: parse({**value, name: []})).problems)
     for index, item in enumerate(items):
-        alone = _checked(partial(parse, {**value, name: [item]}))
+        alone = _check(partial(parse, {**value, name: [item]}))
         problems += [
             problem.moved(f"$.{name}[0]", f"$.{name}[{index}]")
             for problem in alone.problems
             if problem.path.startswith(f"$.{name}[0]")
         ]
-    return Validation(tuple(problems) or whole.problems)
+    return Validation(tuple(problems) or first.problems)
 
 
 def _json(value: object) -> Any:  # noqa: ANN401 - JSON
     return to_dict(value) if isinstance(value, Struct | UnknownPart) else value
 
 
-def _checked(parse: Any) -> Validation:  # noqa: ANN401 - a parser without arguments
+def _check(parse: Callable[[], object]) -> Validation:
     try:
         parse()
     except ValidationError as error:

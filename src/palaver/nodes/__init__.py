@@ -1,66 +1,73 @@
 """Workflow nodes: model, tool, human, context and compression, for any engine.
 
-Each is an async function over one shared `Conversation`, with settings that check themselves, and
-answers with a `Done` that an engine can branch on. The engine owns the loop and its end; the
-conversation owns the messages. `palaver.nodes.langgraph` has the same as nodes of a LangGraph
-graph.
+Each is an async function over one shared `Conversation`, with settings that are checked when they
+are read, and returns a `NodeResult` that an engine can branch on. The engine owns the loop and its
+end; the conversation owns the messages. `palaver.nodes.langgraph` offers the same as nodes of a
+LangGraph graph.
 """
 
 from __future__ import annotations
 
-from palaver.nodes.approvals import Decision
-from palaver.nodes.compress import answering, make_room
-from palaver.nodes.configs import (
-    Approve,
-    Choose,
-    ClearingRoom,
+from palaver.nodes.agent import ask_model, run_calls
+from palaver.nodes.config import (
+    SCHEMA,
+    AskApproval,
+    AskChoice,
+    AskEdit,
+    AskText,
+    ClearOutputsConfig,
     CompressConfig,
-    DroppingRoom,
-    Edit,
+    ContextConfig,
+    DropOldestConfig,
     HumanConfig,
     LLMConfig,
-    Reply,
-    SummarisingRoom,
+    SummariseConfig,
     ToolConfig,
+    parse_context,
+    read_config,
+    schema,
 )
-from palaver.nodes.context import ContextConfig, edit_context, parse_context
-from palaver.nodes.hosting import Host
-from palaver.nodes.human import Ask, ask_human
-from palaver.nodes.llm import ask_model
-from palaver.nodes.reading import read_config
-from palaver.nodes.results import CallAsked, Done, Question, Standing, look
-from palaver.nodes.schema import SCHEMA, schema
-from palaver.nodes.tools import run_calls
+from palaver.nodes.context import compress_context, compress_handler, edit_context
+from palaver.nodes.human import QuestionHandler, ask_human
+from palaver.nodes.registry import ConversationRegistry
+from palaver.nodes.results import (
+    ConversationStatus,
+    NodeResult,
+    PendingCall,
+    Question,
+    read_status,
+)
+from palaver.tools.approval import Decision
 
 __all__ = [
     "SCHEMA",
-    "Approve",
-    "Ask",
-    "CallAsked",
-    "Choose",
-    "ClearingRoom",
+    "AskApproval",
+    "AskChoice",
+    "AskEdit",
+    "AskText",
+    "ClearOutputsConfig",
     "CompressConfig",
     "ContextConfig",
+    "ConversationRegistry",
+    "ConversationStatus",
     "Decision",
-    "Done",
-    "DroppingRoom",
-    "Edit",
-    "Host",
+    "DropOldestConfig",
     "HumanConfig",
     "LLMConfig",
+    "NodeResult",
+    "PendingCall",
     "Question",
-    "Reply",
-    "Standing",
-    "SummarisingRoom",
+    "QuestionHandler",
+    "SummariseConfig",
     "ToolConfig",
-    "answering",
     "ask_human",
     "ask_model",
+    "compress_context",
+    "compress_handler",
     "edit_context",
-    "look",
-    "make_room",
     "parse_context",
     "read_config",
+    "read_status",
     "run_calls",
     "schema",
 ]

@@ -1,108 +1,47 @@
-"""The context processor: an edit of the conversation, by settings in either of two forms.
+"""The nodes that change the context: `edit_context` edits it, `compress_context` shortens it.
 
-    {"operation": "truncate", "truncate": {"role": "user", "keepLast": 5}}      nested
-    {"operation": "TRUNCATE", "role": "user", "keepLast": 5}                    flat
-
-Both come to the same operation of `palaver.history`, which is what is carried out: one batch, one
-version, and undo leads back. A list of them is carried out in order.
+An edit is one batch and one version, and undo reverses it; so is each strategy of compression. A
+conversation only reports that it is over its token limit (`tokens.exceeded`); whether and how it is
+shortened is up to the engine, which can run `compress_context` as a node or subscribe
+`compress_handler` to the event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from palaver.errors import UnsupportedOperation, ValidationError
-from palaver.history import Append, Operation, Rollback, parse_operation
-from palaver.messages.gate import path_step
-from palaver.nodes.results import Done, look, tell
+from palaver.conversation import ClearOutputs, DropOldest, Summarise, compact
+from palaver.conversation.compaction import INSTRUCTIONS
+from palaver.errors import CompactionRefused, ValidationError
+from palaver.history import Append, Operation, Rollback
+from palaver.nodes.agent import open_model
+from palaver.nodes.config import (
+    ClearOutputsConfig,
+    CompressConfig,
+    CompressStrategy,
+    DropOldestConfig,
+    read_config,
+)
+from palaver.nodes.results import NodeResult, publish_event, read_status
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from palaver.conversation import Conversation
-    from palaver.nodes.results import Standing
+    from palaver.conversation.compaction import Strategy
+    from palaver.events import Event
+    from palaver.models.base import Model
+    from palaver.nodes.config import ConfigInput, ContextConfig
+    from palaver.nodes.results import ConversationStatus, NodeOutcome
 
-__all__ = ["ContextConfig", "edit_context", "parse_context"]
-
-ContextConfig: TypeAlias = tuple[Operation, ...]
-"""The context node: operations, in order."""
-
-_NEEDED: Final = ("append", "filter", "insert", "replace", "rollback", "truncate")
-_SECTIONS: Final = (*_NEEDED, "clear")
-_GONE: Final = "is no longer a field: every edit but append and rollback opens a batch"
+__all__ = ["compress_context", "compress_handler", "edit_context"]
 
 
-def parse_context(data: object) -> ContextConfig:
-    """Read the settings of a context node: one operation in either form, or a list of them.
-
-    >>> nested = {"operation": "truncate", "truncate": {"role": "user", "keepLast": 5}}
-    >>> flat = {"operation": "TRUNCATE", "role": "user", "keepLast": 5}
-    >>> parse_context(nested) == parse_context(flat)
-    True
-    >>> parse_context({"operation": "truncate", "truncate": {"keepLast": -1}})
-    Traceback (most recent call last):
-    palaver.errors.ValidationError: $.truncate.keepLast: must not be negative: -1 [HI-01]
-    """
-    if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
-        found: list[Operation] = []
-        for place, item in enumerate(data):
-            try:
-                found.append(_read(item))
-            except ValidationError as error:
-                raise error.under(f"$[{place}]") from None
-            except UnsupportedOperation as error:
-                path = f"$[{place}].operation"
-                raise UnsupportedOperation(error.operation, path=path) from None
-        if not found:
-            raise ValidationError("must have an operation", path="$", rule="ND-02")
-        return tuple(found)
-    return (_read(data),)
-
-
-def _read(data: object) -> Operation:
-    if not isinstance(data, Mapping):
-        if isinstance(data, Operation):
-            return data
-        raise ValidationError("must be an operation, an object", path="$", rule="ND-02")
-    given = {str(name): value for name, value in data.items() if value is not None}
-    if "createNewBatch" in given:
-        raise ValidationError(_GONE, path="$.createNewBatch", rule="ND-02")
-    name = given.get("operation")
-    if not isinstance(name, str) or name.lower() not in _SECTIONS:
-        return parse_operation(data)  # it says what is wrong
-    own = name.lower()
-    is_nested = own in given or name == own
-    return _nested(given, own) if is_nested else _flat(given, own)
-
-
-def _nested(given: dict[str, Any], own: str) -> Operation:
-    if own not in given and len(given) > 1 and not any(word in _SECTIONS for word in given):
-        return _flat(given, own)  # S0's fields under S1's spelling
-    for name in given:
-        if name in _SECTIONS and name != own:
-            detail = f"goes with the operation {name}, not with {own}"
-            raise ValidationError(detail, path=f"$.{name}", rule="ND-02")
-        if name not in ("operation", own):
-            detail = f"is not a field of it; the fields of {own} stand in $.{own}"
-            raise ValidationError(detail, path=f"${path_step(name)}", rule="ND-02")
-    if own not in given and own in _NEEDED:
-        detail = f"{own.capitalize()} configuration is required"
-        raise ValidationError(detail, path=f"$.{own}", rule="ND-02")
-    section = given.get(own, {})
-    if not isinstance(section, Mapping):
-        raise ValidationError("must be an object", path=f"$.{own}", rule="ND-02")
-    if "operation" in section:
-        raise ValidationError("is not a field of it", path=f"$.{own}.operation", rule="ND-02")
-    try:
-        return parse_operation({"operation": own.upper(), **section})
-    except ValidationError as error:
-        raise error.under(f"$.{own}") from None
-
-
-def _flat(given: dict[str, Any], own: str) -> Operation:
-    return parse_operation({**given, "operation": own.upper()})
+# ── editing ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def edit_context(
@@ -110,52 +49,144 @@ async def edit_context(
     config: Any,  # noqa: ANN401 - see below
     *,
     key: str | None = None,
-) -> Done:
+) -> NodeResult:
     """Edit a conversation by settings: a dict, JSON, YAML, or operations as values.
 
-    `key` makes doing it again harmless: what was done under it before is not done again.
+    What was done under `key` before is not done again.
     """
-    from palaver.nodes.reading import read_config  # noqa: PLC0415 - it reads these settings too
-
     operations = read_config("context", config)
-    before, standing, done = await to_thread.run_sync(
-        partial(_carry_out, conversation, operations, key)
+    before, status, done = await to_thread.run_sync(
+        partial(_execute, conversation, operations, key)
     )
     for operation in done:
-        await _tell(conversation, operation)
+        await _publish(conversation, operation)
     names = ", ".join(operation.operation for operation in operations)
-    return Done(
+    return NodeResult(
         node="context",
         outcome="edited" if done else "nothing",
-        next=standing.next,
+        next=status.next,
         conversation=conversation.id,
-        version=standing.version,
+        version=status.version,
         added=tuple(m.id for o in done if isinstance(o, Append) for m in o.messages),
-        calls=tuple(call.id for call in standing.waiting),
-        again=not done and standing.version >= before,
+        calls=tuple(call.id for call in status.waiting),
+        again=not done and status.version >= before,
         detail=names,
     )
 
 
-def _carry_out(
+def _execute(
     conversation: Conversation, operations: ContextConfig, key: str | None
-) -> tuple[int, Standing, list[Operation]]:
+) -> tuple[int, ConversationStatus, list[Operation]]:
     history = conversation.history.refresh()
     first, done = history.version, list[Operation]()
-    for place, operation in enumerate(operations):
+    for index, operation in enumerate(operations):
         before = history.version
-        history.execute(operation, key=None if key is None else f"{key}-{place}")
+        history.execute(operation, key=None if key is None else f"{key}-{index}")
         if history.version != before:
             done.append(operation)
-    return first, look(conversation), done
+    return first, read_status(conversation), done
 
 
-async def _tell(conversation: Conversation, operation: Operation) -> None:
+async def _publish(conversation: Conversation, operation: Operation) -> None:
     if isinstance(operation, Append):
         for message in operation.messages:
-            await tell(conversation, "message.added", {"id": message.id, "role": message.role})
+            data: dict[str, Any] = {"id": message.id, "role": message.role}
+            await publish_event(conversation, "message.added", data)
     elif isinstance(operation, Rollback):
         data = {"operation": "ROLLBACK", "targetBatchIndex": operation.target_batch_index}
-        await tell(conversation, "history.rolled_back", data)
+        await publish_event(conversation, "history.rolled_back", data)
     else:
-        await tell(conversation, "history.edited", {"operation": operation.operation})
+        await publish_event(conversation, "history.edited", {"operation": operation.operation})
+
+
+# ── compression ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def compress_context(
+    conversation: Conversation,
+    config: ConfigInput[CompressConfig] = CompressConfig(),  # noqa: B008 - it is frozen
+    *,
+    model: Model | None = None,
+) -> NodeResult:
+    """Try one strategy after the other, until the conversation is within its token limit.
+
+    `model` summarises where the settings name no other; without either, the conversation's own
+    does. A conversation within its limit is left alone. Each strategy is one edit, which undo
+    reverses.
+    """
+    settings = read_config("compress", config)
+    before = await to_thread.run_sync(read_status, conversation)
+    limit = conversation.token_limit if settings.limit is None else settings.limit
+    outcome: NodeOutcome = "nothing"
+    details: list[str] = []
+    async with AsyncExitStack() as open_models:
+        for index, strategy in enumerate(settings.strategies):
+            tokens = await to_thread.run_sync(conversation.tokens)
+            if limit is not None and tokens <= limit:
+                break
+            summariser: Model | None = None
+            if not isinstance(strategy, ClearOutputsConfig | DropOldestConfig):
+                summariser = await open_models.enter_async_context(
+                    open_model(strategy.model, model or conversation.model)
+                )
+            try:
+                done = await compact(conversation, _make_strategy(strategy, summariser, index))
+            except CompactionRefused as refusal:
+                details.append(str(refusal))
+                outcome = "refused" if outcome == "nothing" else outcome
+                continue
+            if done is not None:
+                details.append(done.detail)
+                outcome = "compacted"
+    return NodeResult(
+        node="compress",
+        outcome=outcome,
+        next=before.wants,
+        conversation=conversation.id,
+        version=conversation.history.version,
+        calls=tuple(call.id for call in before.waiting),
+        detail="; ".join(details),
+    )
+
+
+def compress_handler(
+    conversation: Conversation,
+    config: ConfigInput[CompressConfig] = CompressConfig(),  # noqa: B008 - it is frozen
+    *,
+    model: Model | None = None,
+) -> Callable[[Event], Awaitable[None]]:
+    """Return an event handler that compresses the conversation at once.
+
+    conversation.events.on("tokens.exceeded", compress_handler(conversation, config))
+    """
+    settings = read_config("compress", config)
+
+    async def handle(_: Event) -> None:
+        await compress_context(conversation, settings, model=model)
+
+    return handle
+
+
+def _make_strategy(config: CompressStrategy, model: Model | None, index: int) -> Strategy:
+    fields: dict[str, Any] = {}
+    if config.keep_roles is not None:
+        fields["keep_roles"] = frozenset(config.keep_roles)
+    if isinstance(config, ClearOutputsConfig):
+        return ClearOutputs(
+            protect_tokens=config.protect_tokens,
+            protect_turns=config.protect_turns,
+            least_gain=config.least_gain,
+            **fields,
+        )
+    if isinstance(config, DropOldestConfig):
+        return DropOldest(keep_tokens=config.keep_tokens, **fields)
+    if model is None:
+        detail = "no model: name one, or give one to the node or to the conversation"
+        raise ValidationError(detail, path=f"$.strategies[{index}].model", rule="node")
+    return Summarise(
+        model=model,
+        keep_tokens=config.keep_tokens,
+        max_tokens=config.max_tokens,
+        instructions=config.instructions or INSTRUCTIONS,
+        **fields,
+    )

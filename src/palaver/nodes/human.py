@@ -1,8 +1,14 @@
-"""The human node: puts a question, and keeps the answer where it belongs.
+"""The human node: asks a person, and stores the answer where it belongs.
 
-How the question reaches a person is the engine's affair: `ask` may wait for the answer, or raise
-whatever the engine suspends a node with. Nothing has changed before the answer is there, so a node
-that is run again from its start asks the same question; and under a `key` an answer is kept once.
+How the question reaches the person is up to the engine: `ask` may wait for the answer, or raise
+whatever the engine suspends a node with. Nothing changes before the answer is there, so a node that
+is run again from its start asks the same question; under a `key` an answer is stored once.
+
+Decisions about tool calls are stored beside the log, by the id of the call, until the call has run:
+a decision is on disk before a call runs by it, so that a crash neither loses it nor lets a call run
+that nobody allowed. It names the digest of the call that was shown; if the call has changed since,
+the decision is void and the person is asked again. The result of the call tells the model about a
+refusal or other arguments, and its metadata say who decided.
 """
 
 from __future__ import annotations
@@ -18,46 +24,71 @@ from msgspec.structs import replace
 from palaver.errors import ValidationError
 from palaver.history import Replace
 from palaver.messages import Message, ToolCallPart, assistant, new_id, user
-from palaver.nodes.approvals import decisions, keep_decisions, read_answer, shown_before, valid
-from palaver.nodes.configs import Approve, Choose, Edit, HumanConfig, Reply
-from palaver.nodes.reading import read_config
-from palaver.nodes.results import CallAsked, Done, Outcome, Question, Standing, look, tell
+from palaver.nodes.config import (
+    AskApproval,
+    AskChoice,
+    AskEdit,
+    AskText,
+    HumanConfig,
+    read_config,
+)
+from palaver.nodes.results import (
+    ConversationStatus,
+    NodeOutcome,
+    NodeResult,
+    PendingCall,
+    Question,
+    publish_event,
+    read_status,
+)
+from palaver.tools.approval import (
+    calls_to_ask,
+    load_decisions,
+    parse_answer,
+    save_decisions,
+    valid_decisions,
+)
 
 if TYPE_CHECKING:
     from palaver.conversation import Conversation
-    from palaver.nodes.reading import Given
+    from palaver.nodes.config import ConfigInput
 
-__all__ = ["Ask", "ask_human"]
+__all__ = ["QuestionHandler", "ask_human"]
 
-Ask: TypeAlias = Callable[[Question], Awaitable[Any] | Any]
-"""Puts a question to a person and answers what they say; plain or async."""
+QuestionHandler: TypeAlias = Callable[[Question], Awaitable[Any] | Any]
+"""Asks a person a question and returns the answer; plain or async."""
 
 _TRIES: Final = 10
-"""How often an answer that can't be taken is asked for again."""
+"""How often a person is asked again after an answer that can't be accepted."""
+
+# kinds of records, stored format
+
+
+# ── the question ────────────────────────────────────────────────────────────────────────────────
 
 
 async def ask_human(
     conversation: Conversation,
-    config: Given[HumanConfig] = Approve(),  # noqa: B008 - it is frozen
+    config: ConfigInput[HumanConfig] = AskApproval(),  # noqa: B008 - it is frozen
     *,
-    ask: Ask | None = None,
+    ask: QuestionHandler | None = None,
     key: str | None = None,
-) -> Done:
-    """Ask a person: to approve calls, for words, for a choice, for a better text.
+) -> NodeResult:
+    """Ask a person to approve calls, for a text, for a choice, or for a better text.
 
-    Without `ask` the question is handed back with the outcome `asked`; run the node again with an
-    `ask` that gives the answer. An answer that can't be taken is asked for again, with the reason.
-    An approval holds for the calls as they were shown: one that is changed before it is approved,
-    or before it runs, is asked about again by the next question.
+    Without `ask` the question is returned with the outcome `asked`; run the node again with an
+    `ask` that gives the answer. After an answer that can't be accepted the person is asked again,
+    with the reason. An approval is valid for the calls as they were shown: a call that changes
+    before it is approved, or before it runs, is part of the next question again.
     """
     settings = read_config("human", config)
-    scene = await to_thread.run_sync(_Scene, conversation, settings, key, ask is None)
-    question = scene.question
+    inquiry = await to_thread.run_sync(_Inquiry, conversation, settings, key, ask is None)
+    question = inquiry.question
     if question is None:
-        return scene.done("nothing", await to_thread.run_sync(look, conversation))
+        return inquiry.result("nothing", await to_thread.run_sync(read_status, conversation))
     if ask is None:
-        standing = await to_thread.run_sync(look, conversation)
-        return replace(scene.done("asked", standing), next="human", question=question)
+        status = await to_thread.run_sync(read_status, conversation)
+        return replace(inquiry.result("asked", status), next="human", question=question)
     left = _TRIES
     while True:
         answer = ask(question)
@@ -65,17 +96,17 @@ async def ask_human(
             answer = await answer
         left -= 1
         try:
-            taken = scene.read(answer)
+            parsed = inquiry.parse(answer)
         except ValidationError as error:
             if not left:
                 raise
             question = replace(question, problem=str(error))
         else:
-            return await scene.keep(taken)
+            return await inquiry.store(parsed)
 
 
-class _Scene:
-    """A question about a conversation as it is now, and what becomes of its answer."""
+class _Inquiry:
+    """A question about a conversation as it is now, and the storing of its answer."""
 
     def __init__(
         self,
@@ -96,119 +127,118 @@ class _Scene:
 
     def _question(self) -> Question | None:
         settings = self.settings
-        if isinstance(settings, Approve):
+        if isinstance(settings, AskApproval):
             self.calls = self._undecided(settings)
-            asked = tuple(
-                CallAsked(c.id, c.call_id, c.tool, c.input, self.digests[c.id]) for c in self.calls
+            pending = tuple(
+                PendingCall(c.id, c.call_id, c.tool, c.input, self.digests[c.id])
+                for c in self.calls
             )
             prompt = settings.prompt or "May these tool calls run?"
-            return Question("approve", prompt, calls=asked) if asked else None
-        if isinstance(settings, Edit):
+            return Question("approve", prompt, calls=pending) if pending else None
+        if isinstance(settings, AskEdit):
             self.edited = self._last(settings)
             if self.edited is None:
                 return None
             prompt = settings.prompt or "Is there a better text?"
             return Question("edit", prompt, text=self.edited.text)
-        if isinstance(settings, Choose):
+        if isinstance(settings, AskChoice):
             prompt = settings.prompt or "Which one?"
             return Question("choose", prompt, options=settings.options)
         return Question("text", settings.prompt or "What do you say?")
 
-    def _undecided(self, settings: Approve) -> list[ToolCallPart]:
-        found, conversation = look(self.conversation).waiting, self.conversation
+    def _undecided(self, settings: AskApproval) -> list[ToolCallPart]:
+        found, conversation = read_status(self.conversation).waiting, self.conversation
         self.digests = conversation.digests(found)
-        made = valid(decisions(conversation), self.digests)
+        decisions = valid_decisions(load_decisions(conversation), self.digests)
         waiting = [
             call
             for call in found
-            if call.id not in made
+            if call.id not in decisions
             and call.id in self.digests  # it has not left the conversation this very moment
             and (settings.tools is None or call.tool in settings.tools)
         ]
         if not waiting:
             return []
-        return shown_before(conversation, waiting, self.digests, self.key, anew=self.anew)
+        return calls_to_ask(conversation, waiting, self.digests, self.key, anew=self.anew)
 
-    def _last(self, settings: Edit) -> Message | None:
-        """The message whose text is to be bettered; a call that was made is no text."""
+    def _last(self, settings: AskEdit) -> Message | None:
+        """The message whose text is edited; a message with tool calls is not."""
         found = self.conversation.history.recent(1, role=settings.role)
         calls = any(isinstance(part, ToolCallPart) for message in found for part in message.parts)
         return found[0] if found and not calls else None
 
-    def read(self, answer: object) -> Any:  # noqa: ANN401 - decisions, or a text
-        """What an answer says; an error where it can't be taken."""
+    def parse(self, answer: object) -> Any:  # noqa: ANN401 - decisions, or a text
+        """Parse an answer: decisions or a text; `ValidationError` if it can't be accepted."""
         settings = self.settings
-        if isinstance(settings, Approve):
-            return read_answer(answer, self.calls, self.digests)
+        if isinstance(settings, AskApproval):
+            return parse_answer(answer, self.calls, self.digests)
         text = answer.get("text") if isinstance(answer, Mapping) else answer
         if not isinstance(text, str) or not text.strip():
-            raise ValidationError("must be text, and not empty", path="$.text", rule="ND-01")
-        if isinstance(settings, Choose) and text not in settings.options:
+            raise ValidationError("must be text, and not empty", path="$.text", rule="node-answer")
+        if isinstance(settings, AskChoice) and text not in settings.options:
             detail = f"must be one of {', '.join(settings.options)}"
-            raise ValidationError(detail, path="$.text", rule="ND-01")
-        user(text)  # what no message can hold is said now, while somebody can answer again
+            raise ValidationError(detail, path="$.text", rule="node-answer")
+        user(text)  # refuse a text that no message can hold while the person can still answer
         return text
 
-    async def keep(self, taken: Any) -> Done:  # noqa: ANN401 - what `read` gave
-        """Keep an answer; under the same key, once."""
+    async def store(self, parsed: Any) -> NodeResult:  # noqa: ANN401 - what `parse` returned
+        """Store a parsed answer; under the same key, once."""
         settings = self.settings
-        if isinstance(settings, Approve):
-            standing = await to_thread.run_sync(self._decide, taken)
-            return self.done("decided", standing)
-        if isinstance(settings, Edit):
-            return await self._replace(taken)
-        return await self._say(settings, taken)
+        if isinstance(settings, AskApproval):
+            status = await to_thread.run_sync(self._decide, parsed)
+            return self.result("decided", status)
+        if isinstance(settings, AskEdit):
+            return await self._replace(parsed)
+        return await self._reply(settings, parsed)
 
-    def _decide(self, taken: Any) -> Standing:  # noqa: ANN401 - decisions
-        keep_decisions(self.conversation, taken, key=self.key)
-        return look(self.conversation)
+    def _decide(self, decisions: Any) -> ConversationStatus:  # noqa: ANN401 - decisions
+        save_decisions(self.conversation, decisions, key=self.key)
+        return read_status(self.conversation)
 
-    async def _say(self, settings: Reply | Choose, text: str) -> Done:
+    async def _reply(self, settings: AskText | AskChoice, text: str) -> NodeResult:
         asked = [assistant(settings.prompt)] if settings.keep_prompt and settings.prompt else []
-        said = [*asked, user(text)]
-        added, standing = await to_thread.run_sync(self._append, said)
+        added, status = await to_thread.run_sync(self._append, [*asked, user(text)])
         for message in added:
             data = {"id": message.id, "role": message.role}
-            await tell(self.conversation, "message.added", data)
-        done = self.done("replied", standing)
-        return replace(done, added=tuple(message.id for message in added), again=not added)
+            await publish_event(self.conversation, "message.added", data)
+        result = self.result("replied", status)
+        return replace(result, added=tuple(message.id for message in added), again=not added)
 
-    def _append(self, said: list[Message]) -> tuple[list[Message], Standing]:
+    def _append(self, messages: list[Message]) -> tuple[list[Message], ConversationStatus]:
         history = self.conversation.history
         before = history.version
-        history.extend(said, key=self.key)
-        kept = said if history.version != before and said[-1].id == history[-1].id else []
-        return kept, look(self.conversation)
+        history.extend(messages, key=self.key)
+        is_new = history.version != before and messages[-1].id == history[-1].id
+        return messages if is_new else [], read_status(self.conversation)
 
-    async def _replace(self, text: str) -> Done:
+    async def _replace(self, text: str) -> NodeResult:
         old = self.edited
         assert old is not None  # noqa: S101 - there was a question about it
         if text == old.text:
-            return self.done("nothing", await to_thread.run_sync(look, self.conversation))
+            return self.result("nothing", await to_thread.run_sync(read_status, self.conversation))
         metadata = {**old.metadata, "editedFrom": old.id}
-        better = replace(old, content=text, id=new_id(), metadata=metadata)
-        edit = partial(self._put, old, better)
-        did, standing = await to_thread.run_sync(edit)
-        if did:
-            await tell(self.conversation, "history.edited", {"operation": "REPLACE"})
-        done = self.done("edited", standing)
-        return replace(done, added=(better.id,) if did else (), again=not did)
+        new = replace(old, content=text, id=new_id(), metadata=metadata)
+        is_new, status = await to_thread.run_sync(partial(self._put, old, new))
+        if is_new:
+            await publish_event(self.conversation, "history.edited", {"operation": "REPLACE"})
+        result = self.result("edited", status)
+        return replace(result, added=(new.id,) if is_new else (), again=not is_new)
 
-    def _put(self, old: Message, better: Message) -> tuple[bool, Standing]:
+    def _put(self, old: Message, new: Message) -> tuple[bool, ConversationStatus]:
         history = self.conversation.history
         before, view = history.version, history.view
         index = view.index_of(view.find(old))
         assert index is not None  # noqa: S101 - it was found in the view
-        history.execute(Replace(index, better), key=self.key)
-        return history.version != before, look(self.conversation)
+        history.execute(Replace(index, new), key=self.key)
+        return history.version != before, read_status(self.conversation)
 
-    def done(self, outcome: Outcome, standing: Standing) -> Done:
-        """What the node answers with."""
-        return Done(
+    def result(self, outcome: NodeOutcome, status: ConversationStatus) -> NodeResult:
+        """The result of the node."""
+        return NodeResult(
             node="human",
             outcome=outcome,
-            next=standing.next,
+            next=status.next,
             conversation=self.conversation.id,
-            version=standing.version,
-            calls=tuple(call.id for call in standing.waiting),
+            version=status.version,
+            calls=tuple(call.id for call in status.waiting),
         )

@@ -1,10 +1,10 @@
 """The workflow nodes as nodes of a LangGraph graph.
 
-The graph's state carries a conversation's id, the version a node left it at and what it wants next;
-the messages live in palaver. LangGraph runs a node again from its start after an interrupt or a
-crash: each writes under a key that follows from the task, so an answer is paid for once, a person's
-words are kept once, and a tool runs once. The nodes are async: run the graph with `ainvoke`, and
-with `durability="sync"` where no step may be taken twice.
+The graph's state has a conversation's id, its version after the last node, and the node that should
+run next; the messages are in palaver. LangGraph runs a node again from its start after an interrupt
+or a crash: each node writes under a key that is derived from the task, so that an answer is paid
+for once, a person's reply is stored once, and a tool runs once. The nodes are async: run the graph
+with `ainvoke`, and with `durability="sync"` if no step may be taken twice.
 """
 
 from __future__ import annotations
@@ -17,30 +17,26 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 from palaver.errors import ValidationError
-from palaver.messages.ids import derived_id
-from palaver.nodes.compress import make_room
-from palaver.nodes.configs import Approve, CompressConfig, LLMConfig, ToolConfig
-from palaver.nodes.context import edit_context
+from palaver.messages.ids import derive_id
+from palaver.nodes.agent import ask_model, run_calls
+from palaver.nodes.config import AskApproval, CompressConfig, LLMConfig, ToolConfig, read_config
+from palaver.nodes.context import compress_context, edit_context
 from palaver.nodes.human import ask_human
-from palaver.nodes.llm import ask_model
-from palaver.nodes.reading import read_config
-from palaver.nodes.results import look
-from palaver.nodes.tools import run_calls
+from palaver.nodes.results import read_status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from palaver.conversation import Conversation
-    from palaver.conversation.models.base import Model
-    from palaver.conversation.steps import OnDelta
-    from palaver.nodes.configs import HumanConfig
-    from palaver.nodes.hosting import Host
-    from palaver.nodes.reading import Given
-    from palaver.nodes.results import Done, Question
+    from palaver.conversation.step import OnDelta
+    from palaver.models.base import Model
+    from palaver.nodes.config import ConfigInput, HumanConfig
+    from palaver.nodes.registry import ConversationRegistry
+    from palaver.nodes.results import NodeResult, Question
 
 __all__ = [
+    "GraphState",
     "Node",
-    "TalkState",
     "agent_graph",
     "branch",
     "by_next",
@@ -48,19 +44,26 @@ __all__ = [
     "context_node",
     "human_node",
     "llm_node",
-    "look_node",
     "route",
+    "status_node",
     "tool_node",
 ]
 
-_STOPS: Final = {"llm": "llm", "tool": "tool", "human": "human", "compress": "compress", "end": END}
+_NODE_NAMES: Final = {
+    "llm": "llm",
+    "tool": "tool",
+    "human": "human",
+    "compress": "compress",
+    "end": END,
+}
 
 
-class TalkState(TypedDict, total=False):
-    """What a graph's state holds of a conversation; a graph's own state may inherit from it.
+class GraphState(TypedDict, total=False):
+    """The part of a graph's state that concerns the conversation; your own state may inherit it.
 
-    Without a `conversation` the graph's thread is the conversation's id. `version` is what the last
-    node left it at, `outcome` and `next` what that node says (see `palaver.nodes.Done`).
+    Without a `conversation` the thread id of the graph is the conversation's id. `version` is the
+    version after the last node, `outcome` and `next` are that node's (see
+    `palaver.nodes.NodeResult`).
     """
 
     conversation: str
@@ -72,142 +75,151 @@ class TalkState(TypedDict, total=False):
 class Node(Protocol):
     """A node of a graph."""
 
-    def __call__(self, state: TalkState, config: RunnableConfig) -> Awaitable[TalkState]:
-        """Do it, and say how the state changes."""
+    def __call__(self, state: GraphState, config: RunnableConfig) -> Awaitable[GraphState]:
+        """Run the node, and return the change of the state."""
         ...
 
 
 def llm_node(
-    host: Host,
+    registry: ConversationRegistry,
     model: Model | None = None,
-    config: Given[LLMConfig] = LLMConfig(),  # noqa: B008 - it is frozen
+    config: ConfigInput[LLMConfig] = LLMConfig(),  # noqa: B008 - it is frozen
     *,
     on_delta: OnDelta | None = None,
 ) -> Node:
-    """A node that asks a model once; see `palaver.nodes.ask_model`."""
+    """Make a node that asks a model once; see `palaver.nodes.ask_model`."""
     settings = read_config("llm", config)
 
-    async def llm(state: TalkState, config: RunnableConfig) -> TalkState:
-        talk = await _talk(host, state, config)
+    async def llm(state: GraphState, config: RunnableConfig) -> GraphState:
+        conversation = await _open(registry, state, config)
         key = _key(config, "llm")
-        return _state(await ask_model(talk, settings, model=model, key=key, on_delta=on_delta))
+        asked = ask_model(conversation, settings, model=model, key=key, on_delta=on_delta)
+        return _state(await asked)
 
     return llm
 
 
-def tool_node(host: Host, config: Given[ToolConfig] = ToolConfig()) -> Node:  # noqa: B008 - it is frozen
-    """A node that runs the calls that wait; see `palaver.nodes.run_calls`."""
+def tool_node(
+    registry: ConversationRegistry,
+    config: ConfigInput[ToolConfig] = ToolConfig(),  # noqa: B008 - it is frozen
+) -> Node:
+    """Make a node that runs the calls that wait; see `palaver.nodes.run_calls`."""
     settings = read_config("tool", config)
 
-    async def tool(state: TalkState, config: RunnableConfig) -> TalkState:
-        return _state(await run_calls(await _talk(host, state, config), settings))
+    async def tool(state: GraphState, config: RunnableConfig) -> GraphState:
+        return _state(await run_calls(await _open(registry, state, config), settings))
 
     return tool
 
 
-def human_node(host: Host, config: Given[HumanConfig] = Approve()) -> Node:  # noqa: B008 - it is frozen
-    """A node that interrupts the graph with a question; `Command(resume=…)` brings the answer.
+def human_node(
+    registry: ConversationRegistry,
+    config: ConfigInput[HumanConfig] = AskApproval(),  # noqa: B008 - it is frozen
+) -> Node:
+    """Make a node that interrupts the graph with a question, answered by `Command(resume=…)`.
 
-    The interrupt's value is the question as JSON-ready data. An answer that can't be taken
+    The interrupt's value is the question as JSON-ready data. An answer that can't be accepted
     interrupts again, and the question then says why; see `palaver.nodes.ask_human`.
     """
     settings = read_config("human", config)
 
-    async def human(state: TalkState, config: RunnableConfig) -> TalkState:
-        talk = await _talk(host, state, config)
-        return _state(await ask_human(talk, settings, ask=_interrupt, key=_key(config, "human")))
+    async def human(state: GraphState, config: RunnableConfig) -> GraphState:
+        conversation = await _open(registry, state, config)
+        key = _key(config, "human")
+        return _state(await ask_human(conversation, settings, ask=_interrupt, key=key))
 
     return human
 
 
-def context_node(host: Host, config: Any) -> Node:  # noqa: ANN401 - as edit_context takes it
-    """A node that edits the conversation by settings; see `palaver.nodes.edit_context`."""
-    read_config("context", config)  # a mistake is told when the graph is built
-    given = config  # read again each time: messages that it adds are new ones each time
+def context_node(registry: ConversationRegistry, config: Any) -> Node:  # noqa: ANN401 - as edit_context takes it
+    """Make a node that edits the conversation by settings; see `palaver.nodes.edit_context`."""
+    read_config("context", config)  # so that a mistake is reported when the graph is built
+    given = config  # read again each time, so that the messages it adds are new each time
 
-    async def context(state: TalkState, config: RunnableConfig) -> TalkState:
-        talk = await _talk(host, state, config)
-        return _state(await edit_context(talk, given, key=_key(config, "context")))
+    async def context(state: GraphState, config: RunnableConfig) -> GraphState:
+        conversation = await _open(registry, state, config)
+        return _state(await edit_context(conversation, given, key=_key(config, "context")))
 
     return context
 
 
 def compress_node(
-    host: Host,
-    config: Given[CompressConfig] = CompressConfig(),  # noqa: B008 - it is frozen
+    registry: ConversationRegistry,
+    config: ConfigInput[CompressConfig] = CompressConfig(),  # noqa: B008 - it is frozen
     *,
     model: Model | None = None,
 ) -> Node:
-    """A node that makes room where the token limit is crossed; see `palaver.nodes.make_room`."""
+    """Make a node that compresses a conversation; see `palaver.nodes.compress_context`."""
     settings = read_config("compress", config)
 
-    async def compress(state: TalkState, config: RunnableConfig) -> TalkState:
-        return _state(await make_room(await _talk(host, state, config), settings, model=model))
+    async def compress(state: GraphState, config: RunnableConfig) -> GraphState:
+        conversation = await _open(registry, state, config)
+        return _state(await compress_context(conversation, settings, model=model))
 
     return compress
 
 
-def look_node(host: Host) -> Node:
-    """A node that changes nothing and says what the conversation wants: where a graph begins."""
+def status_node(registry: ConversationRegistry) -> Node:
+    """Make a node that changes nothing and reads which node is next: the start of a graph."""
 
-    async def look_first(state: TalkState, config: RunnableConfig) -> TalkState:
-        talk = await _talk(host, state, config)
-        seen = await to_thread.run_sync(look, talk)
+    async def status(state: GraphState, config: RunnableConfig) -> GraphState:
+        conversation = await _open(registry, state, config)
+        found = await to_thread.run_sync(read_status, conversation)
         return {
-            "conversation": talk.id,
-            "version": seen.version,
+            "conversation": conversation.id,
+            "version": found.version,
             "outcome": "nothing",
-            "next": seen.next,
+            "next": found.next,
         }
 
-    return look_first
+    return status
 
 
-def route(**names: str) -> Callable[[TalkState], str]:
-    """A function for conditional edges: the node that is wanted next, by your names for them.
+def route(**names: str) -> Callable[[GraphState], str]:
+    """Return a function for conditional edges: the next node, by your names for the nodes.
 
     >>> route(llm="agent", human=END)({"next": "llm"})
     'agent'
     >>> route(tools="tools")
     Traceback (most recent call last):
-    palaver.errors.ValidationError: $.tools: no such node; there are llm, tool, human, ... [ND-01]
+    palaver.errors.ValidationError: $.tools: no such node; there are llm, tool, human, ...
     """
     for name in names:
-        if name not in _STOPS:
-            detail = f"no such node; there are {', '.join(_STOPS)}"
-            raise ValidationError(detail, path=f"$.{name}", rule="ND-01")
-    stops = {**_STOPS, **names}
+        if name not in _NODE_NAMES:
+            detail = f"no such node; there are {', '.join(_NODE_NAMES)}"
+            raise ValidationError(detail, path=f"$.{name}", rule="node")
+    nodes = {**_NODE_NAMES, **names}
 
-    def wanted(state: TalkState) -> str:
-        return stops[state.get("next", "end")]
+    def wanted(state: GraphState) -> str:
+        return nodes[state.get("next", "end")]
 
     return wanted
 
 
 by_next: Final = route()
-"""Conditional edges for a graph whose nodes are called llm, tool, human and compress."""
+"""Conditional edges for a graph whose nodes are named llm, tool, human and compress."""
 
 
 def agent_graph(
-    host: Host,
+    registry: ConversationRegistry,
     model: Model | None = None,
     *,
-    llm: Given[LLMConfig] = LLMConfig(),  # noqa: B008 - it is frozen
-    tool: Given[ToolConfig] = ToolConfig(),  # noqa: B008 - it is frozen
-    compress: Given[CompressConfig] = CompressConfig(),  # noqa: B008 - it is frozen
+    llm: ConfigInput[LLMConfig] = LLMConfig(),  # noqa: B008 - it is frozen
+    tool: ConfigInput[ToolConfig] = ToolConfig(),  # noqa: B008 - it is frozen
+    compress: ConfigInput[CompressConfig] = CompressConfig(),  # noqa: B008 - it is frozen
     prompt: str = "",
-) -> StateGraph[TalkState]:
-    """A whole agent: it asks, runs tools, has calls approved, makes room, until there is an answer.
+) -> StateGraph[GraphState]:
+    """Build an agent: it asks the model, runs and approves calls, compresses, until the answer.
 
     Compile it with a checkpointer. It is built from the nodes of this module and nothing else, so
-    it also shows how to build another.
+    that it also shows how to build another graph.
     """
-    graph = StateGraph(TalkState)
-    graph.add_node("look", look_node(host))
-    graph.add_node("llm", llm_node(host, model, llm))
-    graph.add_node("tool", tool_node(host, tool))
-    graph.add_node("human", human_node(host, Approve(prompt=prompt)))
-    graph.add_node("compress", compress_node(host, compress, model=model))
+    graph = StateGraph(GraphState)
+    graph.add_node("look", status_node(registry))
+    graph.add_node("llm", llm_node(registry, model, llm))
+    graph.add_node("tool", tool_node(registry, tool))
+    graph.add_node("human", human_node(registry, AskApproval(prompt=prompt)))
+    graph.add_node("compress", compress_node(registry, compress, model=model))
     graph.add_edge(START, "look")
     on = ["llm", "tool", "compress", END]
     for name in ("look", "llm", "human", "compress"):
@@ -216,16 +228,21 @@ def agent_graph(
     return graph
 
 
-async def branch(host: Host, state: TalkState, *, id: str | None = None) -> TalkState:  # noqa: A002 - the word for it
-    """The state of a new line that goes on from an old one: the conversation as it was then.
+async def branch(
+    registry: ConversationRegistry,
+    state: GraphState,
+    *,
+    id: str | None = None,  # noqa: A002 - the word for it
+) -> GraphState:
+    """Return the state of a new branch: a fork of the conversation at the state's version.
 
-    For time travel: `await graph.aupdate_state(old.config, await branch(host, old.values))` gives
-    the config to go on from. The line that was left keeps its conversation.
+    For time travel: `await graph.aupdate_state(old.config, await branch(registry, old.values))`
+    returns the config to continue from. The old branch keeps its conversation.
     """
     if "conversation" not in state or "version" not in state:
         detail = "the state names no conversation and version: no node has run yet"
-        raise ValidationError(detail, path="$", rule="ND-01")
-    name = await host.branch(state["conversation"], state["version"], id=id)
+        raise ValidationError(detail, path="$", rule="no-conversation")
+    name = await registry.branch(state["conversation"], state["version"], id=id)
     return {**state, "conversation": name, "version": 0}
 
 
@@ -233,24 +250,26 @@ async def _interrupt(question: Question) -> Any:  # noqa: ANN401 - whatever the 
     return interrupt(question.to_dict())
 
 
-async def _talk(host: Host, state: TalkState, config: RunnableConfig) -> Conversation:
+async def _open(
+    registry: ConversationRegistry, state: GraphState, config: RunnableConfig
+) -> Conversation:
     name = state.get("conversation") or str(config.get("configurable", {}).get("thread_id") or "")
     if not name:
         detail = "neither the state nor the thread names a conversation"
-        raise ValidationError(detail, path="$.conversation", rule="ND-01")
-    return await host.take_up(name)
+        raise ValidationError(detail, path="$.conversation", rule="no-conversation")
+    return await registry.open(name)
 
 
 def _key(config: RunnableConfig, node: str) -> str:
-    """What tells this task from all others, and is the same when it is run again."""
+    """A key of this task, which is the same when the task is run again."""
     known = config.get("configurable", {})
-    return derived_id(f"{known.get('thread_id')} {known.get('checkpoint_ns')}", node)
+    return derive_id(f"{known.get('thread_id')} {known.get('checkpoint_ns')}", node)
 
 
-def _state(done: Done) -> TalkState:
+def _state(result: NodeResult) -> GraphState:
     return {
-        "conversation": done.conversation,
-        "version": done.version,
-        "outcome": done.outcome,
-        "next": done.next,
+        "conversation": result.conversation,
+        "version": result.version,
+        "outcome": result.outcome,
+        "next": result.next,
     }

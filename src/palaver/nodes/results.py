@@ -1,8 +1,8 @@
-"""What a node answers with, and where a conversation stands: all that an engine needs to branch on.
+"""The result of a node, and the status of a conversation: what an engine branches on.
 
-`next` is read off the conversation itself, never off what a node remembers: calls that wait want
-their tools, a user's words or a result want the model, a whole answer is the end. So a node that is
-run again after a crash gives the same advice as the first time. It is advice: the engine decides.
+`next` is read from the conversation itself, never from what a node remembers: calls that wait need
+their tools, a user's message or a tool result needs the model, a complete answer is the end. A node
+that is run again after a crash therefore gives the same advice. The engine decides.
 """
 
 from __future__ import annotations
@@ -15,80 +15,56 @@ from msgspec import Struct
 from palaver.events import Event
 from palaver.messages import AssistantInfo, Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
-from palaver.messages.gate import EMPTY
+from palaver.messages.limits import EMPTY
 
 if TYPE_CHECKING:
     from palaver.conversation import Conversation
-    from palaver.events import Name
+    from palaver.events import EventName
     from palaver.history import View
 
-__all__ = ["CallAsked", "Done", "Kind", "Next", "Outcome", "Question", "Standing", "look", "tell"]
+__all__ = [
+    "ConversationStatus",
+    "NextNode",
+    "NodeKind",
+    "NodeOutcome",
+    "NodeResult",
+    "PendingCall",
+    "Question",
+    "publish_event",
+    "read_status",
+]
 
-Kind: TypeAlias = Literal["llm", "tool", "human", "context", "compress"]
+NodeKind: TypeAlias = Literal["llm", "tool", "human", "context", "compress"]
 """The five nodes."""
 
-Next: TypeAlias = Literal["llm", "tool", "human", "compress", "end"]
-"""Which node is wanted next, or none."""
+NextNode: TypeAlias = Literal["llm", "tool", "human", "compress", "end"]
+"""The node that should run next, or `end`."""
 
-Outcome: TypeAlias = Literal[
+NodeOutcome: TypeAlias = Literal[
     "answered",  # a model answered, without calls
     "calls",  # a model answered, and calls wait
-    "ran",  # calls have run; `failed` says which went wrong
-    "approval",  # calls wait for a human, and nothing has run
-    "asked",  # a human has to be asked: `question` says what
+    "ran",  # calls have run; `failed` names those that failed
+    "approval",  # calls wait for a human's approval, and nothing has run
+    "asked",  # a human has to be asked `question`
     "decided",  # a human has decided about calls
-    "replied",  # a human's words are in the conversation
+    "replied",  # a human's reply is in the conversation
     "edited",  # the conversation was edited
-    "compacted",  # there is more room
-    "refused",  # making room would not have made room
+    "compacted",  # the conversation is shorter
+    "refused",  # compaction would not have made it shorter
     "nothing",  # there was nothing to do
 ]
 
 
-class CallAsked(Struct, frozen=True, rename="camel"):
-    """A tool call that a human is asked about.
+class NodeResult(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """The result of a node.
 
-    `digest` covers the tool, the arguments and the version of the call's message: a decision holds
-    for the call of this digest and for no other.
+    `added` are the ids of messages that it added, `calls` of calls that still wait, `failed` of
+    calls that failed. `again` says that the work had been done before under the same key.
     """
 
-    id: str
-    call_id: str
-    tool: str
-    input: Mapping[str, Any]
-    digest: str = ""
-
-
-class Question(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a human is asked: `problem` says why an answer before this one was not taken."""
-
-    kind: Literal["approve", "text", "choose", "edit"]
-    prompt: str
-    options: tuple[str, ...] = ()
-    calls: tuple[CallAsked, ...] = ()
-    text: str = ""
-    problem: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The question as JSON-ready data.
-
-        >>> Question("choose", "Tea?", options=("yes", "no")).to_dict()
-        {'kind': 'choose', 'prompt': 'Tea?', 'options': ['yes', 'no']}
-        """
-        data: dict[str, Any] = to_dict(self)
-        return data
-
-
-class Done(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """What a node did.
-
-    `added` names the messages it added, `calls` the calls that still wait, `failed` those that
-    went wrong, all by their ids. `again` says that it had all been done before, under the same key.
-    """
-
-    node: Kind
-    outcome: Outcome
-    next: Next
+    node: NodeKind
+    outcome: NodeOutcome
+    next: NextNode
     conversation: str
     version: int
     added: tuple[str, ...] = ()
@@ -104,35 +80,69 @@ class Done(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True
         return data
 
 
-class Standing(Struct, frozen=True):
-    """Where a conversation stands: its version, the calls that wait, what it wants next.
+class Question(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A question to a human; `problem` says why the answer before was not accepted."""
 
-    `running` are calls that somebody is at, or that a crash has cut off. `over` says that it is
-    over its token limit, `wants` what it would want if it were not.
+    kind: Literal["approve", "text", "choose", "edit"]
+    prompt: str
+    options: tuple[str, ...] = ()
+    calls: tuple[PendingCall, ...] = ()
+    text: str = ""
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question as JSON-ready data.
+
+        >>> Question("choose", "Tea?", options=("yes", "no")).to_dict()
+        {'kind': 'choose', 'prompt': 'Tea?', 'options': ['yes', 'no']}
+        """
+        data: dict[str, Any] = to_dict(self)
+        return data
+
+
+class PendingCall(Struct, frozen=True, rename="camel"):
+    """A tool call that a human is asked about.
+
+    `digest` covers the tool, the arguments and the version of the call's message: a decision is
+    valid for the call of this digest and for no other.
+    """
+
+    id: str
+    call_id: str
+    tool: str
+    input: Mapping[str, Any]
+    digest: str = ""
+
+
+class ConversationStatus(Struct, frozen=True):
+    """The version of a conversation, the calls that wait, and the node that should run next.
+
+    `running` are calls that are being run, or that a crash interrupted. `over` says that the
+    conversation is over its token limit, `wants` which node should run apart from that.
     """
 
     version: int
     waiting: tuple[ToolCallPart, ...]
     running: tuple[ToolCallPart, ...]
     over: bool
-    wants: Next
+    wants: NextNode
 
     @property
-    def next(self) -> Next:
-        """What it wants next: first of all, room."""
+    def next(self) -> NextNode:
+        """The node that should run next: `compress` if the conversation is over its limit."""
         return "compress" if self.over else self.wants
 
 
-def look(conversation: Conversation) -> Standing:
-    """See where a conversation stands now, whoever has worked on it.
+def read_status(conversation: Conversation) -> ConversationStatus:
+    """Read the current status of a conversation, with the changes of other processes.
 
     >>> import palaver
     >>> from palaver.conversation import Conversation
     >>> conversation = Conversation(palaver.open(":memory:"))
-    >>> look(conversation).next
+    >>> read_status(conversation).next
     'human'
     >>> _ = conversation.add({"role": "user", "content": "Tea?"})
-    >>> look(conversation).next
+    >>> read_status(conversation).next
     'llm'
     """
     history = conversation.history.refresh()
@@ -140,16 +150,16 @@ def look(conversation: Conversation) -> Standing:
     waiting, running = _open_calls(conversation, view)
     over = limit is not None and conversation.tokens() > limit
     wants = "tool" if waiting or running else _wanted(view)
-    return Standing(view.version, waiting, running, over, wants)
+    return ConversationStatus(view.version, waiting, running, over, wants)
 
 
 def _open_calls(
     conversation: Conversation, view: View
 ) -> tuple[tuple[ToolCallPart, ...], tuple[ToolCallPart, ...]]:
-    """The calls that nobody has begun, and those under way.
+    """Return the calls that nobody has begun, and those that are running.
 
-    To the first belong those that came with a fork or from elsewhere, those whose message was
-    replaced by one of another id, and those that are done and only want their place.
+    The first include calls that came with a fork or an import, calls whose message was replaced by
+    one of another id, and calls that are done but whose result is not in the log yet.
     """
     known = conversation.waiting()
     last, answered = len(view) - 1, set[str]()
@@ -170,19 +180,21 @@ def _open_calls(
     return (*known, *(part for part in others if part not in running)), running
 
 
-def _wanted(view: View) -> Next:
+def _wanted(view: View) -> NextNode:
     last = view[-1] if len(view) else None
     if last is None or last.role == "system":
         return "human"
-    return "end" if last.role == "assistant" and not _is_cut_off(last) else "llm"
+    return "end" if last.role == "assistant" and not _is_interrupted(last) else "llm"
 
 
-def _is_cut_off(message: Message) -> bool:
+def _is_interrupted(message: Message) -> bool:
     return isinstance(message.info, AssistantInfo) and message.info.finish == "interrupted"
 
 
-async def tell(conversation: Conversation, name: Name, data: Mapping[str, Any] = EMPTY) -> None:
-    """Tell whoever listens what a node has done."""
+async def publish_event(
+    conversation: Conversation, name: EventName, data: Mapping[str, Any] = EMPTY
+) -> None:
+    """Publish an event of a conversation, if anybody has subscribed to it."""
     if conversation.events.wanted(name):
         event = Event(name, conversation.id, conversation.history.version, data)
         await conversation.events.publish(event)

@@ -1,16 +1,18 @@
-"""The application: the gate before everything, the routes, the page.
+"""The ASGI application: the gate in front, the routes and the page behind it, and the metrics.
 
-`make_app` is all of it. A request passes the gate (spelling, name, origin, token), then the limits,
-then its route; every answer leaves with the same headers, and everything that goes wrong leaves as
-a problem. Files of the page pass the same gate and then leave at once, without litestar. A request
-counts as being processed only once its body has arrived: unfinished ones take no place from others.
+Every request passes the gate (path, Host, Origin, token), then the limits, then its route. Every
+response gets the same security headers, and every error becomes a problem document. The page's
+files pass the same gate and are then sent without litestar. A request counts as being processed
+only when its whole body has arrived, so unfinished requests take no place from others.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from bisect import bisect_left
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
 import msgspec
@@ -19,15 +21,12 @@ from litestar.datastructures import State
 from litestar.di import Provide
 
 from palaver.messages.parts import UnknownPart
-from palaver.server.bodies import Bodies
-from palaver.server.limits import Rate
-from palaver.server.problems import MEDIA, Refusal, answer
+from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
+from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
-from palaver.server.security import HEADERS, OPEN, read_headers, read_path
+from palaver.server.security import HEADERS, OPEN, RateLimit, read_headers, read_path
 from palaver.server.service import Service
-from palaver.server.static import the_page
-from palaver.server.teams import Teams
-from palaver.server.working import Workshop
+from palaver.server.static import page_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -39,17 +38,18 @@ if TYPE_CHECKING:
     from palaver.server.settings import Settings
     from palaver.stores import Store
 
-__all__ = ["App", "make_app"]
+__all__ = ["App", "Metrics", "make_app"]
 
-_HEALTH = "/api/health"  # answered whatever the load is
-_EVENTS = "/api/events"  # streams last, and have a limit of their own: see `live`
-_OPEN_BODY = 16 * 1024  # for whoever has not shown the token
-_FILES = frozenset(("GET", "HEAD"))
+
+_HEALTH = "/api/health"  # answered under any load
+_EVENTS = "/api/events"  # long streams, with a limit of their own in `live`
+_OPEN_BODY = 16 * 1024  # bytes, for a request that needs no token
+_FILE_METHODS = frozenset(("GET", "HEAD"))
 _READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 def make_app(store: Store, settings: Settings) -> App:
-    """Put a store behind an ASGI application; the store stays the caller's to close.
+    """Create an ASGI application that serves a store; the caller closes the store.
 
     >>> import palaver
     >>> from palaver.server import Settings
@@ -61,15 +61,13 @@ def make_app(store: Store, settings: Settings) -> App:
     """
     service = Service(store, settings)
 
-    async def provided() -> Service:
+    async def provide_service() -> Service:
         return service
 
     @asynccontextmanager
-    async def running(app: Litestar) -> AsyncGenerator[None, None]:
+    async def run_service(app: Litestar) -> AsyncGenerator[None, None]:
         del app
         await service.start()
-        await service.part(Workshop).start()
-        await service.part(Teams).start()
         try:
             yield
         finally:
@@ -78,12 +76,12 @@ def make_app(store: Store, settings: Settings) -> App:
     return App(
         service,
         route_handlers=ROUTES,
-        dependencies={"service": Provide(provided)},
-        dto=Bodies,
-        return_dto=Bodies,
-        exception_handlers={Exception: answer},
-        guards=[_writes] if settings.read_only else None,  # litestar pays for each that is there
-        lifespan=[running],
+        dependencies={"service": Provide(provide_service)},
+        dto=BodyDTO,
+        return_dto=BodyDTO,
+        exception_handlers={Exception: error_response},
+        guards=[_refuse_writes] if settings.read_only else None,  # each costs time per request
+        lifespan=[run_service],
         logging_config=None,
         openapi_config=None,
         request_max_body_size=settings.body,
@@ -92,83 +90,85 @@ def make_app(store: Store, settings: Settings) -> App:
     )
 
 
-async def _writes(
+async def _refuse_writes(
     connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
 ) -> None:
-    """Refuse a change where nothing may be changed; a route says of itself that it only reads."""
+    """Refuse every request that changes something; a route that only reads says so in `opt`."""
     method = cast("HTTPScope", connection.scope)["method"]
     if method not in _READS and not handler.opt.get("reads"):
-        raise Refusal(403, "this server is read-only")
+        raise RequestRefused(403, "this server is read-only")
 
 
 class App(Litestar):
-    """A litestar application with a gate before it, which nothing can go around."""
+    """A litestar application behind a gate that no request can go around."""
 
     def __init__(self, service: Service, **configured: Any) -> None:  # noqa: ANN401 - Litestar's
         """Take the service, and everything that litestar takes."""
         super().__init__(**configured)
         self.service = service
+        self.metrics = Metrics()
         self._gate = service.gate
         self._settings = service.settings
-        self._page = the_page()
-        self._rate = Rate(self._settings.rate)
-        self._working = 0
+        self._page = page_files()
+        self._rate = RateLimit(self._settings.rate)
+        self._processing = 0
 
     async def __call__(self, scope: Scope | Any, receive: Receive | Any, send: Send | Any) -> None:  # noqa: ANN401 - as litestar has it
-        """Let a request in, or refuse it."""
+        """Answer a request or refuse it."""
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": "there are none here"})
+            reason = "this server has no websockets"
+            await send({"type": "websocket.close", "code": 1008, "reason": reason})
             return
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        asked = cast("HTTPScope", scope)
-        leaving = _Leaving(asked, send, self.service)
+        request = cast("HTTPScope", scope)
+        response = _Response(request, send, self.metrics)
         try:
-            headers = self._admit(asked)
-            path = asked["path"]
-            if self._page.has(path):
-                file = self._page.answer(asked["method"], path, headers)
-                await leaving.whole(file.status, file.headers, file.body, is_file=True)
+            headers = self._admit(request)
+            path = request["path"]
+            if self._is_page(path):
+                file = self._page.respond(request["method"], path, headers)
+                await response.send_whole(file.status, file.headers, file.body, is_file=True)
                 return
             if path != _HEALTH:
-                is_open = (asked["method"], path) in OPEN
-                most = min(_OPEN_BODY, self._settings.body) if is_open else self._settings.body
-                body = await _received(headers, receive, most)
+                is_open = (request["method"], path) in OPEN
+                limit = min(_OPEN_BODY, self._settings.body) if is_open else self._settings.body
+                body = await _receive_body(headers, receive, limit)
                 if body is None:
                     return
-                receive = _Replayed(body, receive)
-        except Refusal as refusal:
-            await leaving.refuse(refusal)
+                receive = _ReplayedBody(body, receive)
+        except RequestRefused as refusal:
+            await response.refuse(refusal)
             return
-        await self._process(asked, receive, leaving)
+        await self._process(request, receive, response)
 
-    async def _process(self, scope: HTTPScope, receive: Receive, leaving: _Leaving) -> None:
-        """Let litestar answer a request that has arrived as a whole, if there is room for it."""
+    async def _process(self, scope: HTTPScope, receive: Receive, response: _Response) -> None:
+        """Let litestar answer a request whose body has arrived, if there is room for it."""
         counted = scope["path"] not in {_EVENTS, _HEALTH}
-        if counted and self._working >= self._settings.requests:
-            busy = Refusal(429, "too many requests at once", headers={"Retry-After": "1"})
-            await leaving.refuse(busy)
+        if counted and self._processing >= self._settings.requests:
+            busy = RequestRefused(429, "too many requests at once", headers={"Retry-After": "1"})
+            await response.refuse(busy)
             return
-        self._working += counted
+        self._processing += counted
         try:
-            await super().__call__(scope, receive, leaving.send)
+            await super().__call__(scope, receive, response.send)
         finally:
-            self._working -= counted
+            self._processing -= counted
 
     def _admit(self, scope: HTTPScope) -> dict[str, str]:
-        """Refuse what may not come in, and tell the connection; the headers of what may."""
+        """Check a request, report the result to its connection, and return its headers."""
         client, connections = scope.get("client"), self.service.connections
-        shown = False
+        has_token = False
         try:
-            headers, shown = self._check(scope)
+            headers, has_token = self._check(scope)
         finally:
             if connections is not None and client is not None:
-                connections.judge(client, trusted=shown)
+                connections.set_trusted(client, trusted=has_token)
         return headers
 
     def _check(self, scope: HTTPScope) -> tuple[dict[str, str], bool]:
-        """Refuse what may not come in; the headers of what may, and whether it has the token."""
+        """Refuse what may not come in; return the headers, and whether the token was shown."""
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
         method, path = scope["method"], read_path(raw.partition(b"?")[0])
         scope["path"] = path
@@ -177,26 +177,32 @@ class App(Litestar):
         port = server[1] if server else None
         self._gate.check_host(headers.get("host"), port)
         self._gate.check_origin(headers.get("origin"), headers.get("host"))
-        if (method, path) in OPEN or (method in _FILES and self._page.has(path)):
+        if (method, path) in OPEN or (method in _FILE_METHODS and self._is_page(path)):
             return headers, False
         try:
             self._gate.check_holder(method, headers, port)
-        except Refusal:
-            self.service.guessed(client)
+        except RequestRefused:
+            self._gate.count_guess(client)
             raise
         self._rate.check(client[0] if client else "")
         return headers, True
 
+    def _is_page(self, path: str) -> bool:
+        """Tell whether a path is that of one of the page's files."""
+        return not path.startswith("/api/") and self._page.has(path)
 
-async def _received(headers: dict[str, str], receive: Receive, most: int) -> list[bytes] | None:
-    """Receive a whole body, in the pieces in which it comes; None if the client went away."""
+
+async def _receive_body(
+    headers: dict[str, str], receive: Receive, limit: int
+) -> list[bytes] | None:
+    """Receive a whole body, piece by piece; None if the client went away."""
     declared = headers.get("content-length", "")
     pieces: list[bytes] = []
     size = int(declared[:20]) if declared.isascii() and declared.isdecimal() else 0
     more, arrived = True, 0
     while more:
-        if max(size, arrived) > most:
-            raise Refusal(413, f"the body is too large: at most {most} bytes are taken")
+        if max(size, arrived) > limit:
+            raise RequestRefused(413, f"the body is too large: at most {limit} bytes are taken")
         message: Any = await receive()
         if message["type"] == "http.disconnect":
             return None
@@ -206,8 +212,8 @@ async def _received(headers: dict[str, str], receive: Receive, most: int) -> lis
     return pieces
 
 
-class _Replayed:
-    """A body that has been received, for whoever receives it next."""
+class _ReplayedBody:
+    """An ASGI `receive` that replays a body which was received already."""
 
     def __init__(self, pieces: list[bytes], receive: Receive) -> None:
         self._pieces = pieces[::-1]
@@ -220,17 +226,17 @@ class _Replayed:
         return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
 
 
-class _Leaving:
-    """An answer on its way out: it gets the headers, and is counted."""
+class _Response:
+    """A response on its way out: it gets the common headers and is counted."""
 
-    def __init__(self, scope: HTTPScope, send: Send, service: Service) -> None:
+    def __init__(self, scope: HTTPScope, send: Send, metrics: Metrics) -> None:
         self._method = scope["method"]
         self._send = send
-        self._service = service
+        self._metrics = metrics
         self._begun = time.monotonic()
 
     async def send(self, message: Message, *, is_file: bool = False) -> None:
-        """Send a part of the answer; only the page's files may be stored by browsers."""
+        """Send a part of the response; browsers may only cache the page's files."""
         if message["type"] == "http.response.start":
             headers = [*message["headers"], *HEADERS]
             if not is_file:
@@ -238,17 +244,21 @@ class _Leaving:
                 headers.append((b"cache-control", b"no-store"))
             message["headers"] = headers
             taken = time.monotonic() - self._begun
-            self._service.metrics.count(self._method, message["status"], taken)
+            self._metrics.count(self._method, message["status"], taken)
         await self._send(message)
 
-    async def refuse(self, refusal: Refusal) -> None:
-        """Send a refusal, and nothing else."""
+    async def refuse(self, refusal: RequestRefused) -> None:
+        """Send a refusal as the whole response."""
         body = msgspec.json.encode(refusal.problem)
-        headers = {**refusal.headers, "content-type": MEDIA, "content-length": str(len(body))}
+        headers = {
+            **refusal.headers,
+            "content-type": PROBLEM_JSON,
+            "content-length": str(len(body)),
+        }
         pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
-        await self.whole(refusal.problem.status, pairs, body)
+        await self.send_whole(refusal.problem.status, pairs, body)
 
-    async def whole(
+    async def send_whole(
         self,
         status: int,
         headers: list[tuple[bytes, bytes]],
@@ -256,7 +266,56 @@ class _Leaving:
         *,
         is_file: bool = False,
     ) -> None:
-        """Send an answer that is known as a whole."""
+        """Send a complete response."""
         start: Message = {"type": "http.response.start", "status": status, "headers": headers}
         await self.send(start, is_file=is_file)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_BOUNDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+class Metrics:
+    """Counts of requests by method and status, and of their times, in Prometheus' text format.
+
+    >>> metrics = Metrics()
+    >>> metrics.count("GET", 200, 0.004)
+    >>> print(metrics.text({"palaver_streams": 2}).splitlines()[2])
+    palaver_requests_total{method="GET",status="200"} 1
+    """
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._lock = threading.Lock()
+        self._requests: dict[tuple[str, int], int] = {}
+        self._buckets = [0] * (len(_BOUNDS) + 1)
+        self._seconds = 0.0
+
+    def count(self, method: str, status: int, seconds: float) -> None:
+        """Count one response; methods that HTTP does not know are counted as `other`."""
+        key = (method if method in _METHODS else "other", status)
+        with self._lock:
+            self._requests[key] = self._requests.get(key, 0) + 1
+            self._buckets[bisect_left(_BOUNDS, seconds)] += 1
+            self._seconds += seconds
+
+    def text(self, gauges: dict[str, float]) -> str:
+        """All counts and the given gauges, as text."""
+        with self._lock:
+            requests, buckets, seconds = dict(self._requests), list(self._buckets), self._seconds
+        lines = [
+            "# HELP palaver_requests_total Requests answered.",
+            "# TYPE palaver_requests_total counter",
+        ]
+        for (method, status), number in sorted(requests.items()):
+            lines.append(f'palaver_requests_total{{method="{method}",status="{status}"}} {number}')
+        name, total = "palaver_request_seconds", 0
+        lines += [f"# HELP {name} Time to the first byte.", f"# TYPE {name} histogram"]
+        for bound, number in zip((*_BOUNDS, "+Inf"), buckets, strict=True):
+            total += number
+            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
+        lines += [f"{name}_sum {seconds:.6f}", f"{name}_count {total}"]
+        for name, value in gauges.items():
+            lines += [f"# TYPE {name} gauge", f"{name} {value:g}"]
+        return "\n".join(lines) + "\n"

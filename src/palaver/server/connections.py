@@ -1,9 +1,9 @@
 """The open connections of a server: how long each may wait, and how many may wait at once.
 
-A connection always has a deadline, except while a request that has arrived as a whole is being
-answered to a client that reads. Where there are too many, the one that has waited longest is
-closed, and one that has shown the token only if there is no other. So a client that sends complete
-requests is answered however many others wait, whether they come from its own address or not.
+A connection always has a deadline, except while a complete request is being answered and the client
+reads. If there are too many connections, the one that has waited longest is closed; one that has
+shown the token is closed only if there is no other. So a client that sends complete requests is
+answered however many others wait, from its own address or from another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from palaver.server.problems import MEDIA, Refusal
+from palaver.server.errors import PROBLEM_JSON, RequestRefused
 from palaver.server.security import HEADERS
 
 if TYPE_CHECKING:
@@ -27,52 +27,56 @@ if TYPE_CHECKING:
 
     from palaver.server.settings import Settings
 
-__all__ = ["Config", "Connection", "Connections"]
+__all__ = ["ClientConnection", "ClientConnections", "UvicornConfig"]
 
 State: TypeAlias = Literal["idle", "head", "body", "rest", "working", "closing"]
-"""What a connection waits for: a request, the rest of its head, or of its body; the rest of a body
-whose request is answered already; an answer; its own end."""
+"""What a connection waits for: a request, the rest of its head or body, the rest of a body whose
+request is answered already, the response, or its own end."""
 
-_Queue: TypeAlias = "dict[Connection, None]"  # in the order of insertion: the oldest is the first
+_Queue: TypeAlias = (
+    "dict[ClientConnection, None]"  # in the order of insertion: the oldest is the first
+)
 
 _CLOSING_SECONDS: Final = 5
 _WAITING: Final = frozenset(("idle", "head", "body", "rest"))
 _UNFINISHED: Final = frozenset(("head", "body", "rest"))
 
 
-class Connections:
+class ClientConnections:
     """All connections of a server, with the limits on their numbers."""
 
     def __init__(self, settings: Settings, most: int) -> None:
         """Take the limits; `most` is how many connections may be open."""
         self.settings = settings
         self._most = most
-        self._open: set[Connection] = set()
-        self._newest: dict[tuple[str, int], Connection] = {}  # by the client's address and port
+        self._open: set[ClientConnection] = set()
+        self._newest: dict[
+            tuple[str, int], ClientConnection
+        ] = {}  # by the client's address and port
         self._waiting: dict[bool, _Queue] = {False: {}, True: {}}
         self._peers: dict[str, _Peer] = {}
 
-    def add(self, connection: Connection) -> bool:
-        """Take a new connection, in the place of another where there are too many.
+    def add(self, connection: ClientConnection) -> bool:
+        """Add a new connection, and close another if there are too many.
 
-        Return False if there is no place: every connection is being answered.
+        Return False if every open connection is being answered, so that none can be closed.
         """
         if len(self._open) >= self._most:
             oldest = _oldest(self._waiting, connection)
             if oldest is None:
                 return False
-            oldest.give_up()
+            oldest.close_early()
         self._open.add(connection)
         self._newest[connection.address] = connection
         self._peers.setdefault(connection.peer, _Peer()).number += 1
         return True
 
-    def remove(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
+    def remove(self, connection: ClientConnection) -> None:
+        """Remove a connection that is closed."""
         if connection not in self._open:
             return
         self._open.remove(connection)
-        # after a reset the client may have used its port again before the end was noticed here
+        # after a reset the client may use its port again before the old end is noticed here
         if self._newest.get(connection.address) is connection:
             del self._newest[connection.address]
         self._unqueue(connection)
@@ -81,14 +85,14 @@ class Connections:
         if not peer.number:
             del self._peers[connection.peer]
 
-    def judge(self, client: tuple[str, int], *, trusted: bool) -> None:
-        """Note whether the request that a connection has begun shows the token."""
+    def set_trusted(self, client: tuple[str, int], *, trusted: bool) -> None:
+        """Record whether the request that a connection has begun shows the token."""
         connection = self._newest.get((client[0], client[1]))
         if connection is not None:
-            connection.judge(trusted=trusted)
+            connection.set_trusted(trusted=trusted)
 
-    def queue(self, connection: Connection) -> None:
-        """Note what a connection waits for; close others of its peer where too many wait."""
+    def queue(self, connection: ClientConnection) -> None:
+        """Queue a connection that waits; close others of its peer if too many wait."""
         if connection not in self._open:
             return
         if connection.is_queued:
@@ -102,13 +106,13 @@ class Connections:
         if connection.is_unfinished and not connection.trusted:
             peer.unfinished[connection] = None
             if len(peer.unfinished) > limits.peer_unfinished:
-                next(iter(peer.unfinished)).give_up()
+                next(iter(peer.unfinished)).close_early()
         if sum(map(len, peer.waiting.values())) > limits.peer_connections:
             oldest = _oldest(peer.waiting, connection)
             if oldest is not None:
-                oldest.give_up()
+                oldest.close_early()
 
-    def _unqueue(self, connection: Connection) -> None:
+    def _unqueue(self, connection: ClientConnection) -> None:
         connection.is_queued = False
         peer = self._peers[connection.peer]
         peer.unfinished.pop(connection, None)
@@ -126,38 +130,38 @@ class _Peer:
         self.unfinished: _Queue = {}
 
 
-def _oldest(queues: dict[bool, _Queue], new: Connection) -> Connection | None:
-    """The connection to close for a new one: the oldest that has not shown the token, if any."""
+def _oldest(queues: dict[bool, _Queue], new: ClientConnection) -> ClientConnection | None:
+    """The connection to close for a new one: the oldest, those without the token first."""
     return next(
         (one for trusted in (False, True) for one in queues[trusted] if one is not new), None
     )
 
 
-class Config(uvicorn.Config):
+class UvicornConfig(uvicorn.Config):
     """uvicorn's configuration, with the connections that its protocols share."""
 
-    def __init__(self, app: Any, connections: Connections, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
+    def __init__(self, app: Any, connections: ClientConnections, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
         """Take the application, its connections, and everything that uvicorn takes."""
         idle = math.ceil(connections.settings.idle_seconds)  # uvicorn's own timer is no earlier
-        super().__init__(app, http=Connection, ws="none", timeout_keep_alive=idle, **more)
+        super().__init__(app, http=ClientConnection, ws="none", timeout_keep_alive=idle, **more)
         self.connections = connections
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """uvicorn's protocol for HTTP/1.1, with time limits."""
 
-    def __init__(self, config: Config, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
-        """Begin without a transport."""
+    def __init__(self, config: UvicornConfig, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
+        """Start without a transport."""
         super().__init__(config, **more)
         self.trusted = False
-        self.is_queued = False  # kept by `Connections`
+        self.is_queued = False  # maintained by `ClientConnections`
         self.address = ("", 0)
         self._connections = config.connections
         self._limits = config.connections.settings
         self._state: State = "idle"
         self._since = self._paused = 0.0
         self._arrived = 0
-        self._judged = False
+        self._is_checked = False
         self._seen: object = None  # the request that the state is about
         self._timer: asyncio.TimerHandle | None = None
 
@@ -169,17 +173,17 @@ class Connection(H11Protocol):
     @property
     def is_waiting(self) -> bool:
         """Whether the client has to send something next."""
-        return self._state in _WAITING and (self._state != "body" or self._judged)
+        return self._state in _WAITING and (self._state != "body" or self._is_checked)
 
     @property
     def is_unfinished(self) -> bool:
         """Whether the client has sent a part of a request."""
         return self._state in _UNFINISHED and self.is_waiting
 
-    # ── what uvicorn and asyncio call ───────────────────────────────────────────────────────────
+    # ── called by uvicorn and asyncio ───────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request, if there is a place to wait."""
+        """Wait for a request, unless there are too many connections."""
         super().connection_made(transport)
         self.address = self.client or ("", id(self))
         self._since = self.loop.time()
@@ -190,7 +194,7 @@ class Connection(H11Protocol):
         self._schedule()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave nothing behind."""
+        """Cancel the timer and remove the connection."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -198,7 +202,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read what has arrived."""
+        """Parse what has arrived."""
         self._arrived += len(data)
         super().data_received(data)
         self._update()
@@ -206,45 +210,45 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait for the next request, or for the rest of this one.
 
-        Who has not shown the token sends one request at a time: a single packet could hold
-        hundreds, and those that were not answered may be sent again.
+        A client without the token sends one request at a time: a single packet could hold
+        hundreds of them. Requests that were not answered may be sent again.
         """
-        is_row = self.conn.their_state is h11.DONE and self.conn.trailing_data[0]
-        if is_row and not self.trusted:
+        is_pipelined = self.conn.their_state is h11.DONE and self.conn.trailing_data[0]
+        if is_pipelined and not self.trusted:
             self.transport.close()
         super().on_response_complete()
         self._update()
 
     def pause_writing(self) -> None:
-        """Limit the time in which the client takes what has been sent."""
+        """Start the time limit for the client to read what has been sent."""
         super().pause_writing()
         self._paused = self.loop.time()
         self._schedule()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue without that limit."""
         super().resume_writing()
         self._schedule()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
-        self._refuse(Refusal(400, msg))
+        """Answer a request that is not HTTP."""
+        self._refuse(RequestRefused(400, msg))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Ignore an upgrade, as HTTP allows; it is no fault of this server's set-up."""
+        """Ignore an upgrade, as HTTP allows, without a warning."""
 
     # ── states and deadlines ────────────────────────────────────────────────────────────────────
 
-    def judge(self, *, trusted: bool) -> None:
-        """Note whether the request that has begun shows the token."""
-        self.trusted, self._judged = trusted, True
+    def set_trusted(self, *, trusted: bool) -> None:
+        """Record whether the request that has begun shows the token."""
+        self.trusted, self._is_checked = trusted, True
         if self._state == "body":
             self._connections.queue(self)
 
-    def give_up(self) -> None:
+    def close_early(self) -> None:
         """Close the connection before the client has sent what it should have."""
         if self._state in {"head", "body"} and not self.transport.get_write_buffer_size():
-            self._refuse(Refusal(408, "the request did not arrive in time"))
+            self._refuse(RequestRefused(408, "the request did not arrive in time"))
         elif self._state == "idle" and not self.transport.get_write_buffer_size():
             self.transport.close()
         else:
@@ -252,18 +256,18 @@ class Connection(H11Protocol):
         self._update()
 
     def _update(self) -> None:
-        """Find out what is waited for, and since when."""
-        state = self._found()
+        """Determine what the connection waits for, and since when."""
+        state = self._current_state()
         if state == self._state and self.cycle is self._seen:
             return
         if self.cycle is not self._seen:
-            self._judged = False
+            self._is_checked = False
         self._state, self._seen = state, self.cycle
         self._since, self._arrived = self.loop.time(), 0
         self._connections.queue(self)
         self._schedule()
 
-    def _found(self) -> State:
+    def _current_state(self) -> State:
         if self.transport.is_closing():
             return "closing"
         theirs = self.conn.their_state
@@ -274,7 +278,7 @@ class Connection(H11Protocol):
         return "working"
 
     def _deadline(self) -> float | None:
-        """When the patience with the client ends, on the loop's clock."""
+        """The time at which the connection is closed, on the loop's clock."""
         limits = self._limits
         if self._state == "closing":
             return self._since + _CLOSING_SECONDS
@@ -290,15 +294,15 @@ class Connection(H11Protocol):
         return self._since + seconds[self._state] if self._state in seconds else None
 
     def _schedule(self) -> None:
-        """Have the deadline looked at in time; a timer that runs out early is set again."""
+        """Set a timer for the deadline; a timer that fires early is set again."""
         deadline = self._deadline()
         if deadline is None or (self._timer is not None and self._timer.when() <= deadline):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_at(deadline, self._run_out)
+        self._timer = self.loop.call_at(deadline, self._check_deadline)
 
-    def _run_out(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         deadline = self._deadline()
         if deadline is None:
@@ -308,19 +312,19 @@ class Connection(H11Protocol):
         elif self._state == "closing" or self.flow.write_paused:
             self.transport.abort()
         else:
-            self.give_up()
+            self.close_early()
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """Answer without asking the application, if nothing was answered yet, and close."""
+    def _refuse(self, refusal: RequestRefused) -> None:
+        """Send a refusal without the application, if nothing was sent yet, and close."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             cycle = cast("RequestResponseCycle | None", self.cycle)
             if cycle is not None and not cycle.response_complete:
-                cycle.disconnected = True  # what the application says now is not sent
+                cycle.disconnected = True  # what the application sends now is dropped
             body = msgspec.json.encode(refusal.problem)
             headers = [
                 *HEADERS,
                 (b"cache-control", b"no-store"),
-                (b"content-type", MEDIA.encode()),
+                (b"content-type", PROBLEM_JSON.encode()),
                 (b"content-length", str(len(body)).encode()),
                 (b"connection", b"close"),
             ]

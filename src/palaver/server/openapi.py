@@ -1,7 +1,7 @@
-"""The description of the API: litestar knows the routes, msgspec the shapes; here they are joined.
+"""The OpenAPI document: the routes as litestar knows them, with the types as msgspec knows them.
 
-Every operation says every answer it may give: its own, and the problems that any route, or a route
-of its kind, may end in. What a type looks like in JSON is said by the library that writes it.
+Every operation lists every response that it may give: its own, and the problems that any route, or
+a route of its kind, may end in. The JSON schemas come from msgspec, which also writes the JSON.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from litestar.routes import HTTPRoute
 from palaver import __version__
 from palaver.messages import Message
 from palaver.messages.parts import UnknownPart
-from palaver.server.bodies import Bodies
-from palaver.server.problems import MEDIA, Problem
+from palaver.server.errors import PROBLEM_JSON, ProblemDetails
+from palaver.server.requests import BodyDTO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
     from litestar.typing import FieldDefinition
 
-__all__ = ["document"]
+__all__ = ["openapi_document"]
 
 _ALWAYS: Final = (400, 401, 403, 404, 408, 413, 414, 421, 422, 429, 503)
 _WRITING: Final = (409, 415, 424)
@@ -64,9 +64,9 @@ _REASONS: Final = {
 
 
 @cache
-def document() -> bytes:
-    """The API, described in OpenAPI 3.1, as JSON."""
-    from palaver.server.routes import ROUTES  # noqa: PLC0415 - one of the routes shows this
+def openapi_document() -> bytes:
+    """The OpenAPI 3.1 document of this API, as JSON."""
+    from palaver.server.routes import ROUTES  # noqa: PLC0415 - one of them serves this
 
     config = OpenAPIConfig(
         title="palaver",
@@ -74,25 +74,25 @@ def document() -> bytes:
         description="Conversations of LLM agents: what was said, every edit, and the way back.",
         render_plugins=[JsonRenderPlugin()],
         use_handler_docstrings=True,
-        operation_id_creator=_name,
+        operation_id_creator=_operation_id,
     )
     app = Litestar(
         ROUTES,
         openapi_config=config,
-        dto=Bodies,
-        return_dto=Bodies,
+        dto=BodyDTO,
+        return_dto=BodyDTO,
         dependencies={"service": Provide(lambda: None, sync_to_thread=False)},
     )
     described: dict[str, Any] = app.openapi_schema.to_schema()
     operations = list(_operations(app))
-    kinds = [kind for _, _, handler in operations for kind in _kinds(handler)]
-    schemas, shapes = _shapes([*kinds, Problem])
+    kinds = [kind for _, _, handler in operations for kind in _body_types(handler)]
+    schemas, shapes = _shapes([*kinds, ProblemDetails])
     for path, method, handler in operations:
         operation = described["paths"][path][method]
         _complete(operation, handler, method, shapes)
     described["components"] = {
         "schemas": schemas,
-        "responses": {"Problem": _problem("Refused.")},
+        "responses": {"ProblemDetails": _problem("Refused.")},
         "securitySchemes": {
             "token": {"type": "http", "scheme": "bearer"},
             "session": {"type": "apiKey", "in": "cookie", "name": "palaver_7007"},
@@ -102,8 +102,8 @@ def document() -> bytes:
     return msgspec.json.encode(described)
 
 
-def _name(handler: HTTPRouteHandler, method: Any, path: Sequence[Any]) -> str:  # noqa: ANN401 - litestar's
-    """What an operation is called: its method and its path, without what is filled in."""
+def _operation_id(handler: HTTPRouteHandler, method: Any, path: Sequence[Any]) -> str:  # noqa: ANN401 - litestar's
+    """The id of an operation: its method and the fixed parts of its path."""
     del handler
     names = [step for step in path if isinstance(step, str)][1:]
     one = [] if len(names) == len(path) - 1 or isinstance(path[-1], str) else ["one"]
@@ -122,8 +122,8 @@ def _operations(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
 # ── shapes ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _answer_kind(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - a type
-    """What a handler answers with; None for nothing, `Stream` for a stream."""
+def _response_type(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - a type
+    """The type of a handler's response; None for nothing, `Stream` for a stream."""
     found = handler.parsed_fn_signature.return_type
     if found.is_subclass_of(Stream):
         return Stream
@@ -132,17 +132,17 @@ def _answer_kind(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - a type
     return found.raw
 
 
-def _kinds(handler: HTTPRouteHandler) -> Iterator[Any]:
+def _body_types(handler: HTTPRouteHandler) -> Iterator[Any]:
     field = handler.parsed_data_field
     if field is not None:
         yield field.raw
-    kind = _answer_kind(handler)
+    kind = _response_type(handler)
     if kind not in {None, type(None), Stream, str, bytes}:
         yield kind
 
 
 def _shapes(kinds: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schemas of all types, and what stands for each of those that were asked for."""
+    """The schemas of all types, and the schema or reference for each of the given ones."""
     wanted = list({str(kind): kind for kind in kinds}.values())
     found, schemas = msgspec.json.schema_components(
         wanted, schema_hook=_schema_of, ref_template=_SCHEMAS
@@ -167,7 +167,7 @@ def _schema_of(kind: type[Any]) -> dict[str, Any]:
 def _complete(
     operation: dict[str, Any], handler: HTTPRouteHandler, method: str, shapes: dict[str, Any]
 ) -> None:
-    """Say what an operation takes, and all that it may answer."""
+    """Add the request body and all responses to an operation."""
     for parameter in operation.get("parameters", []):
         _constrain(parameter, handler)
     field, takes = handler.parsed_data_field, handler.opt.get("takes")
@@ -190,7 +190,7 @@ def _complete(
 
 
 def _constrain(parameter: dict[str, Any], handler: HTTPRouteHandler) -> None:
-    """Say of a parameter what its type says: litestar leaves the limits of optional ones out."""
+    """Add the limits of a parameter's type: litestar leaves those of optional ones out."""
     for noise in ("deprecated", "allowEmptyValue", "allowReserved"):
         parameter.pop(noise, None)
     for field in _fields(handler):
@@ -210,7 +210,7 @@ def _constrain(parameter: dict[str, Any], handler: HTTPRouteHandler) -> None:
 
 
 def _fields(handler: HTTPRouteHandler) -> list[FieldDefinition]:
-    """What a handler is asked with: its own parameters, and those of what it depends on."""
+    """The parameters of a handler and of its dependencies."""
     provided = handler.resolve_dependencies().values()
     signatures = [handler.parsed_fn_signature, *(one.parsed_fn_signature for one in provided)]
     return [field for one in signatures for field in one.parameters.values()]
@@ -220,7 +220,7 @@ def _good(
     described: dict[str, Any], handler: HTTPRouteHandler, shapes: dict[str, Any]
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": described["description"]}
-    kind = _answer_kind(handler)
+    kind = _response_type(handler)
     if kind in {None, type(None)}:
         return answer
     media = handler.media_type
@@ -235,5 +235,5 @@ def _good(
 
 
 def _problem(why: str) -> dict[str, Any]:
-    shape = {"$ref": _SCHEMAS.format(name=Problem.__name__)}
-    return {"description": why, "content": {MEDIA: {"schema": shape}}}
+    shape = {"$ref": _SCHEMAS.format(name=ProblemDetails.__name__)}
+    return {"description": why, "content": {PROBLEM_JSON: {"schema": shape}}}

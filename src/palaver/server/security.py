@@ -1,13 +1,13 @@
-"""Who may ask: the token, the cookie that stands for it, the names of this server, the origin.
+"""Who may send requests: the token, the cookie, the Host, the Origin, the path, the rate.
 
-A page on the web can make a browser send requests to this machine; three things keep it out. The
-Host must be a name of this server (a name that was rebound to loopback is not). An Origin must be
-this server's own. And whoever asks must show the token, or the cookie that only the token buys and
-no script can read.
+A web page can make a browser send requests to this machine. Three checks keep it out: the Host must
+be a name of this server (a name that was rebound to loopback is not), an Origin must be this
+server's own, and the request must carry the token, or the cookie that is given for the token and
+that no script can read.
 
 Access is denied by default: without the token only the operations in `OPEN` and the page's own
-files are answered. A path has one spelling. `read_path` refuses every other one, and its result is
-both what the gate decides on and what the router gets.
+files are answered. A path has one spelling: `read_path` refuses every other one, and both the gate
+and the router use its result.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import hmac
 import os
 import re
 import secrets
+import time
+from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
@@ -24,10 +26,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from palaver.errors import ValidationError
-from palaver.server.problems import Refusal
+from palaver.server.errors import RequestRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 __all__ = [
@@ -35,14 +37,16 @@ __all__ = [
     "LOOPBACK",
     "OPEN",
     "Gate",
+    "RateLimit",
     "cookie_value",
     "read_headers",
     "read_path",
     "read_token",
 ]
 
+
 LOOPBACK: Final = frozenset(("127.0.0.1", "localhost", "::1"))
-"""The names under which a machine speaks to itself."""
+"""The names of the loopback address."""
 
 HEADERS: Final = (
     (
@@ -57,7 +61,7 @@ HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""What every answer says to browsers."""
+"""The security headers of every response."""
 
 OPEN: Final = frozenset((("GET", "/api/health"), ("POST", "/api/session")))
 """The operations that need no token."""
@@ -75,25 +79,27 @@ _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _FORMS: Final = frozenset(
     ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 )
-"""What any page can make a browser send."""
+"""The content types that any page can make a browser send."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^][:@/?#\\\s]+)(:(?P<port>[0-9]{1,5}))?")
 _BYTES: Final = 32
 _SHORTEST: Final = 16
+_CLIENTS: Final = 10_000
+_BURST: Final = 4
 
 
 def read_token(file: Path) -> str:
-    """The token in a file, for its owner alone to read; it is made at the first start."""
+    """Read the token from a file that only its owner may read; create it at the first start."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return _checked(file)
+        return _read_checked(file)
     token = secrets.token_urlsafe(_BYTES)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(token + "\n")
     return token
 
 
-def _checked(file: Path) -> str:
+def _read_checked(file: Path) -> str:
     if os.name == "posix" and file.stat().st_mode & 0o077:
         detail = f"others may read {file}: chmod 600 it, or remove it to have a new one made"
         raise ValidationError(detail, path="$.token", rule="token")
@@ -105,7 +111,7 @@ def _checked(file: Path) -> str:
 
 
 def cookie_value(token: str) -> str:
-    """What the cookie says: proof that its holder once had the token, and not the token.
+    """The value of the session cookie: it proves knowledge of the token without revealing it.
 
     >>> len(cookie_value("a")), cookie_value("a") == cookie_value("b")
     (64, False)
@@ -125,10 +131,10 @@ def read_path(raw: bytes) -> str:
     '/api/conversations/café'
     >>> read_path(b"//api/info")
     Traceback (most recent call last):
-    palaver.server.problems.Refusal: the path is not spelled in the usual way: ...
+    palaver.server.errors.RequestRefused: the path is not spelled in the usual way: ...
     """
     if len(raw) > _LONGEST:
-        raise Refusal(414, f"the path has {len(raw)} bytes; at most {_LONGEST} are allowed")
+        raise RequestRefused(414, f"the path has {len(raw)} bytes; at most {_LONGEST} are allowed")
     if raw == b"/":
         return "/"
     if _PLAIN.fullmatch(raw):
@@ -138,7 +144,7 @@ def read_path(raw: bytes) -> str:
         "the path is not spelled in the usual way: no empty or dot segments, no ; or backslash, "
         "no encoded slash, letter, digit or control character, UTF-8 only"
     )
-    raise Refusal(400, detail)
+    raise RequestRefused(400, detail)
 
 
 def _read_segment(raw: bytes) -> str:
@@ -161,21 +167,26 @@ def read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     for name, value in pairs:
         key = name.decode("latin-1")
         if key in headers and name in _SINGLE:
-            raise Refusal(400, f"more than one {key} header", headers={"Connection": "close"})
+            raise RequestRefused(
+                400, f"more than one {key} header", headers={"Connection": "close"}
+            )
         headers[key] = value.decode("latin-1")
     if "transfer-encoding" in headers and "content-length" in headers:
         detail = "Transfer-Encoding and Content-Length contradict each other: send one of them"
-        raise Refusal(400, detail, headers={"Connection": "close"})
+        raise RequestRefused(400, detail, headers={"Connection": "close"})
     return headers
 
 
 class Gate:
-    """Everything that is asked of a request before anything else looks at it."""
+    """The checks that every request passes before anything else reads it."""
 
-    def __init__(self, token: str, allow_hosts: tuple[str, ...] = ()) -> None:
-        """Keep the token and the names under which the server may be asked."""
+    def __init__(
+        self, token: str, allow_hosts: tuple[str, ...] = (), *, guesses: float = 0
+    ) -> None:
+        """Take the token, further host names, and how many guesses a second a client may make."""
         self._token = token.encode()
         self._cookie = cookie_value(token).encode()
+        self._guesses = RateLimit(guesses)
         self._names = frozenset(name.lower().rstrip(".") for name in allow_hosts)
 
     def check_host(self, host: str | None, port: int | None) -> None:
@@ -184,7 +195,7 @@ class Gate:
         local = name in LOOPBACK and given == port
         if not local and name not in self._names:
             detail = f"this server does not answer to the name {(host or '')[:100]!r}"
-            raise Refusal(421, detail)
+            raise RequestRefused(421, detail)
 
     def check_origin(self, origin: str | None, host: str | None) -> None:
         """Refuse an Origin that is not this server."""
@@ -198,36 +209,75 @@ class Gate:
             or found.path
             or found.query
         ):
-            raise Refusal(403, f"a page of {origin[:100]!r} may not ask this server")
+            raise RequestRefused(403, f"a page of {origin[:100]!r} may not ask this server")
 
     def check_holder(self, method: str, headers: Mapping[str, str], port: int | None) -> None:
-        """Refuse whoever shows neither the token nor the cookie."""
+        """Refuse a request with neither the token nor the cookie."""
         if self.is_token(headers.get("authorization", "")):
             return
         cookie = _cookie(headers.get("cookie", ""), f"palaver_{port}")
         if not hmac.compare_digest(cookie.encode(), self._cookie):
             detail = "needs the server's token: Authorization: Bearer TOKEN"
-            raise Refusal(401, detail, headers={"WWW-Authenticate": "Bearer"})
+            raise RequestRefused(401, detail, headers={"WWW-Authenticate": "Bearer"})
         if method in _SAFE:
             return
         if "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
-            raise Refusal(403, "a change with a cookie must come from this server's own page")
+            raise RequestRefused(
+                403, "a change with a cookie must come from this server's own page"
+            )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in _FORMS:
-            raise Refusal(415, "a change with a cookie is no form: send application/json")
+            raise RequestRefused(415, "a change with a cookie is no form: send application/json")
+
+    def count_guess(self, client: tuple[str, int] | None) -> None:
+        """Count a wrong or missing token; refuse a client that tries too many."""
+        self._guesses.check(client[0] if client else "")
 
     def is_token(self, authorization: str) -> bool:
         """Tell whether an Authorization header has the token."""
         scheme, _, token = authorization.partition(" ")
-        return scheme.lower() == "bearer" and self.fits(token.strip())
+        return scheme.lower() == "bearer" and self.matches_token(token.strip())
 
-    def fits(self, token: str) -> bool:
-        """Tell whether a text is the token, in a time that does not tell how nearly."""
+    def matches_token(self, token: str) -> bool:
+        """Tell whether a text is the token, in constant time."""
         return hmac.compare_digest(token.encode(errors="replace"), self._token)
 
 
+class RateLimit:
+    """A rate for each client: a bucket that fills steadily and holds a few seconds' worth.
+
+    >>> rate = RateLimit(1, clock=lambda: 0.0)
+    >>> [rate.allows("me") for _ in range(6)]
+    [True, True, True, True, False, False]
+    """
+
+    def __init__(self, per_second: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take the number of requests a second; 0 sets no limit."""
+        self._rate = per_second
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, client: str) -> bool:
+        """Take one from a client's bucket; False if it is empty."""
+        if not self._rate:
+            return True
+        now, most = self._clock(), self._rate * _BURST
+        left, then = self._left.pop(client, (most, now))
+        left = min(most, left + (now - then) * self._rate)
+        allowed = left >= 1
+        self._left[client] = (left - 1 if allowed else left, now)
+        if len(self._left) > _CLIENTS:
+            self._left.popitem(last=False)
+        return allowed
+
+    def check(self, client: str) -> None:
+        """Refuse a request that comes too fast."""
+        if not self.allows(client):
+            raise RequestRefused(429, "too many requests at once", headers={"Retry-After": "1"})
+
+
 def _split(host: str) -> tuple[str, int | None]:
-    """A Host as name and port; the port of `http` where it names none."""
+    """Split a Host into name and port; the port is 80 if none is given."""
     found = _HOST.fullmatch(host)
     if found is None:
         return "", None

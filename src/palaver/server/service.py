@@ -1,90 +1,66 @@
-"""What every route of one server shares: the store, the settings, the live stream, the counts.
+"""The `Service`: everything that the routes of one server share.
 
-There is one `Service` for each application, and routes ask for it by the name `service`. A part of
-the server that needs a memory of its own (the steps at work, say) is a class made from a service,
-and `service.part(Class)` is the one of this server.
+There is one service for each application. It has the store, the settings, the live events and the
+services behind the routes, each as an attribute; a route asks for it as `service`. The service owns
+no logic of its own beyond starting and stopping its parts in order.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from litestar.di import NamedDependency
 
-from palaver.server.limits import Rate
 from palaver.server.live import Live
-from palaver.server.metrics import Metrics
 from palaver.server.security import Gate
+from palaver.server.services.compaction import Compactor
+from palaver.server.services.conversations import OpenConversations
+from palaver.server.services.models import ModelRegistry
+from palaver.server.services.steps import StepRunner
+from palaver.server.services.teams import Teams
+from palaver.server.services.tools import ServerTools, builtin_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from palaver.server.connections import Connections
+    from palaver.server.connections import ClientConnections
     from palaver.server.settings import Settings
     from palaver.stores import Store
 
-__all__ = ["Served", "Service"]
-
-Kind: TypeAlias = Literal["sqlite", "postgres", "memory", "other"]
-
-_Part = TypeVar("_Part")
-_KEEPERS: Final[dict[str, Kind]] = {
-    "SQLiteKeeper": "sqlite",
-    "PostgresKeeper": "postgres",
-    "MemoryKeeper": "memory",
-}
+__all__ = ["Service", "ServiceDependency"]
 
 
 class Service:
-    """A store that is being served."""
+    """A store that is being served, with everything that the routes need."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        """Begin with nobody listening."""
+        """Create all parts; nothing runs before `start`."""
         self.store = store
-        self.kind: Kind = _KEEPERS.get(type(store.keeper).__name__, "other")
         self.settings = settings
         self.live = Live(store, heartbeat=settings.heartbeat, streams=settings.streams)
-        self.metrics = Metrics()
-        self.gate = Gate(settings.token, settings.allow_hosts)
-        self.connections: Connections | None = None  # under `serve`
-        self._guesses = Rate(settings.guesses)
-        self._parts: dict[type[Any], Any] = {}
-        self._stopping: list[Callable[[], Awaitable[None]]] = []
-        self._lock = threading.Lock()
+        self.gate = Gate(settings.token, settings.allow_hosts, guesses=settings.guesses)
+        self.connections: ClientConnections | None = None  # set by `serve`
+        self.models = ModelRegistry(() if settings.model is None else (settings.model,))
+        self.tools = ServerTools(builtin_tools(store))
+        self.conversations = OpenConversations(store, self.live)
+        self.steps = StepRunner(self)
+        self.compactor = Compactor(self)
+        self.teams = Teams(self)
 
     @property
-    def near(self) -> bool:
-        """Whether the store is on this machine: a small read is then quicker than a thread is."""
-        return self.kind in {"sqlite", "memory"}
-
-    def part(self, kind: Callable[[Service], _Part]) -> _Part:
-        """The one object of a class that this service has; it is made when first asked for."""
-        key = cast("type[Any]", kind)
-        with self._lock:
-            if key not in self._parts:
-                self._parts[key] = kind(self)
-            return cast("_Part", self._parts[key])
-
-    def guessed(self, client: tuple[str, int] | None) -> None:
-        """Somebody had no right token: whoever tries many is slowed down."""
-        self._guesses.check(client[0] if client else "")
-
-    def on_stop(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Have something done when the server stops, before it waits for the last requests."""
-        self._stopping.append(work)
+    def reads_inline(self) -> bool:
+        """Whether the store is on this machine, so that a small read is faster than a thread."""
+        return self.store.kind in {"sqlite", "memory"}
 
     async def start(self) -> None:
-        """Begin to follow the store."""
+        """Begin to follow the store, open the tools, recover steps, and load the team file."""
         await self.live.start()
+        await self.steps.start()
+        await self.teams.start()
 
     async def stop(self) -> None:
-        """End what would never end by itself: the streams, and the steps at work."""
-        for work in self._stopping:
-            await work()
-        self._stopping.clear()
+        """End what would never end by itself: running steps and live streams."""
+        await self.steps.close()
         await self.live.stop()
 
 
-Served: TypeAlias = NamedDependency[Service]
-"""The service, as a route asks for it."""
+ServiceDependency: TypeAlias = NamedDependency[Service]
+"""The service as a route asks for it."""

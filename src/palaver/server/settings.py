@@ -1,4 +1,4 @@
-"""How a server is set up: who may come in, and how much of everything."""
+"""The settings of a server: its token, its hosts, its model, its tools and its limits."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ LIMITS: Final = {
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What a server is told when it starts.
+    """The settings of a server.
 
-    `allow_hosts` are the names, beside those of this machine, under which it may be asked. `model`
-    is the model that answers unless a request names another; `warm` loads it at the start, where it
+    `allow_hosts` are the host names, beside those of this machine, under which it answers. `model`
+    is the model that answers unless a request names another; `warm` loads it at the start if it
     runs on this machine. `toolset` are the tools that models may call beside those that come with
     the server (functions, tools, lists of them, MCP servers), `team` is the path of a team's file.
 
@@ -87,7 +87,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     team: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse limits that make no sense."""
+        """Check every limit."""
         for name, least in LIMITS.items():
             value = getattr(self, name)
             kinds = (int,) if isinstance(least, int) else (int, float)

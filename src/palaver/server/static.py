@@ -1,15 +1,13 @@
-"""The files of the page, as they leave: read once, held in memory, known by what is in them.
+"""The static files of the page: read once, held in memory, addressed by a digest of their content.
 
-A file has two addresses. `/page/DIGEST/scripts/app.js` is for browsers: the digest is of all files
-together, so what is there never changes and is never asked for twice; modules import each other by
-relative paths and so stay under one digest. `/page/scripts/app.js` is for people, and always means
-the newest. The page itself, `/`, is `index.html` with the addresses of the first kind written in;
-what a browser needs first it asks for at once and with few requests, since its style sheets leave
-as one and each module that its scripts import is preloaded.
+A file has two addresses. `/page/DIGEST/scripts/app.js` is for browsers: the digest covers all files
+together, so the content at that address never changes and is cached for good; modules import each
+other by relative paths and so stay under one digest. `/page/scripts/app.js` is for people and is
+always the newest. The page itself, `/`, is `index.html` with addresses of the first kind. It needs
+few requests: its style sheets are sent as one file, and the modules of its scripts are preloaded.
 
-Whoever works on the page just loads it again: when `/` is asked for, files that changed on disk
-are read anew, under a new digest. The files hold no data, so nobody has to show a token for one of
-them; for an address at which there is none, the token is needed as everywhere.
+Files that changed on disk are read again, under a new digest, when `/` is requested. The files hold
+no data, so they need no token; a path without a file needs one like every other path.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from palaver.server.problems import Refusal
+from palaver.server.errors import RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Answer", "Page", "the_page"]
+__all__ = ["FileResponse", "PageFiles", "page_files"]
 
 _FOLDER: Final = Path(__file__).with_name("page")
 _INDEX: Final = "index.html"
@@ -51,14 +49,14 @@ _TYPES: Final = {
     "woff2": b"font/woff2",
     "webmanifest": b"application/manifest+json",
 }
-"""What is served; a file of another kind is not of the page."""
+"""The types that are served; files of other types are not part of the page."""
 
 _Headers = list[tuple[bytes, bytes]]
 _Times = dict[str, tuple[int, int]]
 
 
-class Answer(NamedTuple):
-    """What is sent for a file."""
+class FileResponse(NamedTuple):
+    """The response for a file."""
 
     status: int
     headers: _Headers
@@ -66,29 +64,29 @@ class Answer(NamedTuple):
 
 
 class _File:
-    """One file, plain and packed, each with its tag."""
+    """One file, plain and compressed, each with its ETag."""
 
     def __init__(self, data: bytes, kind: bytes) -> None:
         self.kind = kind
-        self.plain = data, f'"{_hashed([data])}"'.encode()
-        packed = gzip.compress(data, mtime=0)
-        smaller = len(packed) < len(data)
-        self.packed = (packed, f'"{_hashed([data])}-gzip"'.encode()) if smaller else None
+        self.plain = data, f'"{_hash([data])}"'.encode()
+        compressed = gzip.compress(data, mtime=0)
+        smaller = len(compressed) < len(data)
+        self.compressed = (compressed, f'"{_hash([data])}-gzip"'.encode()) if smaller else None
 
-    def answered(self, asked: Mapping[str, str], caching: bytes) -> Answer:
-        packed = self.packed if _takes_gzip(asked.get("accept-encoding", "")) else None
-        data, tag = packed or self.plain
+    def respond(self, request: Mapping[str, str], caching: bytes) -> FileResponse:
+        compressed = self.compressed if _accepts_gzip(request.get("accept-encoding", "")) else None
+        data, tag = compressed or self.plain
         headers = [(b"etag", tag), (b"cache-control", caching), (b"vary", b"accept-encoding")]
-        if tag.decode() in asked.get("if-none-match", ""):
-            return Answer(304, headers, b"")
+        if tag.decode() in request.get("if-none-match", ""):
+            return FileResponse(304, headers, b"")
         headers += [(b"content-type", self.kind), (b"content-length", str(len(data)).encode())]
-        if packed is not None:
+        if compressed is not None:
             headers.append((b"content-encoding", b"gzip"))
-        return Answer(200, headers, data)
+        return FileResponse(200, headers, data)
 
 
-class _Edition(NamedTuple):
-    """All files at one time; `times` tell whether they are still the ones on disk."""
+class _Build(NamedTuple):
+    """All files as read at one time; `times` tells whether they changed on disk."""
 
     digest: str
     front: _File
@@ -96,63 +94,63 @@ class _Edition(NamedTuple):
     times: _Times
 
 
-class Page:
+class PageFiles:
     """The files of a folder, by their addresses.
 
-    >>> page = Page(_FOLDER)
-    >>> answer = page.answer("GET", "/page/scripts/app.js", {})
-    >>> answer.status, dict(answer.headers)[b"content-type"]
-    (200, b'text/javascript; charset=utf-8')
+    >>> files = PageFiles(_FOLDER)
+    >>> response = files.respond("GET", "/page/styles.css", {})
+    >>> response.status, dict(response.headers)[b"content-type"]
+    (200, b'text/css; charset=utf-8')
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read everything."""
+        """Read all files."""
         self._folder = folder
-        self._edition = _read(folder, _times(folder))
+        self._build = _read(folder, _times(folder))
 
-    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
-        """What is sent for an address; the request's `headers` have names in small letters."""
+    def respond(self, method: str, path: str, headers: Mapping[str, str]) -> FileResponse:
+        """The response for a path; the request's `headers` have lower-case names."""
         if method not in {"GET", "HEAD"}:
-            raise Refusal(405, "files are only read", headers={"Allow": "GET, HEAD"})
+            raise RequestRefused(405, "files can only be read", headers={"Allow": "GET, HEAD"})
         if path == "/":
-            self._look_again()
-            found = self._edition.front.answered(headers, _ASK)
+            self._reload()
+            found = self._build.front.respond(headers, _ASK)
         else:
             found = self._file(path, headers)
         return found._replace(body=b"") if method == "HEAD" else found
 
     def has(self, path: str) -> bool:
-        """Tell whether an address is that of a file; under any digest, as `answer` has it."""
+        """Tell whether a path is that of a file, under any digest."""
         if not path.startswith("/page/"):
             return path == "/"
         parts = _ADDRESS.fullmatch(path)
-        return parts is not None and parts[2] in self._edition.files
+        return parts is not None and parts[2] in self._build.files
 
-    def _file(self, path: str, headers: Mapping[str, str]) -> Answer:
-        edition = self._edition
+    def _file(self, path: str, headers: Mapping[str, str]) -> FileResponse:
+        build = self._build
         parts = _ADDRESS.fullmatch(path)
-        file = None if parts is None else edition.files.get(parts[2])
+        file = None if parts is None else build.files.get(parts[2])
         if parts is None or file is None:
-            raise Refusal(404, "there is no such file")
-        # a page that was open before its server was renewed gets the new file, for this once
-        return file.answered(headers, _FOREVER if parts[1] == edition.digest else _ASK)
+            raise RequestRefused(404, "there is no such file")
+        # a page that was open before its server was updated gets the new file, uncached
+        return file.respond(headers, _FOREVER if parts[1] == build.digest else _ASK)
 
-    def _look_again(self) -> None:
+    def _reload(self) -> None:
         times = _times(self._folder)
-        if times != self._edition.times:
-            # an editor may be about to put a file back: then what is known serves once more
+        if times != self._build.times:
+            # an editor may be replacing a file: then the files in memory are served once more
             with suppress(FileNotFoundError):
-                self._edition = _read(self._folder, times)
+                self._build = _read(self._folder, times)
 
 
 @cache
-def the_page() -> Page:
-    """The page of this package; all servers of a process share it."""
-    return Page(_FOLDER)
+def page_files() -> PageFiles:
+    """The files of this package's page; all servers of a process share them."""
+    return PageFiles(_FOLDER)
 
 
 def _times(folder: Path) -> _Times:
-    """Each file's time and size, by its path in the folder."""
+    """The time and size of each file, by its path in the folder."""
     found: _Times = {}
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -164,26 +162,26 @@ def _times(folder: Path) -> _Times:
     return found
 
 
-def _read(folder: Path, times: _Times) -> _Edition:
+def _read(folder: Path, times: _Times) -> _Build:
     data = {name: folder.joinpath(name).read_bytes() for name in sorted(times)}
-    digest = _hashed(piece for name in data for piece in (name.encode(), data[name]))
+    digest = _hash(piece for name in data for piece in (name.encode(), data[name]))
     text = data.pop(_INDEX).decode()
     sheets = _SHEETS.search(text)
     if sheets is not None:
         data[_ALL_SHEETS] = b"\n".join(data[name] for name in _SHEET.findall(sheets[0]))
         link = f'    <link rel="stylesheet" href="/page/{_ALL_SHEETS}" />\n'
         text = text.replace(sheets[0], link)
-    modules = _imported(data, _SCRIPT.findall(text))
+    modules = _list_modules(data, _SCRIPT.findall(text))
     preloads = [f'    <link rel="modulepreload" href="/page/{name}" />\n' for name in modules]
     text = text.replace("  </head>", f"{''.join(preloads)}  </head>")
     text = text.replace('"/page/', f'"/page/{digest}/')
     front = _File(text.encode(), _TYPES["html"])
     files = {name: _File(held, _TYPES[name.rpartition(".")[2]]) for name, held in data.items()}
-    return _Edition(digest, front, files, times)
+    return _Build(digest, front, files, times)
 
 
-def _imported(data: Mapping[str, bytes], scripts: Iterable[str]) -> list[str]:
-    """The modules that scripts import, and those that they import, each once."""
+def _list_modules(data: Mapping[str, bytes], scripts: Iterable[str]) -> list[str]:
+    """List the modules that scripts import, directly and indirectly, each once."""
     found = dict.fromkeys(scripts)
     waiting = list(found)
     for name in waiting:
@@ -195,15 +193,15 @@ def _imported(data: Mapping[str, bytes], scripts: Iterable[str]) -> list[str]:
     return waiting
 
 
-def _hashed(pieces: Iterable[bytes]) -> str:
-    whole = hashlib.sha256()
+def _hash(pieces: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
     for piece in pieces:
-        whole.update(len(piece).to_bytes(8, "big") + piece)
-    return whole.hexdigest()[:16]
+        digest.update(len(piece).to_bytes(8, "big") + piece)
+    return digest.hexdigest()[:16]
 
 
-def _takes_gzip(accepted: str) -> bool:
-    """Tell whether an Accept-Encoding takes gzip: named, and not with a weight of nothing."""
+def _accepts_gzip(accepted: str) -> bool:
+    """Tell whether an Accept-Encoding allows gzip: it is named, and its weight is not 0."""
     for one in accepted.lower().replace(" ", "").split(","):
         coding, _, weight = one.partition(";q=")
         if coding == "gzip":

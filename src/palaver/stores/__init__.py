@@ -1,8 +1,45 @@
-"""Stores: where conversations last."""
+"""Stores: where conversations last. `palaver.open` returns a `Store`.
+
+A `Store` has a `Backend`: memory, SQLite, PostgreSQL, or one of your own. The other names are what
+their methods take and return.
+"""
 
 from __future__ import annotations
 
-from palaver.stores.opening import open_store
+from palaver.history.frame import Expected, check_expected
+from palaver.stores.backend import Backend
+from palaver.stores.open import open_store
+from palaver.stores.records import (
+    AlreadyCommitted,
+    Change,
+    Erased,
+    Head,
+    Hit,
+    JournalEntry,
+    Lease,
+    Listing,
+    Record,
+    StoredFrame,
+)
 from palaver.stores.store import Store
+from palaver.stores.stored_history import StoredHistory, id_from_key
 
-__all__ = ["Store", "open_store"]
+__all__ = [
+    "AlreadyCommitted",
+    "Backend",
+    "Change",
+    "Erased",
+    "Expected",
+    "Head",
+    "Hit",
+    "JournalEntry",
+    "Lease",
+    "Listing",
+    "Record",
+    "Store",
+    "StoredFrame",
+    "StoredHistory",
+    "check_expected",
+    "id_from_key",
+    "open_store",
+]

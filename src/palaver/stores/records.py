@@ -1,48 +1,95 @@
-"""What a store is told and what it tells: plain values, the same for every store.
+"""The values that stores and backends exchange, the same for every backend.
 
-A store knows nothing of ropes and operations. It keeps messages by conversation and position, one
-journal record for each change, and for each conversation a head: where it stands.
+A backend knows nothing of ropes and operations. It stores messages by conversation and position,
+one journal entry for each change, and for each conversation a head: its newest version. The
+functions encode what is stored: message bodies, packed counts, the positions of merged messages.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, cast
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
-from palaver.messages import Message
-from palaver.messages.gate import EMPTY
+from palaver.errors import StoreDamaged, UnknownConversation, ValidationError
+from palaver.history.rope import MASK, SHIFTS
+from palaver.messages import ROLES, Message, dump
+from palaver.messages.codec import decode_message
+from palaver.messages.decode import decoder_for
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_INT,
+    check_name,
+    check_text,
+    is_text,
+    kind_of,
+    quote_value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from palaver.messages import Role
 
 __all__ = [
-    "NONE",
-    "Again",
+    "MERGED_POSITIONS",
+    "NO_REPLACEMENTS",
+    "PRUNED",
+    "ROLE_NUMBERS",
+    "AlreadyCommitted",
     "Change",
     "Erased",
-    "Frames",
     "Head",
     "Hit",
-    "Journaled",
+    "JournalEntry",
     "Lease",
     "Listing",
     "Record",
+    "StoredFrame",
+    "boot_id",
+    "check_idempotency_key",
+    "check_journal_rows",
+    "check_known",
+    "check_message_rows",
+    "check_records",
+    "check_rows",
+    "check_tags",
+    "check_title",
+    "check_words",
+    "decode_body",
+    "describe_holder",
+    "encode_body",
+    "monotonic_ms",
+    "pack_counts",
+    "pruned_message",
+    "read_positions",
+    "row_hash",
+    "unpack_counts",
+    "write_positions",
 ]
 
 
 Record: TypeAlias = tuple[str, str, bytes | None]
-"""Something kept beside the log: kind, name, value; None takes it away."""
+"""A value stored beside the log: kind, name, value; None as the value removes it."""
 
-NONE: Final = cast("Mapping[int, int]", EMPTY)
+NO_REPLACEMENTS: Final = cast("Mapping[int, int]", EMPTY)
 """No message replaces another."""
 
 
 class Head(Struct, frozen=True, gc=False):
-    """Where a conversation stands.
+    """The newest version of a conversation, and what is known about the conversation.
 
-    `stop` is where the view's tail ends, `length` how many messages the log has, `counts` how many
-    by role (packed, see `palaver.history.rope`), `framed` the version of the frame in force. A fork
-    reads the first `base` messages from its `parent`, as it was at version `origin`. `erased`
-    counts the erasures: when it rises, what was read before may be gone.
+    `stop` is where the view's tail ends, `length` the number of messages in the log, `counts` their
+    numbers by role (packed, see `palaver.history.rope`), `framed` the version of the frame in
+    force. A fork reads the first `base` messages from its `parent`, as it was at version `origin`.
+    `erased` counts the erasures: when it rises, messages that were read before may be gone.
     """
 
     id: str
@@ -63,13 +110,13 @@ class Head(Struct, frozen=True, gc=False):
 
 
 class Change(Struct, frozen=True, gc=False):
-    """One change of a conversation, to be kept whole or not at all.
+    """One change of a conversation, to be committed as a whole or not at all.
 
-    It applies to the version `after` and makes the next one; `first` and `counts` say where the log
-    ended then, which is true whenever the version is. `frame` is there for every change but
-    an append that goes on where the last one ended. `replaces` says which of the messages were put
-    in the place of which positions. `key` makes a repetition harmless; `token` is that of the lease
-    it is made under; `records` are kept with it, by kind and name (None: taken away).
+    It applies to the version `after` and makes the next one; `first` and `counts` are the log's
+    length and counts at that version. `frame` is set for every change except an append that
+    continues the tail. `replaces` gives, by index, the positions that messages replace. `key` makes
+    repeating it harmless; `token` is that of the lease it is made under; `records` are stored in
+    the same step.
     """
 
     conversation: str
@@ -82,7 +129,7 @@ class Change(Struct, frozen=True, gc=False):
     counts: int = 0
     messages: tuple[Message, ...] = ()
     frame: bytes | None = None
-    replaces: Mapping[int, int] = NONE
+    replaces: Mapping[int, int] = NO_REPLACEMENTS
     key: str | None = None
     token: int | None = None
     data: Mapping[str, Any] = EMPTY
@@ -90,12 +137,12 @@ class Change(Struct, frozen=True, gc=False):
 
     @property
     def plain(self) -> bool:
-        """Tell whether it only goes on where the last change ended: an append, and no more."""
+        """Whether it is an append that continues the tail, and nothing more."""
         return self.frame is None and self.kind == "append" and not self.data
 
 
-class Journaled(Struct, frozen=True, gc=False):
-    """A change that was kept: what a follower is told."""
+class JournalEntry(Struct, frozen=True, gc=False):
+    """A committed change, as followers see it."""
 
     conversation: str
     version: int
@@ -107,44 +154,28 @@ class Journaled(Struct, frozen=True, gc=False):
     cursor: int = 0
 
 
-class Again(int):
-    """The version of a change that was kept before, under the same key."""
+class AlreadyCommitted(int):
+    """The version of a change that was committed before under the same key."""
 
     __slots__ = ()
 
 
 class Erased(Struct, frozen=True, gc=False):
-    """What an erasure came to: how many rows, and which records (conversation, kind, name)."""
+    """The result of an erasure: the number of rows, and the records (conversation, kind, name)."""
 
     places: int
     records: tuple[tuple[str, str, str], ...] = ()
 
 
-class Frames(Struct, frozen=True, gc=False):
-    """A frame as it is kept: the first version it is in force at, and its bytes."""
+class StoredFrame(Struct, frozen=True, gc=False):
+    """A frame in its stored form: the first version it is in force at, and its bytes."""
 
     version: int
     data: bytes
 
 
-class Lease(Struct, frozen=True, gc=False):
-    """The right to take a step, with a token that rises with every holder.
-
-    `seconds` is how long it was given for, from the moment it was taken or renewed. `expires` is
-    when that ends, in milliseconds on the store's own clock: the server's time on PostgreSQL, the
-    machine's monotonic clock (`time.monotonic`) elsewhere. It can be compared with other leases of
-    the same store, not with the wall clock of whoever holds it.
-    """
-
-    conversation: str
-    holder: str
-    token: int
-    expires: int
-    seconds: float
-
-
 class Listing(Struct, frozen=True):
-    """Some conversations, and where the next page begins (None after the last)."""
+    """A page of conversations, and where the next page begins (None after the last)."""
 
     conversations: tuple[Head, ...]
     next: str | None
@@ -157,3 +188,236 @@ class Hit(Struct, frozen=True, gc=False):
     position: int
     message: Message
     snippet: str
+
+
+# ── messages as rows ────────────────────────────────────────────────────────────────────────────
+
+ROLE_NUMBERS: Final[dict[Role, int]] = {role: number for number, role in enumerate(ROLES)}
+_SYSTEM, _USER, _ASSISTANT, _TOOL = (SHIFTS[role] for role in ROLES)
+
+PRUNED: Final = "palaver.pruned"
+"""The metadata key of a message whose content was pruned: the time when it was done."""
+
+
+def pruned_message(message: Message, at: int) -> Message:
+    """Return what stays of a pruned message: its id, role and time."""
+    return Message(
+        message.role, "", id=message.id, timestamp=message.timestamp, metadata={PRUNED: at}
+    )
+
+
+def encode_body(message: Message) -> str:
+    """Return a message as it is stored: canonical JSON."""
+    return dump(message).decode()
+
+
+def decode_body(body: str | None) -> Message:
+    """Return the message of a stored body; `StoreDamaged` if it cannot be read.
+
+    >>> decode_body(None)
+    Traceback (most recent call last):
+    palaver.errors.StoreDamaged: a message can't be read: its row is not there, or has no body
+    """
+    if body is None:
+        msg = "a message can't be read: its row is not there, or has no body"
+        raise StoreDamaged(msg)
+    try:
+        return decode_message(body)
+    except ValidationError as error:
+        msg = f"a message can't be read: {error}"
+        raise StoreDamaged(msg) from error
+
+
+def pack_counts(position: int, system: int, user: int, assistant: int) -> int:
+    """Return packed counts, from the three that a row has; the rest are tool messages."""
+    try:
+        tool = position - system - user - assistant
+    except TypeError as error:  # only a damaged file has rows without
+        msg = f"the counts at {position} can't be read"
+        raise StoreDamaged(msg) from error
+    return position | system << _SYSTEM | user << _USER | assistant << _ASSISTANT | tool << _TOOL
+
+
+def unpack_counts(counts: int) -> tuple[int, int, int]:
+    """Return the three counts that a row has: system, user, assistant."""
+    return counts >> _SYSTEM & MASK, counts >> _USER & MASK, counts >> _ASSISTANT & MASK
+
+
+# ── positions of merged messages ────────────────────────────────────────────────────────────────
+
+MERGED_POSITIONS: Final = "names"
+"""The kind of the records that merges write; their name is the id of the other conversation."""
+
+_Position: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
+_PAIRS: Final = list[tuple[_Position, _Position]]
+
+
+def write_positions(pairs: Mapping[int, int]) -> bytes:
+    """Return the record of a merge: positions in the other conversation and in this one."""
+    return json.dumps(list(pairs.items())).encode()  # with blanks, as every version has written it
+
+
+def read_positions(data: bytes) -> dict[int, int]:
+    """Read such a record; `ValueError` if it cannot be read.
+
+    >>> read_positions(write_positions({3: 7}))
+    {3: 7}
+    >>> read_positions(b"[[3]]")
+    Traceback (most recent call last):
+    ValueError: Expected `array` of length 2 - at `$[0]`
+    """
+    try:
+        return dict(decoder_for(_PAIRS).decode(data))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def check_known(conversation: object) -> None:
+    r"""Raise `UnknownConversation` for an id that no conversation can have.
+
+    >>> check_known("a\0b")
+    Traceback (most recent call last):
+    palaver.errors.UnknownConversation: no conversation has the id 'a\x00b'
+    """
+    if not is_text(conversation):
+        msg = f"no conversation has the id {quote_value(conversation)}"
+        raise UnknownConversation(msg)
+
+
+def check_idempotency_key(key: object) -> None:
+    """Refuse a key that cannot be stored: not text, empty, too long, unprintable; None is fine."""
+    if key is not None:
+        check_name(key, "$.key")
+
+
+def check_title(title: str | None) -> str | None:
+    """Return a title, or raise `ValidationError` if it cannot be stored."""
+    if title is not None:
+        check_text(title, "$.title")
+    return title
+
+
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags, each once, or raise `ValidationError` if one cannot be stored."""
+    given = tuple(tags)
+    for index, tag in enumerate(given):
+        check_name(tag, f"$.tags[{index}]")
+    return tuple(dict.fromkeys(given))
+
+
+def check_words(words: object) -> None:
+    """Refuse a search that is not text."""
+    if not isinstance(words, str):
+        raise ValidationError(f"must be text, not {kind_of(words)}", path="$.words")
+
+
+def check_records(records: Iterable[tuple[str, str, object]]) -> None:
+    """Refuse records that cannot be stored beside the log."""
+    for index, (kind, name, value) in enumerate(records):
+        check_name(kind, f"$.records[{index}].kind")
+        check_text(name, f"$.records[{index}].name")
+        if value is not None and not isinstance(value, bytes):
+            detail = f"must be bytes, not {kind_of(value)}"
+            raise ValidationError(detail, path=f"$.records[{index}].value")
+
+
+class Lease(Struct, frozen=True, gc=False):
+    """The right to take a step, with a token that rises with every holder.
+
+    `seconds` is how long it was given for, from the moment it was taken or renewed. `expires` is
+    when that ends, in milliseconds on the store's own clock: the server's time on PostgreSQL, the
+    machine's monotonic clock (`time.monotonic`) elsewhere. Compare it only with other leases of the
+    same store, not with a wall clock.
+    """
+
+    conversation: str
+    holder: str
+    token: int
+    expires: int
+    seconds: float
+
+
+def monotonic_ms() -> int:
+    """Return the machine's monotonic clock in milliseconds; all its processes share it."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@cache
+def boot_id() -> str:
+    """Return an id that stays the same until the machine restarts; empty if there is none.
+
+    Without one, a lease that outlived a restart is recognised because it begins in the future.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def describe_holder(holder: str, left: int) -> str:
+    """Return the text of `LeaseTaken`: who holds the lease, and for how many milliseconds more."""
+    return f"{holder} has the lease for another {max(left, 0) / 1_000:.3f} s"
+
+
+def row_hash(body: bytes, *columns: object) -> int:
+    """Hash a row's body and some of its columns into a signed 64-bit number.
+
+    >>> row_hash(b"hello", "talk", 3) == row_hash(b"hello", "talk", 4)
+    False
+    """
+    data = "\0".join([*map(str, columns), ""]).encode() + body
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
+
+
+def _hash_of_schema_1(position: int, body: bytes) -> int:
+    mark = blake2b(body, digest_size=8, salt=position.to_bytes(16, "big"))
+    return int.from_bytes(mark.digest(), "big", signed=True)
+
+
+def check_message_rows(rows: Iterable[tuple[Any, ...]], start: int, stop: int) -> Iterator[str]:
+    """Yield what is wrong with the rows of the messages from start to before stop.
+
+    A row is its hash, its body, its role, ordinal, the three counts, its time and id; then the
+    columns that the hash is over: the conversation, the position, and what else a store has there.
+    """
+    expected = start
+    for mark, text, role, ordinal, system, user, assistant, sent, name, *columns in rows:
+        position: int = columns[1]
+        if position != expected:
+            yield f"message {expected} is missing"
+        expected = position + 1
+        body = text.encode()
+        counts = (system, user, assistant, position - system - user - assistant)
+        if mark not in (row_hash(body, *columns), _hash_of_schema_1(position, body)):
+            yield f"message {position}: the row is not what was written"
+        elif (role, sent, name) != _columns_of(text) or ordinal != counts[role]:
+            yield f"message {position}: the row is not that of its message"
+    if expected != stop:
+        yield f"message {expected} is missing"
+
+
+def _columns_of(text: str) -> tuple[int, int, str] | None:
+    """Role, time and id as the body has them."""
+    try:
+        message = decode_body(text)
+    except StoreDamaged:
+        return None
+    return ROLE_NUMBERS[message.role], message.timestamp, message.id
+
+
+def check_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield what is wrong with other rows, each given as its name, hash, body and columns."""
+    for what, mark, body, *columns in rows:
+        if mark is not None and mark != row_hash(body or b"", *columns):
+            yield f"{what}: the row is not what was written"
+
+
+def check_journal_rows(read: Callable[[int], Sequence[tuple[Any, ...]]]) -> Iterator[str]:
+    """Yield what is wrong with a journal; `read` returns a page of rows after a version."""
+    version = -1
+    while rows := read(version):
+        yield from check_rows(rows)
+        if rows[-1][4] <= version:  # a damaged index could lead here for ever
+            yield f"what comes after version {version} of the journal can't be found"
+            return
+        version = rows[-1][4]

@@ -5,51 +5,64 @@
     …
     history = store.get(history.id)
 
-What a store hands out are histories like any other; each change is kept before it returns.
+A store returns histories like any other; each change is committed before it returns. Everything
+outside `palaver.stores` goes through `Store` and `StoredHistory`, not through the backend.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from palaver.errors import Stale, UnknownConversation, ValidationError
-from palaver.history.frame import Frame
+from palaver.history.frame import Frame, check_expected
+from palaver.history.log import packed_count
 from palaver.history.operations import read_messages
 from palaver.messages import new_id
-from palaver.messages.gate import check_name, is_text
 from palaver.messages.ids import now_ms
-from palaver.stores.arguments import check_known, check_tags, check_title, check_words
-from palaver.stores.beginning import begin, check_key
-from palaver.stores.checking import problems
-from palaver.stores.frames import FrameBook
-from palaver.stores.history import StoredHistory
-from palaver.stores.preconditions import check_expected
-from palaver.stores.pruning import Pruned, prune
-from palaver.stores.records import Change, Head, Hit, Journaled, Lease, Listing
-from palaver.stores.rows import one
+from palaver.messages.limits import check_name, is_text
+from palaver.stores.frame_codec import FrameCodec
+from palaver.stores.prune import Pruned, prune
+from palaver.stores.records import (
+    Change,
+    Head,
+    Hit,
+    JournalEntry,
+    Listing,
+    check_known,
+    check_tags,
+    check_title,
+    check_words,
+)
+from palaver.stores.stored_history import StoredHistory, check_creation_key, create_once
+from palaver.stores.verify import find_problems
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from palaver.history.frame import Expected
     from palaver.messages import Message
-    from palaver.stores.preconditions import Expected
-    from palaver.stores.protocol import Keeper
-    from palaver.stores.records import Record
+    from palaver.stores.backend import Backend
+    from palaver.stores.records import Lease, Record
 
 __all__ = ["Store"]
 
 _PAGE = 500
-_NAP = 0.25
+_WAIT = 0.25  # seconds between two looks at the journal
 _LONGEST = 31_536_000  # seconds of a lease: a year
+_KINDS: Final[dict[str, Literal["memory", "sqlite", "postgres"]]] = {
+    "MemoryBackend": "memory",
+    "SQLiteBackend": "sqlite",
+    "PostgresBackend": "postgres",
+}
 _CURSOR = re.compile(r"\d{1,16}:.", re.DOTALL)
 
 
 class Store:
-    """Conversations, kept by a keeper.
+    """Conversations in a backend.
 
     >>> import palaver
     >>> from palaver.messages import user
@@ -59,13 +72,13 @@ class Store:
     'hello'
     """
 
-    def __init__(self, keeper: Keeper, *, clock: Callable[[], int] = now_ms) -> None:
-        """Take a keeper: memory, SQLite, PostgreSQL or one of your own."""
-        self.keeper = keeper
+    def __init__(self, backend: Backend, *, clock: Callable[[], int] = now_ms) -> None:
+        """Use a backend: memory, SQLite, PostgreSQL or one of your own."""
+        self.backend = backend
         self._clock = clock
 
     def __enter__(self) -> Self:
-        """Close it at the end of the block."""
+        """Return the store; it is closed at the end of the block."""
         return self
 
     def __exit__(
@@ -74,12 +87,26 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of files and connections."""
+        """Close the store."""
         self.close()
 
     def close(self) -> None:
-        """Let go of files and connections; every change that was made is kept already."""
-        self.keeper.close()
+        """Close files and connections. Every change that was made is on disk already."""
+        self.backend.close()
+
+    @property
+    def kind(self) -> Literal["memory", "sqlite", "postgres", "other"]:
+        """The kind of the backend."""
+        return _KINDS.get(type(self.backend).__name__, "other")
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """The schema's version when the store was opened, and the version it has now."""
+        return self.backend.migrated
+
+    def with_clock(self, clock: Callable[[], int]) -> Store:
+        """Return the same store with another clock, which returns the time in milliseconds."""
+        return Store(self.backend, clock=clock)
 
     # ── conversations ───────────────────────────────────────────────────────────────────────────
 
@@ -93,17 +120,17 @@ class Store:
         key: str | None = None,
         records: Iterable[Record] = (),
     ) -> StoredHistory:
-        """Begin a conversation, with some messages or none.
+        """Create a conversation, with some messages or none.
 
-        `records` are kept beside the log in the same change. An id that is taken is an error
-        (`AlreadyExists`). With an `id` and a `key` of the caller's, doing it again, after an answer
-        that was lost, returns the conversation that was begun.
+        `records` are stored beside the log in the same change. An id that is taken is an error
+        (`AlreadyExists`). With an `id` and a `key`, creating it again, after an answer that was
+        lost, returns the conversation that was created.
         """
-        check_key(id, key)
+        check_creation_key(id, key)
         new = read_messages(messages)
         name = new_id() if id is None else id
         check_name(name, "$.id")
-        counts = sum(map(one, new))
+        counts = sum(map(packed_count, new))
         now = self._clock()
         frame = Frame(logged=len(new))
         head = Head(
@@ -113,36 +140,40 @@ class Store:
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
-            messages=new, frame=FrameBook().encode(frame, 0), key=key, records=tuple(records),
+            messages=new, frame=FrameCodec().encode(frame, 0), key=key, records=tuple(records),
         )  # fmt: skip
-        begin(self.keeper, head, first)
+        create_once(self.backend, head, first)
         return self.get(name)
 
     def get(self, conversation: str) -> StoredHistory:
-        """A conversation as it is now."""
-        return StoredHistory(self.keeper, conversation, clock=self._clock)
+        """Return a conversation as it is now; `UnknownConversation` if it does not exist."""
+        return StoredHistory(self.backend, conversation, clock=self._clock)
+
+    def head(self, conversation: str) -> Head:
+        """Return a conversation's head; `UnknownConversation` if it does not exist."""
+        return self.backend.head(conversation)
 
     def __contains__(self, conversation: object) -> bool:
-        """Tell whether there is a conversation of this id."""
+        """Tell whether there is a conversation with an id."""
         try:
             check_known(str(conversation))
-            self.keeper.head(str(conversation))
+            self.backend.head(str(conversation))
         except UnknownConversation:
             return False
         return True
 
     def list(self, *, after: str | None = None, limit: int = 50, tag: str | None = None) -> Listing:
-        """Conversations, the latest changed first; `after` is the `next` of the page before."""
+        """Return a page of conversations, the last changed first; `after` is a page's `next`."""
         if limit < 1:
             raise ValidationError(f"must be at least 1, not {limit}", path="$.limit")
         if after is not None and not (is_text(after) and _CURSOR.match(after)):
             raise ValidationError("must be the `next` of a page", path="$.after")
         if tag is not None and not is_text(tag):
             return Listing((), None)
-        return self.keeper.listing(after=after, limit=limit, tag=tag)
+        return self.backend.listing(after=after, limit=limit, tag=tag)
 
     def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
-        """The ids that begin with a text, in order, and no more than so many of them.
+        """Return the ids that begin with a text, in order, at most `limit` of them.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")
@@ -150,10 +181,10 @@ class Store:
         >>> store.named("tea")
         ['tea-1', 'tea-2']
         """
-        return self.keeper.named(beginning, limit) if is_text(beginning) else []
+        return self.backend.named(beginning, limit) if is_text(beginning) else []
 
     def __iter__(self) -> Iterator[Head]:
-        """Where every conversation stands, the latest changed first."""
+        """Iterate over the heads of all conversations, the last changed first."""
         page = self.list(limit=_PAGE)
         yield from page.conversations
         while page.next is not None:
@@ -168,42 +199,42 @@ class Store:
         tags: Iterable[str] = (),
         expect: Expected | None = None,
     ) -> None:
-        """Give a conversation a title and tags.
+        """Set a conversation's title and tags.
 
-        `expect` is the version that must be the newest; `VersionMismatch` where it is not. Title
-        and tags are no part of a version: changing them makes none.
+        `expect` is the version that must be the newest; `VersionMismatch` if it is not. Title and
+        tags are not part of a version: changing them makes no new one.
         """
         title, tags = check_title(title), check_tags(tags)
         self._conditional(
             conversation,
             expect,
-            lambda after: self.keeper.describe(conversation, title, tags, after=after),
+            lambda after: self.backend.describe(conversation, title, tags, after=after),
         )
 
     def delete(self, conversation: str, *, expect: Expected | None = None) -> None:
-        """Forget a conversation and everything in it, if nothing was forked from it.
+        """Delete a conversation and everything in it, if nothing was forked from it.
 
-        `expect` is the version that must be the newest; `VersionMismatch` where it is not.
+        `expect` is the version that must be the newest; `VersionMismatch` if it is not.
         """
         self._conditional(
-            conversation, expect, lambda after: self.keeper.delete(conversation, after=after)
+            conversation, expect, lambda after: self.backend.delete(conversation, after=after)
         )
 
     def _conditional(
         self, conversation: str, expect: Expected | None, change: Callable[[int | None], None]
     ) -> None:
-        """Make a change of something that has no version, if the newest version is expected."""
+        """Make a change that makes no version, if the newest version is expected."""
         check_known(conversation)
         if expect is None:
             change(None)
             return
         while True:
-            version = self.keeper.head(conversation).version
+            version = self.backend.head(conversation).version
             check_expected(expect, version)
             try:
                 change(version)
             except Stale:
-                continue  # somebody wrote meanwhile: look again
+                continue  # another writer committed meanwhile: check again
             return
 
     def prune(
@@ -214,13 +245,12 @@ class Store:
         dry_run: bool = False,
         expect: Expected | None = None,
     ) -> Pruned:
-        """Make room: take the text of messages that nothing leads to any more.
+        """Remove the content of messages that only abandoned versions have.
 
-        Those are the ones that only abandoned versions have: what was undone, or rolled back and
-        left behind. What the view has, its batches and its marks stay, and so does whatever a fork
-        shares. `undo` is how many steps of undo and redo shall stay whole;
-        `dry_run` only says what would go. `expect` is the version that must be the newest;
-        `VersionMismatch` where it is not. There is no way back.
+        Those are messages that were undone, or rolled back and left behind. The view, its batches
+        and its marks stay, and so does everything that a fork shares. `undo` is how many steps of
+        undo and redo stay complete; `dry_run` only returns what would be removed. `expect` is the
+        version that must be the newest; `VersionMismatch` if it is not. It cannot be undone.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")
@@ -233,12 +263,12 @@ class Store:
         """
         check_known(conversation)
         at = self._clock()
-        return prune(self.keeper, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
+        return prune(self.backend, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
 
     def search(
         self, words: str, *, conversation: str | None = None, limit: int = 20
     ) -> builtins.list[Hit]:
-        """The messages with all these words ("in quotes": one after the other).
+        """Return the messages with all these words ("in quotes": one after the other).
 
         The first 100,000 characters of a message are searched, and words are compared by their
         first 200. More than 256 different words are refused with `ValidationError`.
@@ -246,7 +276,68 @@ class Store:
         check_words(words)
         if conversation is not None:
             check_known(conversation)
-        return self.keeper.search(words, conversation, limit)
+        return self.backend.search(words, conversation, limit)
+
+    def find_positions(self, conversation: str, message_id: str) -> builtins.list[int]:
+        """Return the log positions of the messages with an id."""
+        return self.backend.positions_of(conversation, message_id)
+
+    def messages(self, conversation: str, start: int, stop: int) -> builtins.list[Message]:
+        """Return the messages of a conversation's log from one position to before another."""
+        return self.backend.messages(conversation, start, stop)
+
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """Return the idempotency keys of changes after one version and up to another."""
+        return self.backend.keys(conversation, after, upto)
+
+    # ── forks ───────────────────────────────────────────────────────────────────────────────────
+
+    def family(self, conversation: str) -> builtins.list[str]:
+        """Return the ids of a conversation and of all that share its first ancestor."""
+        return self.backend.family(conversation)
+
+    def forks(self, conversation: str) -> builtins.list[Head]:
+        """Return the heads of a conversation's forks, oldest first."""
+        return self.backend.forks(conversation)
+
+    def generation(self, conversation: str) -> int:
+        """Return how many ancestors a conversation has: 0 for one that was not forked."""
+        return self.backend.generation(conversation)
+
+    # ── records beside the log ──────────────────────────────────────────────────────────────────
+
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """Return the records of a kind by name, in the order of the names' code points.
+
+        `since` and `until` select the names from one to before another, `last` the last so many of
+        these.
+        """
+        return self.backend.records(conversation, kind, since=since, until=until, last=last)
+
+    def kinds(self, conversation: str) -> builtins.list[str]:
+        """Return the kinds of records that a conversation has, in order."""
+        return self.backend.kinds(conversation)
+
+    def put_record(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
+        """Store a record beside the log; None as the value removes it."""
+        self.backend.put(conversation, kind, name, value)
+
+    def put_records(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Store or remove several records, all or none.
+
+        With the `token` of a lease that another worker holds by now it is refused with `LeaseLost`.
+        """
+        self.backend.keep(conversation, records, token=token)
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
@@ -256,57 +347,68 @@ class Store:
         *,
         after: int | None = None,
         seconds: float | None = None,
-    ) -> Iterator[Journaled]:
-        """Every change, in order, none missed and none twice; waits for more.
+    ) -> Iterator[JournalEntry]:
+        """Yield every change in order, none missed and none twice, and wait for more.
 
-        Of one conversation from a version on, or of the whole store from a cursor on: `after` is
+        Follows one conversation from a version on, or the whole store from a cursor on: `after` is
         the last one seen. `seconds` ends the waiting when nothing has happened for so long.
         """
         if conversation is not None:
             check_known(conversation)
-        start = self._newest(conversation) if after is None else after
+        start = self.newest(conversation) if after is None else after
         return self._follow(conversation, start, seconds)
 
     def _follow(
         self, conversation: str | None, after: int, seconds: float | None
-    ) -> Iterator[Journaled]:
+    ) -> Iterator[JournalEntry]:
         last = time.monotonic()
         while True:
-            changes = self.keeper.journal(conversation, after, _PAGE)
+            changes = self.backend.journal(conversation, after, _PAGE)
             for change in changes:
                 yield change
                 after = change.cursor if conversation is None else change.version
             if changes:
                 last = time.monotonic()
                 continue
-            left = _NAP if seconds is None else last + seconds - time.monotonic()
+            left = _WAIT if seconds is None else last + seconds - time.monotonic()
             if left <= 0:
                 return
-            self.keeper.wait(min(left, _NAP))
+            self.backend.wait(min(left, _WAIT))
 
-    def _newest(self, conversation: str | None) -> int:
+    def newest(self, conversation: str | None = None) -> int:
+        """Return the newest version of a conversation, or the cursor of the store's last change."""
         if conversation is not None:
-            return self.keeper.head(conversation).version
-        return self.keeper.newest()
+            return self.backend.head(conversation).version
+        return self.backend.newest()
+
+    def journal(
+        self, conversation: str | None, after: int, limit: int
+    ) -> builtins.list[JournalEntry]:
+        """Return the changes after a version (of a conversation) or a cursor (of the store)."""
+        return self.backend.journal(conversation, after, limit)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something may have changed, and no longer than this."""
+        self.backend.wait(seconds)
 
     # ── workers ─────────────────────────────────────────────────────────────────────────────────
 
     def lease(self, conversation: str, holder: str, *, seconds: float = 60) -> Lease:
-        """The right to take the next step; whoever held it before can no longer write under it.
+        """Take or renew the right to take the next step; an earlier holder's writes are refused.
 
         The store's own clock measures the seconds (see `Lease`), so that machines whose clocks
-        differ agree on who holds it. `LeaseTaken` while another does.
+        differ agree on who holds it. `LeaseTaken` while another holder has it.
         """
         check_known(conversation)
         check_name(holder, "$.holder")
         if not 0 <= seconds <= _LONGEST:
             detail = f"a lease of {seconds} seconds: from 0 to {_LONGEST:,} are allowed"
             raise ValidationError(detail, path="$.seconds", rule="lease-seconds")
-        return self.keeper.lease(conversation, holder, seconds)
+        return self.backend.lease(conversation, holder, seconds)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back before it ends."""
-        self.keeper.release(lease)
+        self.backend.release(lease)
 
     # ── proof ───────────────────────────────────────────────────────────────────────────────────
 
@@ -316,14 +418,14 @@ class Store:
         *,
         progress: Callable[[int, int | None], object] | None = None,
     ) -> Iterator[str]:
-        """Everything that is wrong, in words; nothing if the store is whole.
+        """Yield everything that is wrong with the store, as text; nothing if it is sound.
 
-        `progress` is told how many messages and versions have been looked at, and of how many.
+        `progress` is called with how many messages and versions have been checked, and of how many.
         """
-        return problems(self, conversation, progress)
+        return find_problems(self, conversation, progress)
 
     def notes(self, conversation: str | None = None) -> Iterator[str]:
-        """What is not wrong but worth knowing, in words: messages that a search does not find.
+        """Yield what is worth knowing but not wrong, as text: messages that a search does not find.
 
         A search looks at the first 100,000 characters of a message, and a message that could not
         be read when the search index came to it is not in it.
@@ -336,7 +438,7 @@ class Store:
         """
         if conversation is not None:
             check_known(conversation)
-        heads = self if conversation is None else [self.keeper.head(conversation)]
+        heads = self if conversation is None else [self.backend.head(conversation)]
         for head in heads:
-            for position, reason in self.keeper.unindexed(head.id):
+            for position, reason in self.backend.unindexed(head.id):
                 yield f"{head.id}: message {position}: {reason}"

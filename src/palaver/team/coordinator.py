@@ -1,13 +1,17 @@
-"""The coordinator: one turn after the other, until it is a human's turn again.
+"""The agents of a team: each is given a prompt made for it, and answers with a message.
 
-It decides nothing by itself: messages say who speaks next, and the state says where the team
-stands. Both are stored in one change, and a turn is noted before it begins, so that whatever ends
-the process, another one goes on with the same turn: none is lost, none is answered twice.
+A model is asked once, with its prompt as the whole question. A program is run with its prompt on
+standard input, and its output becomes the message. Whatever goes wrong is `MemberFailed`, with the
+exit status and what the program wrote about it.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
+import tempfile
+from contextlib import aclosing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,56 +20,257 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.context import ContextManager, team_task_in
-from palaver.conversation.models import model as named_model
-from palaver.errors import MemberFailed, PalaverError, ValidationError
-from palaver.events import Event, Events
+from palaver import wire
+from palaver.context import ContextManager, find_team_task
+from palaver.errors import ArgumentTooLong, MemberFailed, PalaverError, ValidationError
+from palaver.events import Event, EventBus
 from palaver.messages import AssistantInfo, Message, assistant, new_id, system, user
-from palaver.messages.ids import derived_id
+from palaver.messages.ids import derive_id, uuid_for
 from palaver.messages.redaction import redact
-from palaver.team.book import LEASE_SECONDS, Book
-from palaver.team.crew import Crew
-from palaver.team.leftovers import end_leftover, mark_of
-from palaver.team.roster import Human
-from palaver.team.routing import Call, Route, read_route
-from palaver.team.state import Why
+from palaver.models import model as named_model
+from palaver.models.base import ModelRequest
+from palaver.team.config import CommandMember, Human, ModelMember
+from palaver.team.processes import (
+    EchoFilter,
+    kill_orphan,
+    process_mark,
+    run_program,
+    select_environment,
+    strip_echo,
+)
+from palaver.team.routing import Route, TurnRequest, read_route
+from palaver.team.state import LEASE_SECONDS, HumanTurnReason, TeamStore
+from palaver.wire.reply import TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Generator
 
-    from palaver.conversation.models.base import Model
-    from palaver.stores.history import StoredHistory
-    from palaver.stores.preconditions import Expected
+    from palaver.context import AssemblerOutput, Prompt
+    from palaver.history import Expected
+    from palaver.models.base import Model
+    from palaver.stores import StoredHistory
     from palaver.stores.store import Store
-    from palaver.team.roster import Agent, Member, Team
-    from palaver.team.state import State, Turn
+    from palaver.team.config import Agent, Member, Team
+    from palaver.team.processes import ProcessResult
+    from palaver.team.state import TeamState, TeamTurn
 
-__all__ = ["Coordinator", "Floor"]
+__all__ = [
+    "LONGEST_ARGUMENT",
+    "AgentRunner",
+    "Coordinator",
+    "HumanTurn",
+    "ask_model_member",
+    "run_command_member",
+]
 
-_NOBODY: Final = Route()
+
+LONGEST_ARGUMENT: Final = 128 * 1024 - 1
+"""The longest argument that Linux takes, in bytes, without its terminating zero."""
+_MAX_ERROR_TEXT: Final = 4_096
+
+
+class AgentRunner:
+    """Asks agents. Each has its own view of the one history: window, limits, visibility."""
+
+    def __init__(
+        self, history: StoredHistory, folder: Path, models: Callable[[str], Model]
+    ) -> None:
+        """Take a history; `models` makes a model by its name when it is first asked."""
+        self._history = history
+        self._folder = folder
+        self._make_model = models
+        self._contexts: dict[str, ContextManager] = {}
+        self._models: dict[str, Model] = {}
+
+    async def answer(
+        self,
+        member: Agent,
+        on_text: Callable[[str], object],
+        on_start: Callable[[int], Awaitable[None]],
+    ) -> Message:
+        """Ask an agent; `on_text` gets its text as it comes, `on_start` a program's process id."""
+        prompt = (await to_thread.run_sync(self.prompt, member)).output
+        if isinstance(member, CommandMember):
+            return await run_command_member(member, prompt, self._folder, on_text, on_start)
+        assert isinstance(member, ModelMember)  # noqa: S101 - there are these two
+        if member.model not in self._models:
+            self._models[member.model] = await to_thread.run_sync(self._make_model, member.model)
+        model = self._models[member.model]
+        return await ask_model_member(member, model, prompt, self._history.id, on_text)
+
+    def prompt(self, member: Agent) -> Prompt:
+        """Work out what an agent is shown now; the prompt can be explained."""
+        context = self._contexts.get(member.id)
+        if context is None:
+            context = self._contexts[member.id] = ContextManager(
+                self._history,
+                window=member.window,
+                max_bytes=member.max_bytes,
+                max_tokens=member.max_tokens,
+                visibility=member.visibility,
+            )
+        form = member.known.format if isinstance(member, CommandMember) else member.format
+        return context.prompt_for(
+            member.id,
+            form or "plain",
+            system_instruction=member.system or None,
+            instruction_file_text=self._instructions(member),
+            name=member.shown,
+        )
+
+    def _instructions(self, member: Agent) -> str | None:
+        """Read the instruction file, anew for each prompt, since people edit it meanwhile."""
+        if member.instructions is None:
+            return None
+        try:
+            return (self._folder / member.instructions).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"{member.instructions} can't be read: {error}"
+            raise MemberFailed(msg) from None
+
+    async def close(self) -> None:
+        """Close the models."""
+        for model in self._models.values():
+            await model.close()
+        self._models.clear()
+
+
+# ── models ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def ask_model_member(
+    member: ModelMember,
+    model: Model,
+    prompt: AssemblerOutput,
+    session: str,
+    on_text: Callable[[str], object],
+) -> Message:
+    """Ask a model and return its answer; `on_text` gets the text as it comes."""
+    question = [user(prompt.prompt)]
+    if prompt.system_flag:
+        question.insert(0, system(prompt.system_flag))
+    target = replace(model.target, model=model.ref)
+    request = wire.to(model.format, question, target)
+    fold = wire.reply_reader(model.format, model=model.ref, session=uuid_for(session))
+    ask = ModelRequest(body=request.body, options=member.options)
+    async with aclosing(model.stream(ask)) as events:
+        async for event in events:
+            for delta in fold.feed(event):
+                if isinstance(delta, TextDelta):
+                    on_text(delta.text)
+    message = fold.message()
+    if not message.text.strip():
+        msg = "it said nothing"
+        raise MemberFailed(msg)
+    return message
+
+
+# ── programs ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def run_command_member(
+    member: CommandMember,
+    prompt: AssemblerOutput,
+    folder: Path,
+    on_text: Callable[[str], object],
+    on_start: Callable[[int], Awaitable[None]] | None = None,
+) -> Message:
+    """Run a program and return its output as a message; `on_text` gets the text as it comes."""
+    with _arguments(member, prompt.system_flag) as argv:
+        try:
+            result = await run_program(
+                argv,
+                prompt.prompt,
+                cwd=str(folder / (member.cwd or "")),
+                env=_environment(member),
+                max_output=member.max_output,
+                on_text=EchoFilter(prompt.prompt, on_text),
+                on_start=on_start,
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            msg = f"{argv[0]} can't be started: {why}"
+            raise MemberFailed(msg) from None
+    if result.status:
+        raise MemberFailed(_describe_failure(_describe_status(result.status), result))
+    text = strip_echo(result.output, prompt.prompt)
+    if not text:
+        raise MemberFailed(_describe_failure("it said nothing", result))
+    facts: dict[str, Any] = {"leftOut": result.left_out} if result.left_out else {}
+    return assistant(text, metadata={"team": facts} if facts else {})
+
+
+def _environment(member: CommandMember) -> dict[str, str]:
+    """The program's environment: nothing of palaver's own that was not selected."""
+    if not member.inherit_env:
+        return dict(member.env)
+    return {**select_environment((*member.known.variables, *member.pass_env)), **member.env}
+
+
+@contextmanager
+def _arguments(member: CommandMember, system_text: str | None) -> Generator[list[str]]:
+    """The arguments, with the system text in the form that the program takes."""
+    known = member.known
+    argv = list(known.argv)
+    if not system_text:
+        yield argv
+        return
+    size = len(system_text.encode())
+    if known.system_flag and size <= LONGEST_ARGUMENT:
+        yield [*argv, known.system_flag, system_text]
+        return
+    if not known.system_file_flag:
+        msg = (
+            f"the system text has {size:,} bytes, an argument holds {LONGEST_ARGUMENT:,}, "
+            f"and {argv[0]} takes it from no file"
+        )
+        raise ArgumentTooLong(msg)
+    with tempfile.NamedTemporaryFile("wb", prefix="palaver-", suffix=".txt") as file:
+        file.write(system_text.encode())
+        file.flush()
+        yield [*argv, known.system_file_flag, file.name]
+
+
+def _describe_status(status: int) -> str:
+    if status > 0:
+        return f"exit status {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"
+
+
+def _describe_failure(what: str, result: ProcessResult) -> str:
+    """What happened, and the end of the program's errors, or else of its output."""
+    # redact before cutting: half a secret has no recognizable form
+    said = redact(result.errors.strip() or result.output.strip())[-_MAX_ERROR_TEXT:]
+    return f"{what}\n{said}" if said else what
+
+
+_NO_ROUTE: Final = Route()
 _log: Final = logging.getLogger("palaver.team")
 
 
-class Floor(Struct, frozen=True):
-    """Which human has the floor, and why (see `Why`); none has it while the team is paused."""
+class HumanTurn(Struct, frozen=True):
+    """The human whose turn it is, and why (see `HumanTurnReason`); None while paused."""
 
     human: str | None
-    why: Why | Literal["paused"]
+    why: HumanTurnReason | Literal["paused"]
 
 
 class Coordinator:
     """A team at work on one conversation of a store.
 
     >>> import anyio, palaver
-    >>> from palaver.team import Command, Human, Team
-    >>> echo = Command(id="max", argv=["sh", "-c", "echo Hello."])
+    >>> from palaver.team import CommandMember, Human, Team
+    >>> echo = CommandMember(id="max", argv=["sh", "-c", "echo Hello."])
     >>> team = Team(members=[Human(id="user"), echo], default="max")
     >>> coordinator = Coordinator(team, palaver.open(":memory:"))
-    >>> async def scene():
+    >>> async def talk():
     ...     await coordinator.say("Hi")
     ...     return await coordinator.run()
-    >>> anyio.run(scene)
-    Floor(human='user', why='drained')
+    >>> anyio.run(talk)
+    HumanTurn(human='user', why='drained')
     >>> [message.text for message in coordinator.history]
     ['Hi', 'Hello.']
     """
@@ -78,7 +283,7 @@ class Coordinator:
         *,
         folder: str | Path = ".",
         models: Callable[[str], Model] = named_model,
-        events: Events | None = None,
+        events: EventBus | None = None,
         on_turn: Callable[[Member], object] | None = None,
         on_text: Callable[[Member, str], object] | None = None,
         on_message: Callable[[Message], object] | None = None,
@@ -86,37 +291,37 @@ class Coordinator:
     ) -> None:
         """Work on a conversation, or begin one; commands run in `folder`.
 
-        `on_turn` is told whose turn begins, `on_text` what an agent says as it says it,
-        `on_message` each message after it was stored.
+        `on_turn` is called with the member whose turn begins, `on_text` with an agent and the next
+        piece of its text, `on_message` with each message after it was stored.
         """
         if conversation is None:
             conversation = store.create(title=team.name)
         history = store.get(conversation) if isinstance(conversation, str) else conversation
         self.team = team
         self.history = history
-        self.events = Events() if events is None else events
-        self._book = Book(store, history, lease_seconds)
-        self._face = ContextManager(history, events=self.events)
-        self._crew = Crew(history, Path(folder), models)
+        self.events = EventBus() if events is None else events
+        self._team_store = TeamStore(store, history, lease_seconds)
+        self._context = ContextManager(history, events=self.events)
+        self._agents = AgentRunner(history, Path(folder), models)
         self._on_turn = on_turn
         self._on_text = on_text
         self._on_message = on_message
         self._lock = anyio.Lock()
         self._scope: anyio.CancelScope | None = None
-        self._called_off = False
+        self._cancelled = False
 
     @property
     def id(self) -> str:
         """The conversation's id."""
         return self.history.id
 
-    async def state(self) -> State:
-        """Where the team stands."""
-        return await to_thread.run_sync(self._book.read)
+    async def state(self) -> TeamState:
+        """Read the current state of the team."""
+        return await to_thread.run_sync(self._team_store.load)
 
     async def close(self) -> None:
-        """Let go of the models."""
-        await self._crew.close()
+        """Close the models."""
+        await self._agents.close()
 
     # ── humans ──────────────────────────────────────────────────────────────────────────────────
 
@@ -128,122 +333,122 @@ class Coordinator:
         key: str | None = None,
         expect: Expected | None = None,
     ) -> Message:
-        """A human speaks: by itself the one who has the floor, or spoke last.
+        """Add a human's message: by default of the human who has the floor, or who spoke last.
 
-        What it says may call others; where it calls nobody and nobody waits, the team's `default`
-        gets it. `key` makes saying it again harmless. `expect` is the version that the message must
-        follow; `VersionMismatch` where that is not the newest.
+        The text may call other members; if it calls nobody and nobody waits, the team's `default`
+        gets it. A message that is said again under the same `key` is added once. `expect` is the
+        version that the message must follow; `VersionMismatch` if it is not the newest.
         """
         if not text.strip():
-            raise ValidationError("must not be empty", path="$.text", rule="TM-01")
+            raise ValidationError("must not be empty", path="$.text", rule="empty-message")
 
-        async def spoken() -> Message:
+        async def add() -> Message:
             async with self._lock:
                 state = await self.state()
                 human = self._human(state, speaker)
                 route = read_route(text, human, self.team)
                 room = self.team.limits.queue
-                heard, over = state.heard(human.id).called(route, room)
+                heard, overflow = state.hear(human.id).enqueue(route, room)
                 if route.lost:
-                    heard = heard.handed(human.id, "lost")
-                elif route == _NOBODY and not heard.queue and heard.begun is None:
-                    heard, _ = heard.called(self._by_default(), room)
+                    heard = heard.hand_to(human.id, "lost")
+                elif route == _NO_ROUTE and not heard.queue and heard.begun is None:
+                    heard, _ = heard.enqueue(self._default_route(), room)
                 message = user(
                     text,
-                    id=new_id() if key is None else derived_id(self.id, key),
+                    id=new_id() if key is None else derive_id(self.id, key),
                     speaker=human.speaker,
-                    routing=route.kept(over=over),
+                    routing=route.to_routing(overflow=overflow),
                 )
                 first = None if len(self.history) else self.team.task
-                return await self._add(message, heard, key, team_task_in(text) or first, expect)
+                return await self._add(message, heard, key, find_team_task(text) or first, expect)
 
-        return await self._book.while_held(spoken)
+        return await self._team_store.while_held(add)
 
-    def _by_default(self) -> Route:
+    def _default_route(self) -> Route:
         chosen = self.team.find(self.team.default or "")
-        return _NOBODY if chosen is None else Route(calls=(Call(chosen.id),))
+        return _NO_ROUTE if chosen is None else Route(calls=(TurnRequest(chosen.id),))
 
-    def _human(self, state: State, name: str | None = None) -> Human:
+    def _human(self, state: TeamState, name: str | None = None) -> Human:
         found = self.team.find(name or state.floor or state.human or "")
         if isinstance(found, Human):
             return found
         if name is not None:
             detail = f"{name!r} is no human of this team"
-            raise ValidationError(detail, path="$.speaker", rule="TM-01")
+            raise ValidationError(detail, path="$.speaker", rule="unknown-speaker")
         return self.team.humans[0]
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────
 
-    async def run(self) -> Floor:
-        """Give everybody their turns until a human has the floor, or the team is paused.
+    async def run(self) -> HumanTurn:
+        """Give members their turns until a human has the floor, or the team is paused.
 
-        When this is called off, the turn under way is given up and stays the next one.
+        When this is cancelled, the running turn is abandoned and stays the next one.
         """
-        return await self._book.while_held(self._run)
+        return await self._team_store.while_held(self._run)
 
-    async def _run(self) -> Floor:
+    async def _run(self) -> HumanTurn:
         while True:
             async with self._lock:
                 state = await self.state()
                 if state.paused:
-                    return Floor(None, "paused")
+                    return HumanTurn(None, "paused")
                 if state.floor is not None:
-                    return Floor(state.floor, state.why)
+                    return HumanTurn(state.floor, state.why)
                 turn, again = state.begun, state.begun is not None
                 if turn is None:
-                    if await self._hands_over(state):
+                    if await self._hand_over(state):
                         continue
                     turn = state.queue[0]
-                    await self._noted(state.next())
+                    await self._save(state.begin_turn())
             await self._take_turn(turn, again=again)
 
-    async def _hands_over(self, state: State) -> bool:
-        """Give the floor to a human where it is time to, and tell whether it was."""
+    async def _hand_over(self, state: TeamState) -> bool:
+        """Give the floor to a human if it is a human's turn; tell whether it was."""
         human = self._human(state).id
         if not state.queue:
-            await self._noted(state.handed(human, "drained"))
+            await self._save(state.hand_to(human, "drained"))
             return True
         called = self.team.find(state.queue[0].member)
         if isinstance(called, Human):
-            await self._noted(state.next().handed(called.id, "called"))
+            await self._save(state.begin_turn().hand_to(called.id, "called"))
             return True
         most = self.team.limits.turns
         if state.turns < most:
             return False
         waiting = ", ".join(dict.fromkeys(turn.member for turn in state.queue))
-        words = f"{most} turns in a row: the floor is yours. Waiting: {waiting}"
-        await self._add(_notice("limit", words), state.handed(human, "limit"), None)
+        text = f"{most} turns in a row: the floor is yours. Waiting: {waiting}"
+        await self._add(_notice("limit", text), state.hand_to(human, "limit"), None)
         return True
 
-    async def _take_turn(self, turn: Turn, *, again: bool) -> None:
-        self._called_off = False
+    async def _take_turn(self, turn: TeamTurn, *, again: bool) -> None:
+        self._cancelled = False
         member = self.team.find(turn.member)
         if member is None or isinstance(member, Human):
-            words = f"{turn.member} is no agent of this team any more"
-            await self._answered(turn, _notice("gone", words), _NOBODY)
+            text = f"{turn.member} is no agent of this team any more"
+            await self._finish_turn(turn, _notice("gone", text), _NO_ROUTE)
             return
         if again and turn.process is not None:
-            end_leftover(turn.process)
-        self._tell(self._on_turn, member)
+            kill_orphan(turn.process)
+        self._notify(self._on_turn, member)
         if again and not member.rerun:
             why = "interrupted, perhaps after it had effects; it is not asked again"
-            await self._answered(turn, _failure(member, why), _NOBODY)
+            await self._finish_turn(turn, _failure(member, why), _NO_ROUTE)
             return
         try:
             message = await self._answer(member)
         except MemberFailed as error:
-            message, route = _failure(member, str(error)), _NOBODY
+            message, route = _failure(member, str(error)), _NO_ROUTE
         else:
             route = read_route(message.text, member, self.team)
-        await self._answered(turn, message, route)
+        await self._finish_turn(turn, message, route)
 
     async def _answer(self, member: Agent) -> Message:
-        """What an agent says; anything that goes wrong with it is `MemberFailed`."""
+        """Ask an agent; whatever goes wrong is `MemberFailed`."""
         deadline = anyio.CancelScope(deadline=anyio.current_time() + member.timeout)
         try:
             with anyio.CancelScope() as self._scope, deadline:
-                told = lambda text: self._tell(self._on_text, member, text)  # noqa: E731 - it is short
-                message = await self._crew.answer(member, told, self._started)
+                on_text = partial(self._notify, self._on_text, member)
+                message = await self._agents.answer(member, on_text, self._process_started)
                 return replace(message, speaker=member.speaker)
         except PalaverError as error:
             raise error if isinstance(error, MemberFailed) else MemberFailed(str(error)) from error
@@ -259,94 +464,95 @@ class Coordinator:
         msg = "called off"
         raise MemberFailed(msg)
 
-    async def _started(self, pid: int) -> None:
+    async def _process_started(self, pid: int) -> None:
         async with self._lock:
-            await self._noted((await self.state()).started(mark_of(pid)))
+            await self._save((await self.state()).set_process(process_mark(pid)))
 
-    async def _answered(self, turn: Turn, message: Message, route: Route) -> None:
-        """Keep what a turn came to, and who is next because of it."""
+    async def _finish_turn(self, turn: TeamTurn, message: Message, route: Route) -> None:
+        """Store the message that ends a turn, and who is next because of it."""
         async with self._lock:
-            state, over = (await self.state()).answered().called(route, self.team.limits.queue)
+            state = (await self.state()).end_turn()
+            state, overflow = state.enqueue(route, self.team.limits.queue)
             human = self._human(state).id
-            if self._called_off:
-                state = replace(state, queue=()).handed(human, "cancelled")
+            if self._cancelled:
+                state = replace(state, queue=()).hand_to(human, "cancelled")
             elif route.lost:
-                state = state.handed(human, "lost")
-            task = None if route is _NOBODY else team_task_in(message.text)
-            message = replace(message, routing=route.kept(over=over))
+                state = state.hand_to(human, "lost")
+            task = None if route is _NO_ROUTE else find_team_task(message.text)
+            message = replace(message, routing=route.to_routing(overflow=overflow))
             with anyio.CancelScope(shield=True):
                 await self._add(message, state, turn.id, task)
 
     # ── stopping ────────────────────────────────────────────────────────────────────────────────
 
     async def pause(self) -> None:
-        """Begin no further turn; the one under way is seen through."""
-        await self._change(lambda state: replace(state, paused=True))
+        """Begin no further turn; the running one is finished."""
+        await self._update(lambda state: replace(state, paused=True))
 
     async def resume(self) -> None:
-        """Let turns begin again; `run` goes on where it was."""
-        await self._change(lambda state: replace(state, paused=False))
+        """Let turns begin again; `run` continues where it stopped."""
+        await self._update(lambda state: replace(state, paused=False))
 
     async def cancel(self) -> None:
-        """Call off the turn under way and everything that waits; the floor goes to the human."""
+        """Cancel the running turn and all waiting ones; the human gets the floor."""
         if self._scope is not None:
-            self._called_off = True
+            self._cancelled = True
             self._scope.cancel()
             return
-        await self._change(
-            lambda state: replace(state, queue=()).handed(self._human(state).id, "cancelled")
+        await self._update(
+            lambda state: replace(state, queue=()).hand_to(self._human(state).id, "cancelled")
         )
 
-    async def _change(self, change: Callable[[State], State]) -> None:
-        async def changed() -> None:
+    async def _update(self, change: Callable[[TeamState], TeamState]) -> None:
+        async def save() -> None:
             async with self._lock:
-                await self._noted(change(await self.state()))
+                await self._save(change(await self.state()))
 
-        await self._book.while_held(changed)
+        await self._team_store.while_held(save)
 
-    # ── the store, and whoever listens ──────────────────────────────────────────────────────────
+    # ── the store and the callbacks ─────────────────────────────────────────────────────────────
 
-    async def _noted(self, state: State) -> None:
-        await to_thread.run_sync(self._book.note, state)
+    async def _save(self, state: TeamState) -> None:
+        await to_thread.run_sync(self._team_store.save, state)
 
     async def _add(
         self,
         message: Message,
-        state: State,
+        state: TeamState,
         key: str | None,
         task: str | None = None,
         expect: Expected | None = None,
     ) -> Message:
-        # the task goes first: should the process end in between, the turn is taken again
+        # set the task first: if the process ends in between, the turn is taken again
         if task is not None and expect is None:
-            await to_thread.run_sync(self._face.set_team_task, task)
-        kept = await to_thread.run_sync(self._book.add, message, state, key, expect)
-        if kept != message:  # it was said before
-            return kept
-        if task is not None and expect is not None:  # the message is what the version is for
-            await to_thread.run_sync(self._face.set_team_task, task)
+            await to_thread.run_sync(self._context.set_team_task, task)
+        stored = await to_thread.run_sync(self._team_store.append, message, state, key, expect)
+        if stored != message:  # it was stored before, under the same key
+            return stored
+        if task is not None and expect is not None:  # `expect` is for the message
+            await to_thread.run_sync(self._context.set_team_task, task)
         data = {"id": message.id, "role": message.role}
         await self.events.publish(Event("message.added", self.id, self.history.version, data))
-        self._tell(self._on_message, message)
+        self._notify(self._on_message, message)
         return message
 
-    def _tell(self, listener: Callable[..., object] | None, *facts: Any) -> None:  # noqa: ANN401 - whatever it is told
-        """Tell a listener; one that fails is logged and changes nothing."""
-        if listener is None:
+    def _notify(self, callback: Callable[..., object] | None, *facts: Any) -> None:  # noqa: ANN401 - the callback's arguments
+        """Call a callback; if it raises, that is logged and changes nothing."""
+        if callback is None:
             return
         try:
-            listener(*facts)
+            callback(*facts)
         except Exception:  # noqa: BLE001 - whatever it raises
-            _log.exception("a listener failed")
+            _log.exception("a callback failed")
 
 
-def _notice(kind: str, words: str) -> Message:
-    """Something that the team has to say itself; no agent is shown it."""
-    return system(words, metadata={"team": {"notice": kind}})
+def _notice(kind: str, text: str) -> Message:
+    """A message of the team itself; no agent is shown it."""
+    return system(text, metadata={"team": {"notice": kind}})
 
 
 def _failure(member: Agent, why: str) -> Message:
-    """What stands in the place of an answer that never came; no secret is in it."""
+    """The message in place of an answer that failed, with secrets redacted."""
     why = redact(why)
     info = AssistantInfo(finish="error", error={"name": "MemberFailed", "message": why})
     facts = {"team": {"failed": True}}

@@ -1,8 +1,8 @@
-"""Who speaks next: read once from what a speaker wrote, and kept with the message as data.
+"""Routing: who speaks next, read once from a message's markers and stored with it as data.
 
-Only the speaker's own words count; `palaver.context` knows which those are (no quotes, no code). A
-name that nobody has, or that the speaker may not call, is reported and gets no turn. Where names
-were given and none of them is good, the floor goes back to the human.
+Only the speaker's own text counts; `palaver.context` excludes quotes and code. A name that is
+unknown, or that the speaker may not call, is reported and gets no turn. If there were names and
+none of them can be given a turn, the floor goes back to the human.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from palaver.messages import Routing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from palaver.team.roster import Member, Team
+    from palaver.team.config import Member, Team
 
-__all__ = ["PRIORITY", "Call", "Route", "read_route"]
+__all__ = ["PRIORITY", "Route", "TurnRequest", "read_route"]
 
 PRIORITY: Final = 2
 _PRIORITIES: Final = {"p1": 1, "p2": 2, "p3": 3}
 _ALL: Final = "all"
-_MANY: Final = 20
-_LONG: Final = 100
-"""So many wrong names, and so much of each, are reported: a report has to be read."""
+_MAX_UNKNOWN: Final = 20
+_MAX_NAME: Final = 100
+"""At most this many unknown names are reported, each cut to this length."""
 
 
-class Call(Struct, frozen=True):
-    """A turn that is asked for: whose, and how urgently (1 comes first)."""
+class TurnRequest(Struct, frozen=True):
+    """A request for a member's turn, with its priority; 1 comes first."""
 
     member: str
     priority: int = PRIORITY
@@ -40,11 +40,11 @@ class Call(Struct, frozen=True):
 class Route(Struct, frozen=True, kw_only=True):
     """What a message says about who speaks next.
 
-    `drop` are members whose waiting turns go, None stands for all of them. `lost` says that there
-    were names and none of them can be given a turn.
+    `drop` are the members whose waiting turns are removed; None stands for all of them. `lost`
+    says that there were names and none of them can be given a turn.
     """
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[TurnRequest, ...] = ()
     drop: tuple[str, ...] | None = ()
     unknown: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -52,18 +52,18 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> bool:
-        """Tell whether nobody who was called can come."""
+        """Tell whether members were called and none of them can be given a turn."""
         return not self.calls and bool(self.unknown or self.refused)
 
-    def kept(self, *, over: Iterable[str] = ()) -> Routing | None:
-        """The route as a message keeps it; `over` are those whom the queue has no room for."""
+    def to_routing(self, *, overflow: Iterable[str] = ()) -> Routing | None:
+        """The route as a message stores it; `overflow` are members the queue has no room for."""
         extra: dict[str, Any] = {
             "rawNextMarkers": list(self.raw),
             "next": [{"member": call.member, "priority": call.priority} for call in self.calls],
             "drop": "ALL" if self.drop is None else list(self.drop),
             "unknown": list(self.unknown),
             "refused": list(self.refused),
-            "overflow": list(over),
+            "overflow": list(overflow),
         }
         said = {name: value for name, value in extra.items() if value}
         if not said:
@@ -72,13 +72,13 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 def read_route(text: str, speaker: Member, team: Team) -> Route:
-    """Read who speaks next from what a member wrote.
+    """Read who speaks next from the text of a member.
 
-    >>> from palaver.team.roster import Command, Human, Team
-    >>> user, max_ = Human(id="user"), Command(id="max", name="Max", argv=["cat"])
+    >>> from palaver.team.config import CommandMember, Human, Team
+    >>> user, max_ = Human(id="user"), CommandMember(id="max", name="Max", argv=["cat"])
     >>> route = read_route("Go on. [NEXT: MAX!P1, bob]", user, Team(members=[user, max_]))
     >>> route.calls, route.unknown
-    ((Call(member='max', priority=1),), ('bob',))
+    ((TurnRequest(member='max', priority=1),), ('bob',))
     """
     markers = find_markers(text)
     known = team.names()
@@ -98,7 +98,7 @@ def read_route(text: str, speaker: Member, team: Team) -> Route:
                 else:
                     dropped[member.id] = None
             elif marker.kind == "next":
-                called, priority = _called(name)
+                called, priority = _split_priority(name)
                 member = known.get(fold_name(called))
                 if member is None:
                     unknown[called] = None
@@ -107,9 +107,9 @@ def read_route(text: str, speaker: Member, team: Team) -> Route:
                 else:
                     calls[member.id] = min(priority, calls.get(member.id, priority))
     return Route(
-        calls=tuple(Call(name, priority) for name, priority in calls.items()),
+        calls=tuple(TurnRequest(name, priority) for name, priority in calls.items()),
         drop=None if everybody else tuple(dropped),
-        unknown=_few(unknown),
+        unknown=_shorten(unknown),
         refused=tuple(refused),
         raw=tuple(text[m.start : m.stop] for m in markers if m.kind == "next"),
     )
@@ -119,11 +119,11 @@ def _names(body: str) -> list[str]:
     return [name for part in body.split(",") if (name := part.strip())]
 
 
-def _called(name: str) -> tuple[str, int]:
+def _split_priority(name: str) -> tuple[str, int]:
     called, _, urgency = name.rpartition("!")
     priority = _PRIORITIES.get(urgency.strip().lower())
     return (name, PRIORITY) if priority is None or not called else (called.strip(), priority)
 
 
-def _few(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name[:_LONG] for name in islice(names, _MANY)))
+def _shorten(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name[:_MAX_NAME] for name in islice(names, _MAX_UNKNOWN)))

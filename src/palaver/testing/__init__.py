@@ -1,6 +1,6 @@
-"""For tests of your own: what every store passes, judges of requests, providers on this machine.
+"""For your own tests: a conformance suite for stores, request validators, and provider servers.
 
-Names are loaded when they are first used: to judge a request, no store is needed.
+Names are loaded when they are first used: validating a request imports no store.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from palaver.testing.providers import Problem, check_request
+    from palaver.testing.providers import Violation, check_request
     from palaver.testing.servers import ProviderServer
     from palaver.testing.stores import store_conformance
 
-__all__ = ["Problem", "ProviderServer", "check_request", "store_conformance"]
+__all__ = ["ProviderServer", "Violation", "check_request", "store_conformance"]
 
-_HOMES = {
-    "Problem": "palaver.testing.providers",
+_MODULES = {
+    "Violation": "palaver.testing.providers",
     "ProviderServer": "palaver.testing.servers",
     "check_request": "palaver.testing.providers",
     "store_conformance": "palaver.testing.stores",
@@ -24,10 +24,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from where it lives, once."""
-    if name not in _HOMES:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
         msg = f"module 'palaver.testing' has no attribute {name!r}"
         raise AttributeError(msg)
-    value: object = getattr(importlib.import_module(_HOMES[name]), name)
+    value: object = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""How many tokens: counters, what a message weighs, and sums that follow a history.
+"""Token counts: counters for texts, counts of messages, and running totals of a history.
 
 >>> from palaver.tokens import estimate
 >>> estimate("ten letters"), estimate("十个汉字")
@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from palaver.tokens.counters import Counter, counter, estimate
-from palaver.tokens.tally import Tally
-from palaver.tokens.weighing import Weights, weigh
+from palaver.tokens.counters import RunningTotal, TokenCounter, Weights, counter, estimate, weigh
 
-__all__ = ["Counter", "Tally", "Weights", "counter", "estimate", "weigh"]
+__all__ = ["RunningTotal", "TokenCounter", "Weights", "counter", "estimate", "weigh"]

@@ -1,4 +1,4 @@
-"""Text to a number of tokens: exact where a vocabulary is installed, else by letters.
+"""Token counters for texts: exact with an installed vocabulary, else an estimate.
 
 The exact counters come with the `tokens` extra and are loaded when they are first used. The
 estimate needs nothing: characters / 2.5, and one for each character of Chinese, Japanese or Korean.
@@ -10,23 +10,50 @@ import logging
 import math
 import re
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from palaver.errors import ValidationError
+from palaver.messages.part_base import FilePart
+from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart
+from palaver.messages.tool_state import ToolCompleted, ToolError
 
-__all__ = ["ENCODINGS", "Counter", "counter", "estimate", "is_exact", "sure"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-Counter: TypeAlias = Callable[[str], int]
-"""Anything that tells how many tokens a text has."""
+    from palaver.history import View
+    from palaver.messages import Message
+    from palaver.messages.parts import Part
+
+__all__ = [
+    "ENCODINGS",
+    "RunningTotal",
+    "TokenCounter",
+    "Weights",
+    "counter",
+    "estimate",
+    "is_exact",
+    "weigh",
+    "weigh_schema",
+    "with_fallback",
+]
+
+
+TokenCounter: TypeAlias = Callable[[str], int]
+"""A function that returns the number of tokens in a text."""
 
 ENCODINGS: Final = ("o200k", "cl100k")
 _log: Final = logging.getLogger("palaver.tokens")
 _PER_TOKEN: Final = 2.5
 _PIECE: Final = 32_768
-"""Characters that are counted at once: a long text takes a vocabulary more than its share of time
-and memory, and no other thread runs meanwhile."""
+"""Characters that are counted at once. A vocabulary takes more than proportional time and memory
+for a long text, and no other thread runs meanwhile."""
 _WORD: Final = re.compile(r"\S( )[A-Za-z]")
 _WIDE: Final = re.compile(
     "[\u1100-\u11ff\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
@@ -36,7 +63,7 @@ _WIDE: Final = re.compile(
 
 
 def estimate(text: str) -> int:
-    """How many tokens a text has, about.
+    """Estimate the number of tokens in a text.
 
     >>> estimate("a" * 1_000), estimate("字" * 1_000), estimate("")
     (400, 1000, 0)
@@ -46,10 +73,10 @@ def estimate(text: str) -> int:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces that can be counted one by one.
+    """Yield a text in pieces that can be counted one by one.
 
-    They end before a word, where tokens end too, if there is one in their last tenth. A text
-    without such places may count for a token or so more with each piece.
+    A piece ends before a word, where tokens end too, if a word starts in its last tenth. Otherwise
+    the count may be about one token too high for each piece.
     """
     start = 0
     while len(text) - start > _PIECE:
@@ -61,8 +88,8 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:] if start else text
 
 
-def counter(name: str | None = None) -> Counter:
-    """The counter of this name: `o200k`, `cl100k`, `estimate`; the best there is without one.
+def counter(name: str | None = None) -> TokenCounter:
+    """Return the counter `o200k`, `cl100k` or `estimate`; without a name, the best available.
 
     >>> counter("estimate") is estimate
     True
@@ -73,17 +100,17 @@ def counter(name: str | None = None) -> Counter:
         return _exact(ENCODINGS[0]) if is_exact() else estimate
     if name not in ENCODINGS:
         known = ", ".join((*ENCODINGS, "estimate"))
-        raise ValidationError(f"no such counter: {name!r}; there are {known}", rule="CV-07")
+        raise ValidationError(f"no such counter: {name!r}; there are {known}", rule="token-counter")
     if not is_exact():
         detail = f"{name} needs a vocabulary: pip install 'palaver[tokens]'"
-        raise ValidationError(detail, rule="CV-07")
+        raise ValidationError(detail, rule="token-counter")
     return _exact(name)
 
 
-def sure(count: Counter) -> Counter:
-    """A counter that always answers: where the one given fails, the estimate takes over.
+def with_fallback(count: TokenCounter) -> TokenCounter:
+    """Return a counter that never fails: if `count` raises an error, the estimate is used.
 
-    >>> sure(lambda text: 1 // 0)("ten letters")
+    >>> with_fallback(lambda text: 1 // 0)("ten letters")
     5
     """
     if count is estimate:
@@ -92,8 +119,8 @@ def sure(count: Counter) -> Counter:
     def counted(text: str) -> int:
         try:
             return count(text)
-        except Exception:  # noqa: BLE001 - whatever it is, a step must not fail for it
-            _log.warning("counting tokens failed: it is estimated", exc_info=True)
+        except Exception:  # noqa: BLE001 - a step must not fail because of its counter
+            _log.warning("counting tokens failed; using the estimate", exc_info=True)
             return estimate(text)
 
     return counted
@@ -101,19 +128,19 @@ def sure(count: Counter) -> Counter:
 
 @cache
 def is_exact() -> bool:
-    """Tell whether an exact counter can be had."""
-    import importlib.util  # noqa: PLC0415 - asked once, and rarely
+    """Return whether an exact counter is installed."""
+    import importlib.util  # noqa: PLC0415 - needed once, and rarely
 
     return importlib.util.find_spec("splintr") is not None
 
 
 @cache
-def _exact(name: str) -> Counter:
+def _exact(name: str) -> TokenCounter:
     return _Exact(name).count
 
 
 class _Exact:
-    """A vocabulary that is loaded when something is first counted; loading takes a while."""
+    """A vocabulary that is loaded when it is first used, which takes a while."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -133,3 +160,154 @@ class _Exact:
 
                 self._vocabulary = Tokenizer.from_pretrained(f"{self._name}_base")
             return self._vocabulary
+
+
+class Weights(Struct, frozen=True):
+    """The number of tokens to count for what is not text."""
+
+    message: int = 4
+    call: int = 8
+    image: int = 800
+    file: int = 1_500
+    cleared: int = 8
+
+
+DEFAULT_WEIGHTS: Final = Weights()
+
+
+def weigh(message: Message, count: TokenCounter, weights: Weights = DEFAULT_WEIGHTS) -> int:
+    """Return the number of tokens that a message adds to a request.
+
+    >>> from palaver.messages import user
+    >>> from palaver.tokens import estimate
+    >>> weigh(user("ten letters"), estimate)
+    9
+    """
+    if isinstance(message.content, str):
+        return weights.message + count(message.content)
+    return weights.message + _sum(message.content, count, weights)
+
+
+def weigh_schema(schema: Any, count: TokenCounter) -> int:  # noqa: ANN401 - any JSON
+    """Return the number of tokens of a tool's schema."""
+    return count(msgspec.json.encode(schema).decode())
+
+
+def _sum(parts: Iterable[Part], count: TokenCounter, weights: Weights) -> int:
+    total = 0
+    for part in parts:
+        if isinstance(part, TextPart):
+            total += 0 if part.ignored else count(part.text)
+        elif isinstance(part, ReasoningPart):
+            total += count(part.text)
+        elif isinstance(part, ToolCallPart):
+            total += weights.call + count(part.tool) + count(part.raw)
+        elif isinstance(part, ToolPart):
+            total += weights.call + _result(part, count, weights)
+        elif isinstance(part, FilePart):
+            total += _file(part, weights)
+    return total
+
+
+def _result(part: ToolPart, count: TokenCounter, weights: Weights) -> int:
+    state = part.state
+    if isinstance(state, ToolError):
+        return count(state.error)
+    if not isinstance(state, ToolCompleted):  # pragma: no cover - a message has no open calls
+        return 0
+    if state.time.compacted is not None:
+        return weights.cleared
+    files = state.attachments or ()
+    return count(state.output) + sum(_file(file, weights) for file in files)
+
+
+def _file(part: FilePart, weights: Weights) -> int:
+    return weights.image if part.mime.startswith("image/") else weights.file
+
+
+_UNKNOWN = -1
+
+
+class RunningTotal:
+    """The token counts of one history's log.
+
+    >>> from palaver.history import History
+    >>> from palaver.messages import user
+    >>> from palaver.tokens import RunningTotal, estimate
+    >>> history, tally = History([user("one"), user("two")]), RunningTotal(estimate)
+    >>> tally.total(history.view), tally.first_fitting(history.view, 6)
+    (12, 1)
+    """
+
+    def __init__(self, count: TokenCounter, weights: Weights = DEFAULT_WEIGHTS) -> None:
+        """Use this counter and these weights."""
+        self._count = count
+        self._weights = weights
+        self._lock = threading.Lock()
+        self._counts = array("q")
+        self._sums = array("q", (0,))
+
+    def total(self, view: View) -> int:
+        """Return the number of tokens of a view."""
+        with self._lock:
+            total = 0
+            for start, stop in view.ranges():
+                self._sum_to(view, stop)
+                total += self._sums[stop] - self._sums[start]
+            return total
+
+    def each(self, view: View) -> list[int]:
+        """Return the number of tokens of each message of a view."""
+        with self._lock:
+            found: list[int] = []
+            for start, stop in view.ranges():
+                self._fill(view, start, stop)
+                found.extend(self._counts[start:stop])
+            return found
+
+    def first_fitting(self, view: View, budget: int) -> int:
+        """Return the lowest index from which all messages of a view fit in a budget.
+
+        Only the messages that fit, and one more, are counted.
+        """
+        with self._lock:
+            index = len(view)
+            for start, stop in reversed(list(view.ranges())):
+                position = stop
+                while position > start:
+                    position -= 1
+                    if position >= len(self._counts) or self._counts[position] == _UNKNOWN:
+                        self._fill(view, position, position + 1)
+                    budget -= self._counts[position]
+                    if budget < 0:
+                        return index
+                    index -= 1
+            return index
+
+    def weigh(self, message: Message) -> int:
+        """Return the number of tokens of a message that is not in the log yet."""
+        return weigh(message, self._count, self._weights)
+
+    def forget(self) -> None:
+        """Drop all counts, because a message was erased."""
+        with self._lock:
+            self._counts = array("q")
+            self._sums = array("q", (0,))
+
+    def _fill(self, view: View, start: int, stop: int) -> None:
+        counts = self._counts
+        if len(counts) < stop:
+            counts.extend([_UNKNOWN] * (stop - len(counts)))
+        while start < stop and counts[start] != _UNKNOWN:
+            start += 1
+        for position, message in enumerate(view.log.between(start, stop), start):
+            if counts[position] == _UNKNOWN:
+                counts[position] = weigh(message, self._count, self._weights)
+
+    def _sum_to(self, view: View, stop: int) -> None:
+        """Extend the running sums to a position."""
+        known = len(self._sums) - 1
+        if known < stop:
+            self._fill(view, known, stop)
+            more = accumulate(self._counts[known:stop], initial=self._sums[known])
+            self._sums.extend(list(more)[1:])

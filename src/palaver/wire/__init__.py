@@ -1,7 +1,9 @@
-"""Providers' formats, both ways: whatever was edited, the request is valid.
+"""Providers' formats, both ways: however a history was edited, its request is valid.
 
-`to` writes messages as a provider takes them and says what it had to repair; `from_` reads what a
-provider was sent and says what it could not keep. The rules are in docs/wire.md.
+`to` writes messages as a provider takes them and notes what it had to repair; `from_` reads the
+body of a request and notes what it could not keep; `reply` and `reply_reader` read what a provider
+answers. The rules are in docs/wire.md. Each provider's format is a folder: `request`, `blocks`,
+`reply`.
 
 >>> from palaver import wire
 >>> from palaver.messages import user
@@ -17,52 +19,67 @@ from typing import TYPE_CHECKING
 
 from palaver.errors import ValidationError
 from palaver.messages.ids import NIL_ID
-from palaver.wire.anthropic import ANTHROPIC
-from palaver.wire.chat import CHAT
-from palaver.wire.converting import Converter, Request
-from palaver.wire.gemini import GEMINI
-from palaver.wire.reading import read_body
-from palaver.wire.replies import FOLDS, Fold
-from palaver.wire.report import Note, Reading
-from palaver.wire.responses import RESPONSES
-from palaver.wire.target import ANYONE, Target
+from palaver.wire.anthropic.reply import AnthropicReply
+from palaver.wire.anthropic.request import ANTHROPIC
+from palaver.wire.format import Format, ToolSpec
+from palaver.wire.gemini.reply import GeminiReply
+from palaver.wire.gemini.request import GEMINI
+from palaver.wire.notes import Note, ParsedConversation
+from palaver.wire.openai_chat.reply import ChatReply
+from palaver.wire.openai_chat.request import OPENAI_CHAT
+from palaver.wire.openai_responses.reply import ResponsesReply
+from palaver.wire.openai_responses.request import OPENAI_RESPONSES
+from palaver.wire.reply import ReplyReader
+from palaver.wire.request import ANY_TARGET, Converter, Request, Target, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from typing import Any
 
     from palaver.messages.message import Message
     from palaver.messages.parts import ModelRef
-    from palaver.wire.format import Format
 
 __all__ = [
     "FORMATS",
+    "REPLY_READERS",
     "Converter",
-    "Fold",
+    "Format",
     "Note",
-    "Reading",
+    "ParsedConversation",
+    "ReplyReader",
     "Request",
     "Target",
+    "ToolSpec",
     "converter",
-    "fold",
     "from_",
     "reply",
+    "reply_reader",
+    "spell_tool",
     "to",
+    "tool_names",
+    "write_tools",
 ]
 
-FORMATS: Mapping[str, Format] = {form.name: form for form in (CHAT, RESPONSES, ANTHROPIC, GEMINI)}
+FORMATS: Mapping[str, Format] = {
+    form.name: form for form in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI)
+}
 """The formats by name."""
+REPLY_READERS: Mapping[str, type[ReplyReader]] = {
+    reader.form: reader for reader in (ChatReply, ResponsesReply, AnthropicReply, GeminiReply)
+}
+"""The readers of replies by the name of their format."""
 
 
 def to(
     form: str,
     messages: Iterable[Message],
-    target: Target = ANYONE,
+    target: Target = ANY_TARGET,
     *,
     open_calls: Collection[str] = (),
 ) -> Request:
-    """Write messages as a provider takes them; a history is fine too.
+    """Write messages, or a history, as a provider takes them.
 
-    `open_calls` are the ids of the calls that are still at work: their place is kept.
+    `open_calls` are the ids of the calls that are still running: their results may still come.
     """
     writer = converter(form, target, open_calls=open_calls)
     writer.extend(messages)
@@ -71,7 +88,7 @@ def to(
 
 def from_(
     form: str, body: object, *, session: str = NIL_ID, names: Mapping[str, str] | None = None
-) -> Reading:
+) -> ParsedConversation:
     """Read a request's body; a list is taken for its elements.
 
     `names` are those of the request that was sent (`Request.names`): tools get theirs back.
@@ -79,8 +96,10 @@ def from_(
     return read_body(_format(form), body, session=session, names=names)
 
 
-def converter(form: str, target: Target = ANYONE, *, open_calls: Collection[str] = ()) -> Converter:
-    """Make a converter, which writes a conversation as it grows."""
+def converter(
+    form: str, target: Target = ANY_TARGET, *, open_calls: Collection[str] = ()
+) -> Converter:
+    """Return a converter, which writes a conversation as it grows."""
     return Converter(_format(form), target, open_calls=open_calls)
 
 
@@ -92,7 +111,7 @@ def reply(
     model: ModelRef | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Message:
-    """The message of a provider's reply: words, thoughts, calls, what it used and why it ended.
+    """Return the message of a provider's reply: text, reasoning, calls, usage and why it ended.
 
     `model` is the one that was asked, `names` are those of the request that was sent.
 
@@ -101,32 +120,61 @@ def reply(
     >>> message.text, message.info.finish
     ('Yes.', 'stop')
     """
-    return fold(form, session=session, model=model, names=names).whole(body)
+    return reply_reader(form, session=session, model=model, names=names).read(body)
 
 
-def fold(
+def reply_reader(
     form: str,
     *,
     session: str = NIL_ID,
     model: ModelRef | None = None,
     names: Mapping[str, str] | None = None,
     limit: int | None = None,
-) -> Fold:
-    """Make a fold, which takes the events of a stream and makes the same message of them.
+) -> ReplyReader:
+    """Return a reader, which takes the events of a stream and makes the same message of them.
 
-    `limit` is how many bytes of text, reasoning and arguments it keeps; `fold.answer.over_limit`
+    `limit` is how many bytes of text, reasoning and arguments it stores; `reader.answer.over_limit`
     tells that there was more.
 
-    >>> folding = fold("openai-chat")
-    >>> folding.feed({"choices": [{"delta": {"content": "Ye"}}]})
+    >>> reader = reply_reader("openai-chat")
+    >>> reader.feed({"choices": [{"delta": {"content": "Ye"}}]})
     [TextDelta(text='Ye')]
-    >>> folding.feed({"choices": [{"delta": {"content": "s."}, "finish_reason": "stop"}]})
+    >>> reader.feed({"choices": [{"delta": {"content": "s."}, "finish_reason": "stop"}]})
     [TextDelta(text='s.'), Finished(reason='stop')]
-    >>> folding.message().text
+    >>> reader.message().text
     'Yes.'
     """
     _format(form)
-    return FOLDS[form](session=session, model=model, names=names, limit=limit)
+    return REPLY_READERS[form](session=session, model=model, names=names, limit=limit)
+
+
+def write_tools(form: str, specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+    """Return the field `tools` of a request.
+
+    A tool's name is spelled in the letters that the provider allows, as in the calls of messages.
+
+    >>> write_tools("anthropic", [ToolSpec("weather.get", "The weather.")])[0]["name"]
+    'weather_get_...'
+    """
+    return _format(form).write_tools([(spell_tool(form, spec.name), spec) for spec in specs])
+
+
+def tool_names(form: str, specs: Iterable[ToolSpec]) -> dict[str, str]:
+    """Return each tool's own name by the name it has in a request.
+
+    >>> tool_names("openai-chat", [ToolSpec("weather.get"), ToolSpec("clock")])
+    {'weather_get_...': 'weather.get', 'clock': 'clock'}
+    """
+    return {spell_tool(form, spec.name): spec.name for spec in specs}
+
+
+def spell_tool(form: str, name: str) -> str:
+    """Return a tool's name as the provider takes it.
+
+    >>> spell_tool("gemini", "weather.get")
+    'weather.get'
+    """
+    return _format(form).tool_names.spell(name)
 
 
 def _format(name: str) -> Format:

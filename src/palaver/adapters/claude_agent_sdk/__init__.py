@@ -8,6 +8,6 @@
 as it is now, `mending` makes an edited one whole, and `store` is the SDK's own interface.
 """
 
-from palaver.adapters.claude_agent_sdk.store import PalaverSessionStore
+from palaver.adapters.claude_agent_sdk.session_store import PalaverSessionStore
 
 __all__ = ["PalaverSessionStore"]

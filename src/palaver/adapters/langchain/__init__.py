@@ -1,19 +1,17 @@
-"""LangChain's messages as palaver's and back, and a chat history that lasts.
+"""LangChain: its chat message history over a conversation in a store, and message conversion.
 
-    history = ChatHistory(palaver.open("chat.db"), "tea-talk")
+    history = PalaverChatMessageHistory(palaver.open("chat.db"), "tea-talk")
     history.add_messages([HumanMessage("Which tea?")])
 
-A LangChain message becomes a real message of the log: its text can be searched, its tool calls and
-results are parts with a state, its usage is counted. What palaver has no field for is kept in the
-message's metadata, and only that; so `to_langchain` gives back exactly what `from_langchain` took.
-`mended` makes an edited list one that a model takes; a `ChatHistory` gives no other.
+A LangChain message becomes a message of the log: its text can be searched, its tool calls and
+results are parts with a state, its usage is counted. Fields that palaver doesn't have are stored in
+the message's metadata, so that `to_langchain` returns exactly what `from_langchain` was given.
+`repair_messages` makes an edited list valid for a model; the chat message history does so itself.
 """
 
 from __future__ import annotations
 
-from palaver.adapters.langchain.history import ChatHistory
-from palaver.adapters.langchain.pairing import mended
-from palaver.adapters.langchain.reading import from_langchain
-from palaver.adapters.langchain.writing import to_langchain
+from palaver.adapters.langchain.chat_history import PalaverChatMessageHistory, repair_messages
+from palaver.adapters.langchain.convert import from_langchain, to_langchain
 
-__all__ = ["ChatHistory", "from_langchain", "mended", "to_langchain"]
+__all__ = ["PalaverChatMessageHistory", "from_langchain", "repair_messages", "to_langchain"]

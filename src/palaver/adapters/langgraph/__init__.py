@@ -1,13 +1,15 @@
-"""LangGraph's checkpoints in a palaver store: `graph = builder.compile(checkpointer=Saver(store))`.
+"""LangGraph: its checkpoint saver, over a palaver store.
 
-A thread is a conversation of the same id, and a checkpoint one small record beside it. Messages are
-in the log, once; so what N turns cost is N, and not N². The conversation can be read, searched,
-edited and rolled back while the graph rests, and that is what the graph sees next.
+    graph = builder.compile(checkpointer=PalaverSaver(store))
+
+A thread is a conversation of the same id, and a checkpoint is one small record beside it. Messages
+are in the log once, so that N turns cost N, not N². The conversation can be read, searched, edited
+and rolled back between runs, and the graph sees the result.
 """
 
 from __future__ import annotations
 
-from palaver.adapters.langgraph.reducing import MessagesState, add_messages
-from palaver.adapters.langgraph.saver import Saver
+from palaver.adapters.langgraph.message_channel import MessagesState, add_messages
+from palaver.adapters.langgraph.saver import PalaverSaver
 
-__all__ = ["MessagesState", "Saver", "add_messages"]
+__all__ = ["MessagesState", "PalaverSaver", "add_messages"]

@@ -1,8 +1,9 @@
 """The checkpoint saver: LangGraph's interface, over a store.
 
-Every call is one look at the store, or one change of it; the asynchronous ones do the same on a
-worker thread, one hop for a call. A call holds the lock of its thread, so the calls that LangGraph
-makes side by side come one after the other; between processes the store decides who comes first.
+Every call is one read or one change of the store; the async methods do the same on a worker thread.
+A call holds the lock of its thread, so that the calls LangGraph makes side by side run one after
+the other; between processes the store decides which comes first. The functions at the end remove
+checkpoints and copy threads.
 """
 
 from __future__ import annotations
@@ -23,23 +24,46 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from msgspec.structs import replace
 
-from palaver.adapters.langgraph.copying import copy
-from palaver.adapters.langgraph.naming import (
-    CHECKPOINTS,
-    WRITES,
-    Where,
-    conversation_of,
-    write_name,
+from palaver.adapters.langgraph.put import (
+    CheckpointInput,
+    GraphTask,
+    make_writes_record,
+    put_checkpoint,
 )
-from palaver.adapters.langgraph.putting import Given, put
-from palaver.adapters.langgraph.removing import delta_history, keep_newest, remove, remove_all
-from palaver.adapters.langgraph.tasks import Task, writes_of
-from palaver.adapters.langgraph.thread import Found, Thread
-from palaver.errors import UnknownConversation, ValidationError
+from palaver.adapters.langgraph.thread import (
+    BLOBS,
+    CHECKPOINTS,
+    FOLDED,
+    RECORD_KINDS,
+    WRITES,
+    CheckpointKey,
+    MessagesRef,
+    StoredCheckpoint,
+    Thread,
+    blob_name,
+    checkpoint_name,
+    conversation_id,
+    inner_prefix,
+    just_after,
+    read_writes,
+    split_name,
+    write_name,
+    writes_record,
+)
+from palaver.errors import AlreadyExists, StoreError, UnknownConversation, ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Collection,
+        Generator,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
@@ -47,20 +71,30 @@ if TYPE_CHECKING:
         Checkpoint,
         CheckpointMetadata,
         DeltaChannelHistory,
+        PendingWrite,
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from palaver.stores import Store
+    from palaver.stores.records import Record
 
-__all__ = ["Saver"]
+__all__ = [
+    "PalaverSaver",
+    "copy_thread_records",
+    "delta_history",
+    "keep_newest_checkpoints",
+    "remove_checkpoints",
+    "remove_thread",
+]
+
 
 _T = TypeVar("_T")
-_THREADS: Final = 64
+_MAX_THREADS: Final = 64
 _BATCH: Final = 32
 _BITS: Final = 32
 
 
-class Saver(BaseCheckpointSaver[int]):
+class PalaverSaver(BaseCheckpointSaver[int]):
     """Checkpoints in a palaver store.
 
     >>> import palaver
@@ -69,13 +103,13 @@ class Saver(BaseCheckpointSaver[int]):
     >>> _ = builder.add_node("answer", lambda state: {"messages": [("ai", "Darjeeling.")]})
     >>> _ = builder.add_edge(START, "answer")
     >>> store = palaver.open(":memory:")
-    >>> graph = builder.compile(checkpointer=Saver(store))
+    >>> graph = builder.compile(checkpointer=PalaverSaver(store))
     >>> thread = {"configurable": {"thread_id": "tea-talk"}}
     >>> _ = graph.invoke({"messages": [("user", "Which tea?")]}, thread)
     >>> [message.text for message in store.get("tea-talk")]
     ['Which tea?', 'Darjeeling.']
 
-    What was edited with palaver is what the graph goes on from:
+    The graph continues from what was edited with palaver:
 
     >>> _ = store.get("tea-talk").truncate(keep_last=1)
     >>> [message.content for message in graph.get_state(thread).values["messages"]]
@@ -83,38 +117,38 @@ class Saver(BaseCheckpointSaver[int]):
     """
 
     def __init__(self, store: Store, *, serde: SerializerProtocol | None = None) -> None:
-        """Take a store; `serde` turns what is no list of messages into bytes."""
+        """Take a store; `serde` serializes values that are not lists of messages."""
         if isinstance(serde, EncryptedSerializer):
             detail = "would leave the messages readable: a log is searched; encrypt the disk"
             raise ValidationError(detail, path="$.serde")
         super().__init__(serde=serde)
         self.store = store
         self._threads: OrderedDict[str, Thread] = OrderedDict()
-        self._gate = threading.Lock()
-        self._tasks = tuple(threading.Lock() for _ in range(_THREADS))
+        self._lock = threading.Lock()
+        self._tasks = tuple(threading.Lock() for _ in range(_MAX_THREADS))
 
-    def _known(self, thread: object) -> Thread:
-        """A thread; its lock is not held yet."""
-        name = conversation_of(thread)
-        with self._gate:
+    def _cached_thread(self, thread: object) -> Thread:
+        """Return a thread from the cache; its lock is not held yet."""
+        name = conversation_id(thread)
+        with self._lock:
             found = self._threads.pop(name, None) or Thread(self.store, name)
             self._threads[name] = found
-            while len(self._threads) > _THREADS:
+            while len(self._threads) > _MAX_THREADS:
                 self._threads.popitem(last=False)
         return found
 
     @contextmanager
     def _thread(self, thread: object) -> Generator[Thread]:
-        """A thread, for this caller alone in this process."""
-        found = self._known(thread)
-        with found.traffic.lock:
+        """Return a thread and hold its lock."""
+        found = self._cached_thread(thread)
+        with found.batcher.lock:
             yield found
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """A checkpoint with its values and writes: the one the config names, or the newest."""
-        where = _where(config)
+        """Return a checkpoint with its values and writes: the one in the config, or the newest."""
+        where = _configurable(config)
         wanted = get_checkpoint_id(config)
         with self._thread(where["thread_id"]) as thread:
             try:
@@ -131,7 +165,7 @@ class Saver(BaseCheckpointSaver[int]):
         self,
         thread: Thread,
         name: Any,  # noqa: ANN401 - a thread's id
-        found: Found,
+        found: StoredCheckpoint,
         *,
         newest: bool = False,
     ) -> CheckpointTuple:
@@ -148,7 +182,7 @@ class Saver(BaseCheckpointSaver[int]):
         return CheckpointTuple(
             config=_config(name, found.namespace, found.id),
             checkpoint=cast("Checkpoint", body),
-            metadata=saved.about(self.serde),
+            metadata=saved.metadata_of(self.serde),
             parent_config=_config(name, found.namespace, parent) if parent else None,
             pending_writes=thread.pending(found, self.serde),
         )
@@ -161,8 +195,8 @@ class Saver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, the newest first: of a thread, of all its namespaces or one, or of all."""
-        where = {} if config is None else _where(config)
+        """List checkpoints, the newest first: of one namespace, of a thread, or of all threads."""
+        where = {} if config is None else _configurable(config)
         earlier = None if before is None else get_checkpoint_id(before)
         wanted = filter or {}
         names = (where["thread_id"],) if "thread_id" in where else self._all_threads()
@@ -179,15 +213,15 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _found(
         self, names: Sequence[Any], namespace: str | None, before: str | None
-    ) -> Iterator[tuple[Any, Found]]:
-        # whoever iterates may take long, or never come back: no lock is held here
+    ) -> Iterator[tuple[Any, StoredCheckpoint]]:
+        # no lock is held here, since the caller may take long, or never finish
         if len(names) == 1 and namespace is not None:
             thread = Thread(self.store, names[0])
             if thread.exists:
                 for found in thread.newest(namespace, before=before):
                     yield names[0], found
             return
-        every: list[tuple[Any, Found]] = []
+        every: list[tuple[Any, StoredCheckpoint]] = []
         for name in names:
             every += ((name, found) for found in Thread(self.store, name).all())
         every.sort(key=lambda one: one[1].id, reverse=True)
@@ -195,21 +229,21 @@ class Saver(BaseCheckpointSaver[int]):
             if namespace in (None, found.namespace) and (before is None or found.id < before):
                 yield name, found
 
-    def _matches(self, found: Found, wanted: Mapping[str, Any]) -> bool:
+    def _matches(self, found: StoredCheckpoint, wanted: Mapping[str, Any]) -> bool:
         if not wanted:
             return True
-        about: dict[str, Any] = {**found.saved.about(self.serde)}
+        about: dict[str, Any] = {**found.saved.metadata_of(self.serde)}
         return all(value == about.get(key) for key, value in wanted.items())
 
     def _all_threads(self) -> tuple[str, ...]:
-        records = self.store.keeper.records
+        records = self.store.records
         return tuple(head.id for head in self.store if records(head.id, CHECKPOINTS, last=1))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What LangGraph's delta channels are made of at a checkpoint."""
-        where = _where(config)
+        """Return the values and writes that delta channels consist of at a checkpoint."""
+        where = _configurable(config)
         with self._thread(where["thread_id"]) as thread:
             found = thread.find(where.get("checkpoint_ns", ""), get_checkpoint_id(config) or None)
             if found is None:
@@ -225,15 +259,15 @@ class Saver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint: what is new in its messages, and a record."""
-        where = _where(config)
+        """Store a checkpoint: its new messages, and a record."""
+        where = _configurable(config)
         namespace = where.get("checkpoint_ns", "")
         about = get_checkpoint_metadata(config, metadata)
-        place = Where(namespace, where.get("checkpoint_id"))
-        given = Given(checkpoint, about, new_versions)
-        thread = self._known(where["thread_id"])
-        with thread.traffic.putting():
-            _change(thread, lambda: put(thread, place, given, self.serde))
+        key = CheckpointKey(namespace, where.get("checkpoint_id"))
+        given = CheckpointInput(checkpoint, about, new_versions)
+        thread = self._cached_thread(where["thread_id"])
+        with thread.batcher.put_in_progress():
+            _change_thread(thread, lambda: put_checkpoint(thread, key, given, self.serde))
         return _config(where["thread_id"], namespace, checkpoint["id"])
 
     def put_writes(
@@ -243,24 +277,26 @@ class Saver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote, before the checkpoint that it leads to."""
-        where = _where(config)
-        place = Where(where.get("checkpoint_ns", ""), where["checkpoint_id"])
-        task = Task(task_id, task_path)
-        name = write_name(place.namespace, where["checkpoint_id"], task_id)
-        thread = self._known(where["thread_id"])
-        with self._tasks[hash((where["thread_id"], place, task_id)) % len(self._tasks)]:
-            soon = thread.traffic.announce(name)
+        """Store the writes of a task, before the checkpoint that they lead to."""
+        where = _configurable(config)
+        key = CheckpointKey(where.get("checkpoint_ns", ""), where["checkpoint_id"])
+        task = GraphTask(task_id, task_path)
+        name = write_name(key.namespace, where["checkpoint_id"], task_id)
+        thread = self._cached_thread(where["thread_id"])
+        with self._tasks[hash((where["thread_id"], key, task_id)) % len(self._tasks)]:
+            soon = thread.batcher.announce(name)
             try:
-                record = _change(thread, lambda: writes_of(thread, place, task, writes, self.serde))
-                if not thread.traffic.taken(name, soon=soon):
-                    # outside the lock: it shares a commit with what else is being kept
-                    self.store.keeper.put(thread.home, WRITES, name, record)
+                record = _change_thread(
+                    thread, lambda: make_writes_record(thread, key, task, writes, self.serde)
+                )
+                if not thread.batcher.wait_until_taken(name, soon=soon):
+                    # outside the lock, so that it can share a commit with other writes
+                    self.store.put_record(thread.home, WRITES, name, record)
             finally:
-                thread.traffic.land(name)
+                thread.batcher.finish(name)
 
     def get_next_version(self, current: Any, channel: None) -> int:  # noqa: ANN401 - whatever a thread began with
-        """A higher version, and one that another branch will not come to as well."""
+        """Return a higher version, which no other branch will come to by chance."""
         del channel
         count = 0 if current is None else int(str(current).partition(".")[0])
         rank = count >> _BITS or count
@@ -271,7 +307,7 @@ class Saver(BaseCheckpointSaver[int]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with all its messages; what a copy of it shares stays for the copy."""
         with self._thread(thread_id) as thread:
-            remove_all(thread)
+            remove_thread(thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of some runs; the conversation goes back to what is left."""
@@ -281,9 +317,9 @@ class Saver(BaseCheckpointSaver[int]):
                 gone = [
                     found
                     for found in thread.all()
-                    if dict(found.saved.about(self.serde)).get("run_id") in runs
+                    if dict(found.saved.metadata_of(self.serde)).get("run_id") in runs
                 ]
-                remove(thread, gone, self.serde)
+                remove_checkpoints(thread, gone, self.serde)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep only the newest checkpoint of each namespace, or with `delete` nothing."""
@@ -293,20 +329,20 @@ class Saver(BaseCheckpointSaver[int]):
         for name in thread_ids:
             with self._thread(name) as thread:
                 if strategy == "delete":
-                    remove_all(thread)
+                    remove_thread(thread)
                 else:
-                    keep_newest(thread, self.serde)
+                    keep_newest_checkpoints(thread, self.serde)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread to a new one, with all its checkpoints; messages are shared."""
         with self._thread(source_thread_id) as source:
-            copy(source, Thread(self.store, target_thread_id))
+            copy_thread_records(source, Thread(self.store, target_thread_id))
 
     # ── the same, asynchronously ────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """As `get_tuple`."""
-        return await _hop(self.get_tuple, config)
+        return await _in_thread(self.get_tuple, config)
 
     async def alist(
         self,
@@ -318,7 +354,7 @@ class Saver(BaseCheckpointSaver[int]):
     ) -> AsyncIterator[CheckpointTuple]:
         """As `list`, some at a time."""
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while batch := await _hop(lambda: [*islice(found, _BATCH)]):
+        while batch := await _in_thread(lambda: [*islice(found, _BATCH)]):
             for one in batch:
                 yield one
 
@@ -330,7 +366,7 @@ class Saver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As `put`."""
-        return await _hop(self.put, config, checkpoint, metadata, new_versions)
+        return await _in_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -340,34 +376,36 @@ class Saver(BaseCheckpointSaver[int]):
         task_path: str = "",
     ) -> None:
         """As `put_writes`."""
-        await _hop(self.put_writes, config, writes, task_id, task_path)
+        await _in_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """As `get_delta_channel_history`."""
-        return await _hop(partial(self.get_delta_channel_history, config=config, channels=channels))
+        return await _in_thread(
+            partial(self.get_delta_channel_history, config=config, channels=channels)
+        )
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As `delete_thread`."""
-        await _hop(self.delete_thread, thread_id)
+        await _in_thread(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """As `delete_for_runs`."""
-        await _hop(self.delete_for_runs, run_ids)
+        await _in_thread(self.delete_for_runs, run_ids)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As `prune`."""
-        await _hop(partial(self.prune, thread_ids, strategy=strategy))
+        await _in_thread(partial(self.prune, thread_ids, strategy=strategy))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """As `copy_thread`."""
-        await _hop(self.copy_thread, source_thread_id, target_thread_id)
+        await _in_thread(self.copy_thread, source_thread_id, target_thread_id)
 
 
-def _change(thread: Thread, work: Callable[[], _T]) -> _T:
-    """Change a thread; where another process has deleted it meanwhile, begin it again."""
-    with thread.traffic.lock:
+def _change_thread(thread: Thread, work: Callable[[], _T]) -> _T:
+    """Change a thread; if another process has deleted it meanwhile, create it again."""
+    with thread.batcher.lock:
         try:
             return work()
         except UnknownConversation:
@@ -375,13 +413,13 @@ def _change(thread: Thread, work: Callable[[], _T]) -> _T:
             return work()
 
 
-async def _hop(work: Callable[..., _T], *values: Any) -> _T:  # noqa: ANN401 - what the work takes
-    """Do something on a worker thread; what has begun is not left half done."""
+async def _in_thread(work: Callable[..., _T], *values: Any) -> _T:  # noqa: ANN401 - what the work takes
+    """Run a call on a worker thread, to its end."""
     return await anyio.to_thread.run_sync(work, *values)
 
 
-def _where(config: RunnableConfig) -> dict[str, Any]:
-    """What a config says of thread, namespace and checkpoint."""
+def _configurable(config: RunnableConfig) -> dict[str, Any]:
+    """Return the thread, namespace and checkpoint of a config."""
     return config.get("configurable", {})
 
 
@@ -393,3 +431,196 @@ def _config(thread: Any, namespace: str, checkpoint: str) -> RunnableConfig:  # 
             "checkpoint_id": checkpoint,
         }
     }
+
+
+_NO_LIMIT = 1_000_000
+
+
+def remove_thread(thread: Thread) -> None:
+    """Delete a thread: its conversations and their records.
+
+    A conversation that another was forked from, such as by copying the thread, is emptied: the
+    other one reads its messages.
+    """
+    for name in (*thread.store.named(inner_prefix(thread.home), limit=_NO_LIMIT), thread.home):
+        try:
+            thread.store.delete(name)
+        except UnknownConversation:
+            continue
+        except StoreError:
+            _empty(thread, name)
+    thread.forget()
+
+
+def _empty(thread: Thread, name: str) -> None:
+    thread.store.get(name).clear(keep_system_message=False)
+    thread.store.put_records(
+        name,
+        [(kind, each, None) for kind in RECORD_KINDS for each in thread.store.records(name, kind)],
+    )
+
+
+def keep_newest_checkpoints(thread: Thread, serde: SerializerProtocol) -> None:
+    """Remove all checkpoints but the newest of each namespace."""
+    newest = {found.namespace: found for found in thread.all()}  # by name: the newest comes last
+    remove_checkpoints(
+        thread, [found for found in thread.all() if newest[found.namespace].id != found.id], serde
+    )
+
+
+def remove_checkpoints(
+    thread: Thread, gone: Sequence[StoredCheckpoint], serde: SerializerProtocol
+) -> None:
+    """Remove some checkpoints, and the values that only they have."""
+    if not gone:
+        return
+    names = {checkpoint_name(found.namespace, found.id) for found in gone}
+    left = [one for one in thread.all() if checkpoint_name(one.namespace, one.id) not in names]
+    if not left:
+        remove_thread(thread)
+        return
+    records: list[Record] = [(CHECKPOINTS, name, None) for name in names]
+    blobs: set[str] = set()
+    for found in left:
+        versions: dict[str, Any] = found.saved.body(serde)["channel_versions"]
+        blobs |= {blob_name(found.namespace, *item) for item in versions.items()}
+        if checkpoint_name(found.namespace, found.saved.parent or "") in names:
+            records += _fold(thread, found, serde)
+    store, home = thread.store, thread.home
+    records += ((BLOBS, name, None) for name in store.records(home, BLOBS) if name not in blobs)
+    for kind in (WRITES, FOLDED):
+        for name in store.records(home, kind):
+            if checkpoint_name(*split_name(name)) in names:
+                records.append((kind, name, None))
+    store.put_records(home, records)
+    thread.forget()
+    _restore_newest(thread, left)
+
+
+def _restore_newest(thread: Thread, left: Sequence[StoredCheckpoint]) -> None:
+    """Restore the newest checkpoint's messages if the last ones belonged to a removed one."""
+    newest = {found.namespace: found for found in left}
+    for found in newest.values():
+        for ref in found.saved.messages.values():
+            stored = thread.channel(ref.conversation)
+            is_left = any(one.id == stored.tip.checkpoint for one in left)
+            if not is_left and ref.version < stored.tip.version == stored.history.version:
+                stored.restore(ref.version, found.id)
+
+
+# ── delta channels ──────────────────────────────────────────────────────────────────────────────
+
+
+def _fold(thread: Thread, found: StoredCheckpoint, serde: SerializerProtocol) -> list[Record]:
+    """Fold what a checkpoint's delta channels need of its ancestors into a record."""
+    about: dict[str, Any] = {**found.saved.metadata_of(serde)}
+    channels = list(about.get("counters_since_delta_snapshot") or ())
+    if not channels:
+        return []
+    kind, data = serde.dumps_typed(delta_history(thread, found, channels, serde))
+    name = checkpoint_name(found.namespace, found.id)
+    return [(FOLDED, name, kind.encode() + b"\n" + data)]
+
+
+def delta_history(
+    thread: Thread, target: StoredCheckpoint, channels: Collection[str], serde: SerializerProtocol
+) -> dict[str, DeltaChannelHistory]:
+    """Return the last value of each channel before a checkpoint, and the writes since."""
+    writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+    seeds: dict[str, Any] = {}
+    remaining = set(channels)
+    found = target
+    while remaining:
+        parent = found.saved.parent
+        above = None if parent is None else thread.find(found.namespace, parent)
+        if above is None:
+            folded = _unfold(thread, found, serde)
+            for channel in remaining & folded.keys():
+                writes[channel] += [tuple(one) for one in reversed(folded[channel]["writes"])]
+                seeds |= {channel: folded[channel]["seed"]} if "seed" in folded[channel] else {}
+            break
+        for task, channel, value in reversed(thread.pending(above, serde, remaining)):
+            writes[channel].append((task, channel, value))
+        versions: dict[str, Any] = above.saved.body(serde)["channel_versions"]
+        there = {channel: versions[channel] for channel in remaining & versions.keys()}
+        values = thread.values(above, there, serde, newest=False)
+        seeds |= values
+        remaining -= values.keys()
+        found = above
+    histories: dict[str, DeltaChannelHistory] = {}
+    for channel in channels:
+        histories[channel] = {"writes": writes[channel][::-1]}
+        if channel in seeds:
+            histories[channel]["seed"] = seeds[channel]
+    return histories
+
+
+def _unfold(thread: Thread, found: StoredCheckpoint, serde: SerializerProtocol) -> dict[str, Any]:
+    """Read what was folded into a checkpoint when its ancestors were removed."""
+    name = checkpoint_name(found.namespace, found.id)
+    folded = thread.store.records(thread.home, FOLDED, since=name, until=just_after(name))
+    kind, _, data = folded.get(name, b"").partition(b"\n")
+    return dict(serde.loads_typed((kind.decode(), data))) if folded else {}
+
+
+_FORK_KEY = "langgraph copy"
+
+
+def copy_thread_records(source: Thread, target: Thread) -> None:
+    """Copy a thread to one without checkpoints: fork its conversations, copy its records.
+
+    A copy that was interrupted can be done again.
+    """
+    if target.all():
+        msg = f"the thread {target.home!r} has checkpoints already"
+        raise AlreadyExists(msg)
+    found = source.all()
+    if not found:
+        return
+    moved = {"": ""}
+    for name in source.store.named(inner_prefix(source.home), limit=_NO_LIMIT):
+        moved[name] = inner_prefix(target.home) + name.removeprefix(inner_prefix(source.home))
+    heads: dict[str, int] = {}
+    for name, new in moved.items():
+        history = source.channel(name).history
+        heads[name] = history.version
+        history.fork(id=new or target.home, key=_FORK_KEY)
+    newest = {one.namespace: one.id for one in found}
+    records: list[Record] = []
+    for one in found:
+        last = newest[one.namespace] == one.id
+        refs = {channel: _copy_ref(source, one, ref, moved, heads, newest=last)
+                for channel, ref in one.saved.messages.items()}  # fmt: skip
+        name = checkpoint_name(one.namespace, one.id)
+        records.append((CHECKPOINTS, name, replace(one.saved, messages=refs).record()))
+    records += _copy_writes(source)
+    for kind in (BLOBS, FOLDED):
+        records += ((kind, *item) for item in source.store.records(source.home, kind).items())
+    target.store.put_records(target.home, records)
+    target.forget()
+
+
+def _copy_ref(
+    source: Thread,
+    one: StoredCheckpoint,
+    ref: MessagesRef,
+    moved: dict[str, str],
+    heads: dict[str, int],
+    *,
+    newest: bool,
+) -> MessagesRef:
+    """The messages of a copied checkpoint: in the copy, if that begins with them."""
+    if ref.conversation not in moved:
+        return ref  # of what the source itself was copied from
+    if source.version_of(one, ref, newest=newest) == heads[ref.conversation]:
+        return MessagesRef(moved[ref.conversation], 0)
+    return MessagesRef(ref.conversation or source.home, ref.version)
+
+
+def _copy_writes(source: Thread) -> list[Record]:
+    records: list[Record] = []
+    for name, data in source.store.records(source.home, WRITES).items():
+        path, writes = read_writes(data)
+        moved = [replace(one, conversation=one.conversation or source.home) for one in writes]
+        records.append((WRITES, name, writes_record(path, moved)))
+    return records

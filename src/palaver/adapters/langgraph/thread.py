@@ -1,63 +1,86 @@
-"""One thread: its conversation, the records beside it, and what this process remembers of both.
+"""A thread: its conversations, the records beside them, and what this process caches of both.
 
 A checkpoint's list of messages is a version of a conversation. The newest checkpoint of a namespace
-shows the conversation as it is now, so that an edit made with palaver is what the graph sees next;
-an older one shows its version. A put that only adds to what the graph had read goes after whatever
-was edited meanwhile; any other put makes the selection what the graph says it is.
+shows the conversation as it is now, so that the graph sees what was edited with palaver; an older
+one shows its version. A put that only appends to what the graph had read comes after later edits;
+any other put sets the selection to the graph's messages. `WriteBatcher` lets a checkpoint store the
+writes of tasks along with it. At the end are the names and the encoding of the records.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import OrderedDict
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from urllib.parse import quote, unquote
 
+import msgspec
 from langgraph.checkpoint.base import writes_sort_key
+from msgspec import Struct
 
-from palaver.adapters.langgraph.naming import (
-    BLOBS,
-    CHECKPOINTS,
-    WRITES,
-    after,
-    blob_name,
-    checkpoint_name,
-    conversation_of,
-    inner,
-    point,
-    split_name,
-    write_name,
-)
-from palaver.adapters.langgraph.saved import Saved, read_writes
-from palaver.adapters.langgraph.shelf import Shelf
-from palaver.adapters.langgraph.traffic import Traffic
-from palaver.errors import AlreadyExists, UnknownConversation
+from palaver.adapters.langgraph.message_channel import TIP, MessageChannel
+from palaver.errors import AlreadyExists, StoreDamaged, UnknownConversation, ValidationError
+from palaver.messages.ids import derive_id
+from palaver.messages.limits import MAX_NAME, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Generator, Iterator
 
     from langchain_core.messages import BaseMessage
-    from langgraph.checkpoint.base import PendingWrite
+    from langgraph.checkpoint.base import CheckpointMetadata, PendingWrite
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from palaver.adapters.langgraph.saved import Ref, Typed, Write
-    from palaver.adapters.langgraph.shelf import Face
+    from palaver.adapters.langgraph.message_channel import MessageSnapshot
     from palaver.stores import Store
 
-__all__ = ["Found", "Handed", "Thread", "Waiting"]
+__all__ = [
+    "BLOBS",
+    "CHECKPOINTS",
+    "FOLDED",
+    "RECORD_KINDS",
+    "SMALL",
+    "WRITES",
+    "CheckpointKey",
+    "CheckpointRecord",
+    "GivenMessages",
+    "MessagesRef",
+    "StoredCheckpoint",
+    "TaskWrite",
+    "Thread",
+    "TypedBytes",
+    "WaitingWrites",
+    "WriteBatcher",
+    "blob_name",
+    "channel_conversation",
+    "checkpoint_name",
+    "conversation_id",
+    "end_of_prefix",
+    "inner_prefix",
+    "is_small",
+    "just_after",
+    "read_writes",
+    "split_name",
+    "write_name",
+    "writes_record",
+]
 
-_REMEMBERED: Final = 8
+
+_MAX_CACHED: Final = 8
 _PAGE: Final = 64
 
 
-class Found(NamedTuple):
-    """A checkpoint that was found: where, and as it is kept."""
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint as it is stored, with its namespace and id."""
 
     namespace: str
     id: str
-    saved: Saved
+    saved: CheckpointRecord
 
 
-class Handed(NamedTuple):
+class GivenMessages(NamedTuple):
     """What the graph was given, or gave, as a channel's messages: the version, and the objects.
 
     They are `apart` where the conversation was edited while the graph ran: it still has the others.
@@ -68,27 +91,26 @@ class Handed(NamedTuple):
     apart: bool = False
 
 
-class Waiting(NamedTuple):
-    """What a task wrote whose messages are not in the log yet, and the messages of each write."""
+class WaitingWrites(NamedTuple):
+    """The writes of a task whose messages are not in the log yet, and the messages of each."""
 
     path: str
-    writes: list[Write]
-    messages: dict[int, list[Face]]
+    writes: list[TaskWrite]
+    messages: dict[int, list[MessageSnapshot]]
 
 
 class Thread:
-    """A thread of a store. Whoever uses it holds the lock of its traffic."""
+    """A thread of a store. The caller must hold the lock of its batcher."""
 
     def __init__(self, store: Store, thread: object) -> None:
         """Take the thread's id; nothing is read or written yet."""
         self.store = store
-        self.keeper = store.keeper
-        self.home = conversation_of(thread)
-        self.traffic = Traffic()
-        self._shelves: OrderedDict[str, Shelf] = OrderedDict()
-        self._saved: OrderedDict[str, Saved] = OrderedDict()
-        self._handed: OrderedDict[tuple[str, str], Handed] = OrderedDict()
-        self.waiting: dict[str, Waiting] = {}
+        self.home = conversation_id(thread)
+        self.batcher = WriteBatcher()
+        self._channels: OrderedDict[str, MessageChannel] = OrderedDict()
+        self._saved: OrderedDict[str, CheckpointRecord] = OrderedDict()
+        self._given: OrderedDict[tuple[str, str], GivenMessages] = OrderedDict()
+        self.waiting: dict[str, WaitingWrites] = {}
         self._begun = False
 
     @property
@@ -98,25 +120,29 @@ class Thread:
 
     # ── finding ─────────────────────────────────────────────────────────────────────────────────
 
-    def find(self, namespace: str, checkpoint: str | None) -> Found | None:
-        """A checkpoint, or the newest of a namespace."""
+    def find(self, namespace: str, checkpoint: str | None) -> StoredCheckpoint | None:
+        """Return a checkpoint, or the newest of a namespace."""
         try:
             if checkpoint is None:
                 return next(self.newest(namespace, limit=1), None)
             name = checkpoint_name(namespace, checkpoint)
-            found = self.keeper.records(self.home, CHECKPOINTS, since=name, until=point(name))
+            found = self.store.records(self.home, CHECKPOINTS, since=name, until=just_after(name))
         except UnknownConversation:
             return None
-        return Found(namespace, checkpoint, Saved.read(found[name])) if found else None
+        return (
+            StoredCheckpoint(namespace, checkpoint, CheckpointRecord.read(found[name]))
+            if found
+            else None
+        )
 
     def newest(
         self, namespace: str, *, before: str | None = None, limit: int | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[StoredCheckpoint]:
         """The checkpoints of a namespace, the newest first, page by page."""
         beginning = checkpoint_name(namespace)
-        until = after(beginning) if before is None else checkpoint_name(namespace, before)
+        until = end_of_prefix(beginning) if before is None else checkpoint_name(namespace, before)
         while True:
-            page = self.keeper.records(
+            page = self.store.records(
                 self.home,
                 CHECKPOINTS,
                 since=beginning,
@@ -124,62 +150,70 @@ class Thread:
                 last=_PAGE if limit is None else min(limit, _PAGE),
             )
             for name, data in reversed(page.items()):
-                yield Found(*split_name(name), Saved.read(data))
+                yield StoredCheckpoint(*split_name(name), CheckpointRecord.read(data))
             if limit is not None or len(page) < _PAGE:
                 return
             until = next(iter(page))
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[StoredCheckpoint]:
         """Every checkpoint of every namespace, by name."""
         try:
-            found = self.keeper.records(self.home, CHECKPOINTS)
+            found = self.store.records(self.home, CHECKPOINTS)
         except UnknownConversation:
             return []
-        return [Found(*split_name(name), Saved.read(data)) for name, data in found.items()]
+        return [
+            StoredCheckpoint(*split_name(name), CheckpointRecord.read(data))
+            for name, data in found.items()
+        ]
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def owns(self, conversation: str) -> bool:
-        """Tell whether a conversation is the thread's; a copied thread reads another's too."""
-        return not conversation or conversation.startswith(inner(self.home))
+        """Tell whether a conversation is the thread's own; a copied thread reads others too."""
+        return not conversation or conversation.startswith(inner_prefix(self.home))
 
-    def version_of(self, found: Found, ref: Ref, *, newest: bool) -> int:
+    def version_of(self, found: StoredCheckpoint, ref: MessagesRef, *, newest: bool) -> int:
         """The version of a conversation that a checkpoint shows."""
-        shelf = self.shelf(ref.conversation)
-        now = shelf.history.version
+        stored = self.channel(ref.conversation)
+        now = stored.history.version
         if newest and now > ref.version and self.owns(ref.conversation):
-            # what came after a saver's last change was made with palaver: the graph shall see it
-            tip = shelf.tip
+            # changes after a saver's last one were made with palaver: the graph sees them
+            tip = stored.tip
             if ref.version >= tip.version or tip.checkpoint == found.id:
                 return now
         return ref.version
 
-    def shelf(self, conversation: str, *, look: bool = True) -> Shelf:
-        """A conversation of the thread's, as it is now; the thread's own has no name."""
+    def channel(self, conversation: str, *, refresh: bool = True) -> MessageChannel:
+        """Return the channel of a conversation, refreshed; the thread's own has no name."""
         name = conversation or self.home
-        shelf = self._shelves.get(name)
-        if shelf is None or (look and not shelf.look()):
-            shelf = Shelf(self.store, name)
-        self._put_up(shelf)
-        return shelf
+        stored = self._channels.get(name)
+        if stored is None or (refresh and not stored.refresh()):
+            stored = MessageChannel(self.store, name)
+        self._add_channel(stored)
+        return stored
 
-    def _put_up(self, shelf: Shelf) -> None:
-        """Remember a conversation; every run of a subgraph may have one of its own."""
-        self._shelves[shelf.name] = shelf
-        self._shelves.move_to_end(shelf.name)
-        while len(self._shelves) > _REMEMBERED:
-            self._shelves.popitem(last=False)
+    def _add_channel(self, stored: MessageChannel) -> None:
+        """Cache a channel; every run of a subgraph may have one of its own."""
+        self._channels[stored.name] = stored
+        self._channels.move_to_end(stored.name)
+        while len(self._channels) > _MAX_CACHED:
+            self._channels.popitem(last=False)
 
-    def put_away(self) -> None:
-        """Let go of conversations that others have deleted and made anew."""
-        for name, shelf in tuple(self._shelves.items()):
-            if not shelf.lives():
-                del self._shelves[name]
+    def drop_replaced(self) -> None:
+        """Drop channels whose conversations were deleted and created again by others."""
+        for name, stored in tuple(self._channels.items()):
+            if not stored.is_current():
+                del self._channels[name]
 
     def values(
-        self, found: Found, versions: dict[str, Any], serde: SerializerProtocol, *, newest: bool
+        self,
+        found: StoredCheckpoint,
+        versions: dict[str, Any],
+        serde: SerializerProtocol,
+        *,
+        newest: bool,
     ) -> dict[str, Any]:
-        """The channels' values at a checkpoint."""
+        """Return the values of channels at a checkpoint."""
         values: dict[str, Any] = {}
         for channel, version in versions.items():
             if channel in found.saved.messages:
@@ -192,39 +226,44 @@ class Thread:
                     values[channel] = serde.loads_typed(blob)
         return values
 
-    def _blob(self, namespace: str, channel: str, version: object) -> Typed | None:
+    def _blob(self, namespace: str, channel: str, version: object) -> TypedBytes | None:
         name = blob_name(namespace, channel, version)
-        found = self.keeper.records(self.home, BLOBS, since=name, until=point(name))
+        found = self.store.records(self.home, BLOBS, since=name, until=just_after(name))
         if not found:
             return None
         kind, _, data = found[name].partition(b"\n")
         return kind.decode(), data
 
     def _messages(
-        self, found: Found, channel: str, serde: SerializerProtocol, *, newest: bool
+        self, found: StoredCheckpoint, channel: str, serde: SerializerProtocol, *, newest: bool
     ) -> list[BaseMessage]:
         ref = found.saved.messages[channel]
         version = self.version_of(found, ref, newest=newest)
-        messages = self.shelf(ref.conversation, look=False).read(version, serde)
-        self.hand(found.namespace, found.id, channel, Handed(version, messages[:]))
+        messages = self.channel(ref.conversation, refresh=False).read(version, serde)
+        self.note_given(found.namespace, found.id, channel, GivenMessages(version, messages[:]))
         return messages
 
     def pending(
-        self, found: Found, serde: SerializerProtocol, channels: Container[str] | None = None
+        self,
+        found: StoredCheckpoint,
+        serde: SerializerProtocol,
+        channels: Container[str] | None = None,
     ) -> list[PendingWrite]:
-        """What tasks wrote after a checkpoint, in the order in which it is applied."""
+        """Return the writes after a checkpoint, in the order in which they are applied."""
         return [
-            (task, write.channel, self._written(write, serde))
+            (task, write.channel, self._write_value(write, serde))
             for _, task, write in self._ordered_writes(found)
             if channels is None or write.channel in channels
         ]
 
-    def _ordered_writes(self, found: Found) -> list[tuple[str, str, Write]]:
+    def _ordered_writes(self, found: StoredCheckpoint) -> list[tuple[str, str, TaskWrite]]:
         """Path, task and write, in LangGraph's order."""
         beginning = write_name(found.namespace, found.id)
-        kept = self.keeper.records(self.home, WRITES, since=beginning, until=after(beginning))
-        writes: list[tuple[str, str, Write]] = []
-        for name, data in kept.items():
+        stored_writes = self.store.records(
+            self.home, WRITES, since=beginning, until=end_of_prefix(beginning)
+        )
+        writes: list[tuple[str, str, TaskWrite]] = []
+        for name, data in stored_writes.items():
             path, of_task = read_writes(data)
             task = split_name(name.removeprefix(beginning) + "/")[0]
             writes += (
@@ -233,32 +272,34 @@ class Thread:
         writes.sort(key=lambda one: writes_sort_key(one[0], one[1], one[2].index))
         return writes
 
-    def _written(self, write: Write, serde: SerializerProtocol) -> Any:  # noqa: ANN401 - anything
+    def _write_value(self, write: TaskWrite, serde: SerializerProtocol) -> Any:  # noqa: ANN401 - anything
         if write.value is not None:
             return serde.loads_typed(write.value)
-        messages = self.shelf(write.conversation).at(write.positions, serde)
+        messages = self.channel(write.conversation).at(write.positions, serde)
         return messages[0] if write.alone else messages
 
-    # ── what is remembered ──────────────────────────────────────────────────────────────────────
+    # ── the cache ───────────────────────────────────────────────────────────────────────────────
 
-    def hand(self, namespace: str, checkpoint: str, channel: str, handed: Handed) -> None:
-        """Note what the graph has as a channel's messages at a checkpoint."""
-        self._handed[checkpoint_name(namespace, checkpoint), channel] = handed
-        while len(self._handed) > _REMEMBERED:
-            self._handed.popitem(last=False)
+    def note_given(
+        self, namespace: str, checkpoint: str, channel: str, given: GivenMessages
+    ) -> None:
+        """Note which messages the graph has in a channel at a checkpoint."""
+        self._given[checkpoint_name(namespace, checkpoint), channel] = given
+        while len(self._given) > _MAX_CACHED:
+            self._given.popitem(last=False)
 
-    def handed(self, namespace: str, checkpoint: str | None, channel: str) -> Handed | None:
-        """What the graph had as a channel's messages at a checkpoint, where that is known."""
-        return self._handed.get((checkpoint_name(namespace, checkpoint or ""), channel))
+    def given(self, namespace: str, checkpoint: str | None, channel: str) -> GivenMessages | None:
+        """Return the messages that the graph had in a channel at a checkpoint, if known."""
+        return self._given.get((checkpoint_name(namespace, checkpoint or ""), channel))
 
-    def remember(self, namespace: str, checkpoint: str, saved: Saved) -> None:
-        """Note a checkpoint: the next one is likely to begin from it."""
+    def remember(self, namespace: str, checkpoint: str, saved: CheckpointRecord) -> None:
+        """Cache a checkpoint: the next one is likely to follow it."""
         self._saved[checkpoint_name(namespace, checkpoint)] = saved
-        while len(self._saved) > _REMEMBERED:
+        while len(self._saved) > _MAX_CACHED:
             self._saved.popitem(last=False)
 
-    def saved(self, namespace: str, checkpoint: str) -> Saved | None:
-        """A checkpoint as it is kept, from memory or from the store."""
+    def saved(self, namespace: str, checkpoint: str) -> CheckpointRecord | None:
+        """Return the record of a checkpoint, from the cache or from the store."""
         saved = self._saved.get(checkpoint_name(namespace, checkpoint))
         if saved is None:
             found = self.find(namespace, checkpoint)
@@ -266,35 +307,293 @@ class Thread:
         return saved
 
     def forget(self) -> None:
-        """Forget everything: the store may have something else meanwhile."""
+        """Clear the cache."""
         self._begun = False
-        self._shelves.clear()
+        self._channels.clear()
         self._saved.clear()
-        self._handed.clear()
+        self._given.clear()
         self.waiting.clear()
 
     # ── beginning ───────────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
-        """Make the thread's conversation, if need be."""
+        """Create the thread's conversation if it does not exist."""
         if not self._begun:
             with suppress(AlreadyExists):
                 if not self.exists:
                     self.store.create(id=self.home)
             self._begun = True
 
-    def shelf_for(self, conversation: str, messages: list[BaseMessage]) -> Shelf:
-        """A conversation of the thread's as it was last seen, made if need be.
+    def channel_for(self, conversation: str, messages: list[BaseMessage]) -> MessageChannel:
+        """Return the channel of a conversation as it was last read; create it if needed.
 
-        Where it begins with the messages of the thread's own, as a subgraph's does that was given
-        them, it is a fork of that: they are shared.
+        A new conversation that begins with the messages of the thread's own, such as a subgraph's,
+        is a fork of that, and shares them.
         """
         name = conversation or self.home
-        if name not in self._shelves and name not in self.store:
-            home = self.shelf("")
+        if name not in self._channels and name not in self.store:
+            home = self.channel("")
             with suppress(AlreadyExists):
                 if home.begins(messages):
-                    self._put_up(home.fork(self.store, name))
+                    self._add_channel(home.fork(self.store, name))
                 else:
                     self.store.create(id=name)
-        return self.shelf(name, look=False)
+        return self.channel(name, refresh=False)
+
+
+_WAIT_STEP: Final = 0.002
+"""Seconds within which the next checkpoint comes if it was waiting for the one before."""
+_MAX_WAIT: Final = 0.05
+"""Seconds that writes wait at most for their checkpoint."""
+
+
+class WriteBatcher:
+    """Lets a checkpoint store the writes of tasks that run at the same time.
+
+    LangGraph gives a checkpoint and the writes that lead to it in calls of their own, on several
+    threads. One commit for all of them is cheaper than one for each.
+    """
+
+    def __init__(self) -> None:
+        """Begin without calls."""
+        self.lock = threading.Condition(threading.RLock())
+        self.offered: dict[str, bytes] = {}
+        """The records of writes, by name, that a checkpoint may store. Needs the lock."""
+        self._in_flight: set[str] = set()  # announced or being written, so not decided yet
+        self._put_threads: set[int] = set()  # the threads that store a checkpoint
+
+    @contextmanager
+    def put_in_progress(self) -> Generator[None]:
+        """Note that a checkpoint is being stored; call it before taking the lock."""
+        who = threading.get_ident()
+        self._put_threads.add(who)
+        try:
+            yield
+        finally:
+            self._put_threads.discard(who)
+
+    def announce(self, name: str) -> bool:
+        """Note that writes are coming; tell whether to wait for a put. Call it without the lock.
+
+        While one checkpoint is being stored, the next one is likely to follow at once.
+        """
+        self._in_flight.add(name)
+        return bool(self._put_threads)
+
+    def offer(self, name: str, record: bytes) -> None:
+        """Offer writes to the next checkpoint. Needs the lock."""
+        self.offered[name] = record
+        self._in_flight.discard(name)
+        self.lock.notify_all()
+
+    def wait_until_taken(self, name: str, *, soon: bool) -> bool:
+        """Wait for a checkpoint that stores the writes; False if the caller has to."""
+        end = time.monotonic() + _MAX_WAIT
+        with self.lock:
+            while soon and name in self.offered and time.monotonic() < end:
+                soon = self.lock.wait(_WAIT_STEP) or bool(self._put_threads)
+            if name not in self.offered:
+                return True
+            del self.offered[name]
+            self._in_flight.add(name)
+            return False
+
+    def finish(self, name: str) -> None:
+        """Note that writes are stored, or have failed."""
+        with self.lock:
+            self._in_flight.discard(name)
+            self.offered.pop(name, None)
+            self.lock.notify_all()
+
+    def await_writes(self, beginning: str) -> None:
+        """Wait until no writes of a checkpoint are in flight, since the next put replaces them."""
+        self.lock.wait_for(
+            lambda: not any(name.startswith(beginning) for name in tuple(self._in_flight))
+        )
+
+
+CHECKPOINTS: Final = "langgraph"
+"""A checkpoint: everything but its messages and its large values."""
+BLOBS: Final = "langgraph-blobs"
+"""A large value of a channel, by the channel's version: stored once for all checkpoints."""
+WRITES: Final = "langgraph-writes"
+"""The writes of a task before the next checkpoint."""
+FOLDED: Final = "langgraph-folded"
+"""What a delta channel needs of checkpoints that were removed."""
+RECORD_KINDS: Final = (CHECKPOINTS, BLOBS, WRITES, FOLDED, TIP)
+
+
+class CheckpointKey(NamedTuple):
+    """A checkpoint by its namespace and id; none before the first."""
+
+    namespace: str
+    checkpoint: str | None
+
+
+_UNQUOTED: Final = ":|,@ -_.~"
+_AFTER_SLASH: Final = chr(ord("/") + 1)
+
+
+@lru_cache(maxsize=4_096)
+def _quote(text: str) -> str:
+    return quote(text, _UNQUOTED)
+
+
+def conversation_id(thread: object) -> str:
+    """The conversation of a thread: of the same id, if that can be one.
+
+    >>> conversation_id("talk-1"), conversation_id(7)
+    ('talk-1', '7')
+    """
+    name = str(thread)
+    try:
+        check_name(name)
+    except ValidationError:
+        return derive_id(name, "langgraph thread")
+    return name
+
+
+def channel_conversation(home: str, namespace: str, channel: str) -> str:
+    """The conversation of a message channel that is not the thread's own.
+
+    >>> channel_conversation("talk-1", "critic:4f", "messages")
+    'talk-1#critic:4f/messages'
+    """
+    rest = f"{_quote(namespace)}/{_quote(channel)}"
+    full_name = inner_prefix(home) + rest
+    return (
+        full_name
+        if len(full_name) <= MAX_NAME
+        else inner_prefix(home) + derive_id(rest, "langgraph channel")
+    )
+
+
+def inner_prefix(home: str) -> str:
+    """The prefix of the ids of a thread's other conversations."""
+    return f"{home}#"
+
+
+def checkpoint_name(namespace: str, checkpoint: str = "") -> str:
+    """A checkpoint's name; without an id, what the names of a namespace begin with.
+
+    >>> checkpoint_name("", "1f0a"), checkpoint_name("critic/1", "1f0a")
+    ('/1f0a', 'critic%2F1/1f0a')
+    """
+    return f"{_quote(namespace)}/{_quote(checkpoint)}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The namespace and the id of a checkpoint's name, or of a write's."""
+    namespace, checkpoint, *_ = name.split("/")
+    return unquote(namespace), unquote(checkpoint)
+
+
+def write_name(namespace: str, checkpoint: str, task: str = "") -> str:
+    """The name of what a task wrote; without a task, what all of a checkpoint's begin with."""
+    return f"{checkpoint_name(namespace, checkpoint)}/{_quote(task)}"
+
+
+def blob_name(namespace: str, channel: str, version: object) -> str:
+    """The name of a channel's value at one of its versions."""
+    return f"{_quote(namespace)}/{_quote(channel)}/{_quote(str(version))}"
+
+
+def end_of_prefix(beginning: str) -> str:
+    """The first name that no longer begins with a text that ends with a slash."""
+    return beginning[:-1] + _AFTER_SLASH
+
+
+def just_after(name: str) -> str:
+    """The first name after this one, to read just this one."""
+    return name + "\x01"
+
+
+SMALL: Final = 64
+"""The size up to which a value is stored in every checkpoint that has it, in bytes."""
+
+TypedBytes: TypeAlias = tuple[str, bytes]
+"""A serialized value: the kind of bytes, and the bytes."""
+
+
+class MessagesRef(NamedTuple):
+    """A version of a conversation; the thread's own has no name."""
+
+    conversation: str
+    version: int
+
+
+class CheckpointRecord(Struct, frozen=True, array_like=True):
+    """A checkpoint as it is stored."""
+
+    parent: str | None
+    checkpoint: TypedBytes
+    metadata: TypedBytes
+    messages: dict[str, MessagesRef]
+    small: dict[str, TypedBytes]
+    large: tuple[str, ...]
+    """The channels whose values are in records of their own."""
+
+    def body(self, serde: SerializerProtocol) -> dict[str, Any]:
+        """The checkpoint without its channels' values."""
+        return cast("dict[str, Any]", serde.loads_typed(self.checkpoint))
+
+    def metadata_of(self, serde: SerializerProtocol) -> CheckpointMetadata:
+        """Deserialize the metadata."""
+        return cast("CheckpointMetadata", serde.loads_typed(self.metadata))
+
+    def record(self) -> bytes:
+        """Encode the record."""
+        return _encode(self)
+
+    @classmethod
+    def read(cls, data: bytes) -> CheckpointRecord:
+        """Decode a record."""
+        try:
+            return _CHECKPOINT.decode(data)
+        except msgspec.MsgspecError as error:
+            msg = f"a checkpoint can't be read: {error}"
+            raise StoreDamaged(msg) from None
+
+
+class TaskWrite(Struct, frozen=True, array_like=True):
+    """One write of a task: its channel, and the value or the positions of its messages."""
+
+    index: int
+    channel: str
+    value: TypedBytes | None
+    conversation: str = ""
+    positions: tuple[int, ...] = ()
+    alone: bool = False
+    """Whether the value was a message, not a list of one."""
+    path: str | None = None
+    """The task's path, if it differs from the first write's."""
+
+
+class _TaskWrites(Struct, array_like=True):
+    path: str
+    writes: list[TaskWrite]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_CHECKPOINT: Final = msgspec.msgpack.Decoder(CheckpointRecord)
+_TASK_WRITES: Final = msgspec.msgpack.Decoder(_TaskWrites)
+
+
+def is_small(value: TypedBytes) -> bool:
+    """Tell whether a value is stored in every checkpoint that has it."""
+    return len(value[1]) <= SMALL
+
+
+def writes_record(path: str, writes: list[TaskWrite]) -> bytes:
+    """Encode the writes of a task."""
+    return _encode(_TaskWrites(path, writes))
+
+
+def read_writes(data: bytes) -> tuple[str, list[TaskWrite]]:
+    """Decode a task's path and its writes."""
+    try:
+        written = _TASK_WRITES.decode(data)
+    except msgspec.MsgspecError as error:
+        msg = f"what a task wrote can't be read: {error}"
+        raise StoreDamaged(msg) from None
+    return written.path, written.writes

@@ -1,12 +1,12 @@
-"""The OpenAI Agents SDK: its `Session` over a conversation in a store.
+"""The OpenAI Agents SDK: its session, over a conversation in a store.
 
-    session = Session(palaver.open("chat.db"), "talk-1")
+    session = PalaverSession(palaver.open("chat.db"), "talk-1")
     await Runner.run(agent, "Tea?", session=session)
 
-What the model made in one go is one answer, a call's output is a tool message, and what nobody
-edited comes back to the SDK exactly as it wrote it.
+The items of one answer are one message, an output is a tool message, and what was not edited comes
+back to the SDK exactly as it was written.
 """
 
-from palaver.adapters.openai_agents.session import Session
+from palaver.adapters.openai_agents.session import PalaverSession
 
-__all__ = ["Session"]
+__all__ = ["PalaverSession"]

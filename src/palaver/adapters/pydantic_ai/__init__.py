@@ -1,10 +1,9 @@
-"""Pydantic AI: its message history out of a conversation in a store, and into it.
+"""Pydantic AI: its message history, loaded from and saved to a conversation in a store.
 
     result = agent.run_sync("Tea?", message_history=load(history))
     save(history, result.new_messages())
 
-What nobody edited comes back exactly as Pydantic AI would have stored it; what was edited is what
-the next run sees.
+What was not edited comes back exactly as it was saved; the next run sees what was edited.
 """
 
 from palaver.adapters.pydantic_ai.history import load, save

@@ -1,38 +1,70 @@
-"""A conversation as Pydantic AI's message history, and what a run brought back into it."""
+"""Pydantic AI's message history: loaded from a conversation, and saved to it after a run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, repair_messages
 
-from palaver.adapters.pydantic_ai.reading import REQUEST, read
-from palaver.adapters.pydantic_ai.writing import parts_of, response_of
 from palaver.errors import UnknownMessage, ValidationError
-from palaver.history.erasing import ERASED
-from palaver.messages.gate import is_object
-from palaver.messages.ids import uuid_for
-from palaver.messages.replacement import replace_refused
-from palaver.stores.history import StoredHistory
+from palaver.history.erase import ERASED
+from palaver.messages.ids import derive_id, new_id, now_ms, uuid_for
+from palaver.messages.limits import is_list, is_object, replace_refused
+from palaver.messages.message import AssistantInfo, Message
+from palaver.messages.part_base import FilePart
+from palaver.messages.parts import (
+    CacheCounts,
+    ModelRef,
+    ReasoningPart,
+    TextPart,
+    TokenCounts,
+    ToolCallPart,
+    ToolPart,
+    UnknownPart,
+    file_part,
+    reasoning_part,
+    text_part,
+    tool_call_part,
+    tool_part,
+)
+from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail, pending, start
+from palaver.stores import StoredHistory
+from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.request import parse_arguments
+from palaver.wire.round_trip import apply_changes, diff, fingerprint
+from palaver.wire.writer import CLEARED, raw_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic_ai.messages import ModelMessage
 
-    from palaver.adapters.pydantic_ai.writing import Json
-    from palaver.history import History
-    from palaver.messages.message import Message
+    from palaver.history import BaseHistory
+    from palaver.messages.message import Role
+    from palaver.messages.parts import Part
 
-__all__ = ["load", "save"]
+__all__ = [
+    "METADATA_KEY",
+    "PART_TYPE",
+    "REQUEST_KEY",
+    "JsonObject",
+    "difference",
+    "from_json",
+    "load",
+    "save",
+    "to_request_parts",
+    "to_response",
+]
 
 
-def load(history: History, *, resuming: bool = False) -> list[ModelMessage]:
-    """The conversation as `message_history`: as it was saved, or as it was edited since.
+def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
+    """Return the conversation as `message_history`: as it was saved, or as it was edited.
 
-    Pydantic AI puts right what an edit has parted before it asks a model. What it refuses is a new
-    prompt after calls without results: those get one here that says so, unless the run is to go on
+    Pydantic AI itself repairs calls and results that an edit has separated. It refuses a new prompt
+    after calls without results: those get a result here that says so, unless the run continues
     with them (`resuming`: without a prompt, or with `deferred_tool_results`).
 
     >>> from palaver.history import History
@@ -50,38 +82,38 @@ def load(history: History, *, resuming: bool = False) -> list[ModelMessage]:
     return messages
 
 
-def _messages(view: Iterable[Message]) -> Iterator[Json]:
-    request: Json | None = None
+def _messages(view: Iterable[Message]) -> Iterator[JsonObject]:
+    request: JsonObject | None = None
     for message in view:
         if ERASED in message.metadata:
             continue
         answers = message.role == "assistant"
-        if request is not None and (answers or REQUEST in message.metadata):
+        if request is not None and (answers or REQUEST_KEY in message.metadata):
             yield request
             request = None
         if answers:
-            yield response_of(message)
+            yield to_response(message)
         else:
             request = request or _request(message)
-            request["parts"] += parts_of(message)
+            request["parts"] += to_request_parts(message)
     if request is not None:
         yield request
 
 
-def _request(message: Message) -> Json:
-    """A request without parts, with what was said of it as a whole."""
+def _request(message: Message) -> JsonObject:
+    """A request without parts, with the stored fields of the request."""
     try:
-        kept: object = msgspec.json.decode(str(message.metadata.get(REQUEST, "{}")))
+        stored: object = msgspec.json.decode(str(message.metadata.get(REQUEST_KEY, "{}")))
     except msgspec.DecodeError:
-        kept = {}
-    return {**(kept if is_object(kept) else {}), "parts": [], "kind": "request"}
+        stored = {}
+    return {**(stored if is_object(stored) else {}), "parts": [], "kind": "request"}
 
 
-def save(history: History, messages: Sequence[ModelMessage]) -> list[Message]:
-    """Add what a run brought, in one change, and return it; what is there already is left out.
+def save(history: BaseHistory, messages: Sequence[ModelMessage]) -> list[Message]:
+    """Append the messages of a run in one change, and return those that are new.
 
-    Give it `result.new_messages()` or `result.all_messages()`. Doing it again changes nothing. What
-    a store refuses (NUL, half characters, numbers beyond JSON's) is replaced.
+    Give it `result.new_messages()` or `result.all_messages()`. Saving them again changes nothing.
+    What a store refuses (NUL, lone surrogates, numbers beyond JSON's) is replaced.
 
     >>> from palaver.history import History
     >>> from pydantic_ai.messages import ModelRequest
@@ -93,12 +125,12 @@ def save(history: History, messages: Sequence[ModelMessage]) -> list[Message]:
     if isinstance(history, StoredHistory):
         history.refresh()
     new: list[Message] = []
-    for theirs in reversed(_dumped(messages)):
+    for theirs in reversed(_dump(messages)):
         try:
-            found = read(theirs, session)
+            found = from_json(theirs, session)
         except ValidationError:
-            found = read(cast("Json", replace_refused(theirs)), session)
-        if _is_kept(history, found[0].id):
+            found = from_json(cast("JsonObject", replace_refused(theirs)), session)
+        if _is_stored(history, found[0].id):
             break  # and so is all that came before it
         new[:0] = found
     if new:
@@ -106,8 +138,8 @@ def save(history: History, messages: Sequence[ModelMessage]) -> list[Message]:
     return new
 
 
-def _is_kept(history: History, message_id: str) -> bool:
-    """Tell whether a message was ever added, though it may have left the view since."""
+def _is_stored(history: BaseHistory, message_id: str) -> bool:
+    """Tell whether a message is in the log, though it may have left the view."""
     try:
         history.log.find(message_id)
     except UnknownMessage:
@@ -115,19 +147,19 @@ def _is_kept(history: History, message_id: str) -> bool:
     return True
 
 
-def _dumped(messages: Sequence[ModelMessage]) -> list[Json]:
+def _dump(messages: Sequence[ModelMessage]) -> list[JsonObject]:
     """The messages as JSON, without the fields that are not set where they can be left out."""
-    whole: list[Json] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    spare = [_spare(message) for message in whole]
-    again = ModelMessagesTypeAdapter.validate_python(spare)
+    complete: list[JsonObject] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    compact = [_drop_unset(message) for message in complete]
+    again = ModelMessagesTypeAdapter.validate_python(compact)
     read_back = ModelMessagesTypeAdapter.dump_python(again, mode="json")
     return [
-        less if then == all_of_it else all_of_it
-        for less, then, all_of_it in zip(spare, read_back, whole, strict=True)
+        short if again_full == full else full
+        for short, again_full, full in zip(compact, read_back, complete, strict=True)
     ]
 
 
-def _spare(message: Json) -> Json:
+def _drop_unset(message: JsonObject) -> JsonObject:
     found = {field: value for field, value in message.items() if value is not None}
     usage: Any = found.get("usage")
     if is_object(usage):
@@ -137,3 +169,264 @@ def _spare(message: Json) -> Json:
         for part in message["parts"]
     ]
     return found
+
+
+REQUEST_KEY: Final = "pydantic_ai_request"
+"""The metadata key of a request's own fields, in its first message."""
+_FAILED_OUTCOMES: Final = frozenset(("failed", "denied", "interrupted", "retried"))
+
+
+def from_json(theirs: JsonObject, session: str) -> list[Message]:
+    """Convert a request or a response to messages, at least one."""
+    name = derive_id(PART_TYPE, fingerprint(theirs))
+    parts = theirs.get("parts")
+    found = [*parts] if is_list(parts) else []
+    if theirs.get("kind") == "response":
+        return [_with_difference(_read_response(theirs, found, session, name), theirs)]
+    rest = {field: value for field, value in theirs.items() if field != "parts"}
+    messages = [
+        _with_difference(
+            _read_request_part(part, derive_id(name, str(index)) if index else name, session),
+            [part],
+        )
+        for index, part in enumerate(found)
+    ] or [Message("user", (), id=name)]
+    head = {**messages[0].metadata, REQUEST_KEY: msgspec.json.encode(rest).decode()}
+    return [replace(messages[0], metadata=head), *messages[1:]]
+
+
+def _with_difference(message: Message, theirs: object) -> Message:
+    stored = difference(message, theirs)
+    if stored is None:
+        return message
+    return replace(message, metadata={**message.metadata, METADATA_KEY: stored})
+
+
+def _read_request_part(part: JsonObject, name: str, session: str) -> Message:
+    """A message of one part of a request."""
+    kind, content = part.get("part_kind"), part.get("content")
+    at = _to_ms(part.get("timestamp"))
+    role: Role = "user" if kind in ("user-prompt", "retry-feedback") else "system"
+    if kind in ("tool-return", "retry-prompt") and part.get("tool_call_id"):
+        role, content = "tool", [_read_result(part, name, session, at)]
+    elif kind == "user-prompt" and is_list(content):
+        content = [_read_content(item, name, session) for item in content]
+    elif not isinstance(content, str):
+        content = [_unknown_part(part)]
+    said = content if isinstance(content, str) else tuple(content)
+    return Message(role, said, id=name, timestamp=at)
+
+
+def _read_result(part: JsonObject, name: str, session: str, at: int) -> Part:
+    content = part.get("content")
+    text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    tool = str(part.get("tool_name") or "unknown")
+    running = start(pending({}, ""), at=at)
+    failed = part.get("part_kind") == "retry-prompt" or part.get("outcome") in _FAILED_OUTCOMES
+    state = (
+        fail(running, text, at=at)
+        if failed and text.strip()
+        else complete(running, text, tool=tool, at=at)
+    )
+    return tool_part(session, name, str(part["tool_call_id"]), tool, state)
+
+
+def _read_content(item: str | JsonObject, name: str, session: str) -> Part:
+    """What a user said: text, a file, something else."""
+    if isinstance(item, str):
+        return text_part(session, name, item)
+    mime, kind = item.get("media_type"), item.get("kind")
+    url = item.get("url")
+    if kind == "binary":
+        url = f"data:{mime};base64,{item.get('data')}"
+    if isinstance(url, str) and url and isinstance(mime, str) and mime:
+        return file_part(session, name, mime, url)
+    return _unknown_part(item)
+
+
+def _unknown_part(block: Mapping[str, Any]) -> Part:
+    return UnknownPart({"type": PART_TYPE, "id": new_id(), "block": block})
+
+
+def _read_response(theirs: JsonObject, parts: list[Any], session: str, name: str) -> Message:
+    at = _to_ms(theirs.get("timestamp"))
+    info = AssistantInfo(
+        model=_model_ref(theirs), tokens=_token_counts(theirs.get("usage")), completed=at,
+        finish=str(theirs["finish_reason"]) if theirs.get("finish_reason") else None,
+    )  # fmt: skip
+    content = tuple(_read_response_part(part, session, name, at) for part in parts)
+    return Message("assistant", content, id=name, timestamp=at, info=info)
+
+
+def _read_response_part(part: JsonObject, session: str, name: str, at: int) -> Part:
+    kind, content = part.get("part_kind"), part.get("content")
+    if kind == "text" and isinstance(content, str):
+        return text_part(session, name, content)
+    if kind == "thinking" and isinstance(content, str):
+        return reasoning_part(session, name, content, start=at)
+    call_id, tool = part.get("tool_call_id"), part.get("tool_name")
+    if kind == "tool-call" and call_id and tool:
+        args = part.get("args")
+        raw = args if isinstance(args, str) else None
+        return tool_call_part(session, name, tool, parse_arguments(args), call_id=call_id, raw=raw)
+    return _unknown_part(part)
+
+
+def _model_ref(theirs: JsonObject) -> ModelRef | None:
+    model = theirs.get("model_name")
+    return ModelRef(str(theirs.get("provider_name") or PART_TYPE), model) if model else None
+
+
+def _token_counts(usage: object) -> TokenCounts | None:
+    """Their counts overlap, ours are disjoint."""
+    if not is_object(usage) or not usage.get("input_tokens"):
+        return None
+    count = {name: value for name, value in usage.items() if isinstance(value, int)}
+    from_json, write = count.get("cache_read_tokens", 0), count.get("cache_write_tokens", 0)
+    reasoning = count.get("output_reasoning_tokens", 0)
+    return TokenCounts(
+        input=max(count["input_tokens"] - from_json - write, 0),
+        output=max(count.get("output_tokens", 0) - reasoning, 0),
+        reasoning=reasoning,
+        cache=CacheCounts(read=from_json, write=write),
+    )
+
+
+def _to_ms(time: object) -> int:
+    """A time as palaver counts; not every part has one."""
+    return (
+        int(datetime.fromisoformat(time).timestamp() * 1000) if isinstance(time, str) else now_ms()
+    )
+
+
+JsonObject: TypeAlias = dict[str, Any]
+
+PART_TYPE: Final = "pydantic-ai"
+"""The type of a part that palaver stores without interpreting it."""
+METADATA_KEY: Final = "pydantic_ai"
+"""The metadata key of the difference to Pydantic AI's JSON."""
+
+
+def to_request_parts(message: Message) -> list[JsonObject]:
+    """Convert a message to parts of a request: the original ones, or as it was edited.
+
+    >>> from palaver.messages import user
+    >>> to_request_parts(user("Tea?", timestamp=0))
+    [{'content': 'Tea?', 'timestamp': '1970-01-01T00:00:00.000000Z', 'part_kind': 'user-prompt'}]
+    """
+    return [
+        part
+        for part in _apply_difference(list(_write_request_parts(message)), message)
+        if isinstance(part, dict)
+    ]
+
+
+def to_response(message: Message) -> JsonObject:
+    """Convert a message to a response: the original one, or as it was edited."""
+    ours = _write_response(message)
+    found = _apply_difference(ours, message)
+    return found if isinstance(found, dict) and found.get("kind") == "response" else ours
+
+
+def difference(message: Message, theirs: object) -> str | None:
+    """Encode the difference between a message and Pydantic AI's JSON; None if there is none."""
+    ours = (
+        _write_response(message)
+        if message.role == "assistant"
+        else list(_write_request_parts(message))
+    )
+    steps = diff(ours, theirs)
+    return f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}" if steps else None
+
+
+def _apply_difference(ours: Any, message: Message) -> Any:  # noqa: ANN401 - JSON
+    stored = message.metadata.get(METADATA_KEY)
+    if not isinstance(stored, str):
+        return ours
+    then, _, steps = stored.partition(" ")
+    try:
+        found = (
+            apply_changes(ours, msgspec.json.decode(steps)) if then == fingerprint(ours) else None
+        )
+    except msgspec.DecodeError:
+        found = None
+    return found if type(found) is type(ours) else ours
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_request_parts(message: Message) -> Iterator[JsonObject]:
+    content, at = message.content, _to_iso(message.timestamp)
+    if message.role == "tool":
+        yield from (_write_result(part, at) for part in message.parts if type(part) is ToolPart)
+    elif message.role == "system" and (text := message.text):
+        yield {"content": text, "timestamp": at, "part_kind": "system-prompt"}
+    elif isinstance(content, str):
+        yield {"content": content, "timestamp": at, "part_kind": "user-prompt"}
+    elif blocks := [block for part in content if "part_kind" in (block := _block(part))]:
+        yield from blocks
+    elif said := [_write_content(part) for part in content]:
+        yield {"content": said, "timestamp": at, "part_kind": "user-prompt"}
+
+
+def _block(part: Part) -> JsonObject:
+    """What palaver keeps of Pydantic AI without understanding it."""
+    return raw_block(part) if type(part) is UnknownPart and part.type == PART_TYPE else {}
+
+
+def _write_content(part: Part) -> Any:  # noqa: ANN401 - text or JSON
+    """What a user may say: text, a file, something unknown."""
+    if type(part) is FilePart:
+        return _write_file(part)
+    return _block(part) or str(getattr(part, "text", ""))
+
+
+def _write_file(part: FilePart) -> JsonObject:
+    kind = part.mime.partition("/")[0]
+    if part.url.startswith("data:"):
+        data = part.url.partition(",")[2]
+        return {"data": data, "media_type": part.mime, "kind": "binary"}
+    named = kind if kind in ("image", "audio", "video") else "document"
+    return {"url": part.url, "media_type": part.mime, "kind": f"{named}-url"}
+
+
+def _write_result(part: ToolPart, at: str) -> JsonObject:
+    state = part.state
+    if type(state) is ToolCompleted:
+        text, outcome = state.output if state.time.compacted is None else CLEARED, "success"
+    else:
+        text, outcome = state.error if type(state) is ToolError else INTERRUPTED, "failed"
+    return {
+        "tool_name": part.tool, "content": text, "tool_call_id": part.call_id, "timestamp": at,
+        "outcome": outcome, "part_kind": "tool-return",
+    }  # fmt: skip
+
+
+def _write_response(message: Message) -> JsonObject:
+    content = message.content
+    if isinstance(content, str):
+        parts = [{"content": content, "part_kind": "text"}] if content else []
+    else:
+        parts = [json for part in content if (json := _write_response_part(part))]
+    return {"parts": parts, "timestamp": _to_iso(message.timestamp), "kind": "response"}
+
+
+def _write_response_part(part: Part) -> JsonObject | None:
+    """A part of an answer."""
+    if type(part) is TextPart:
+        return {"content": part.text, "part_kind": "text"}
+    if type(part) is ReasoningPart:
+        return {"content": part.text, "part_kind": "thinking"}
+    if type(part) is ToolCallPart:
+        spelled = msgspec.json.encode(part.input).decode()
+        args: Any = dict(part.input) if part.raw in ("", spelled) else part.raw
+        return {
+            "tool_name": part.tool, "args": args, "tool_call_id": part.call_id,
+            "part_kind": "tool-call",
+        }  # fmt: skip
+    return _block(part) or None
+
+
+def _to_iso(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

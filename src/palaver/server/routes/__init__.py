@@ -1,9 +1,10 @@
-"""The routes, one small file a topic. A new topic is a file beside these, and one line here.
+"""The routes of the server, one file for each topic.
 
-Each file has a `ROUTES`: its handlers, with paths under `/api`. A handler that only reads though it
-is no GET says so: `opt={"reads": True}`. It asks for the `service`, works in a thread where it
-touches the store (`sync_to_thread=True`), and raises what palaver raises: `problems` has the
-statuses.
+Each file has the shapes of its requests and responses, its handlers, and a `ROUTES` list; paths are
+relative to `/api`. A handler asks for the `service`, runs in a thread where it touches the store
+(`sync_to_thread=True`), and raises palaver's own errors: `palaver.server.errors` has their
+statuses. A handler that is no GET but only reads says so with `opt={"reads": True}`. To add a
+topic, add a file and list it here.
 """
 
 from __future__ import annotations
@@ -13,21 +14,14 @@ from typing import Final
 from litestar import Router
 
 from palaver.server.routes import (
-    carrying,
     context,
     conversations,
-    counting,
-    events,
-    forks,
-    house,
-    marks,
     messages,
     operations,
-    requests,
-    searching,
-    stepping,
+    server,
+    steps,
     teams,
-    tooling,
+    transfer,
     versions,
 )
 
@@ -37,20 +31,13 @@ ROUTES: Final = [
     Router(
         "/api",
         route_handlers=[
-            *house.ROUTES,
+            *server.ROUTES,
             *conversations.ROUTES,
             *messages.ROUTES,
             *operations.ROUTES,
             *versions.ROUTES,
-            *forks.ROUTES,
-            *marks.ROUTES,
-            *searching.ROUTES,
-            *carrying.ROUTES,
-            *events.ROUTES,
-            *stepping.ROUTES,
-            *tooling.ROUTES,
-            *counting.ROUTES,
-            *requests.ROUTES,
+            *transfer.ROUTES,
+            *steps.ROUTES,
             *context.ROUTES,
             *teams.ROUTES,
         ],

@@ -1,72 +1,225 @@
-"""What an agent would be shown of a conversation now, and why."""
+"""Context: the prompt that an agent would get now, its explanation, and a provider's request."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+import math
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    get_args,
+    runtime_checkable,
+)
 
-from litestar import get
+from litestar import get, post
 from litestar.di import NamedDependency, Provide
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
+from palaver import wire
 from palaver.context import Visibility
-from palaver.server.service import Served
-from palaver.server.shapes.context import Explained, Explanation, Line, Prompted, Verdict
-from palaver.server.sights import Look, Sight
-from palaver.server.teams import Teams
+from palaver.context.assemblers import ContextMessage
+from palaver.context.explain import EntryReason, PromptComparison, PromptPart
+from palaver.errors import ValidationError
+from palaver.messages import Role, TokenCounts
+from palaver.models.base import Model, ModelRequest
+from palaver.server.requests import IfMatch, Shape, read_if_match
+from palaver.server.service import ServiceDependency
+from palaver.server.services.compaction import CompactionReport, CompactionRequest
+from palaver.server.services.conversations import AgentContext, ContextQuery
+from palaver.server.services.models import default_options
+from palaver.tokens.counters import is_exact
+from palaver.wire import Note, Request, Target, tool_names, write_tools
+from palaver.wire.notes import OTHER_REFUSAL, REFUSALS, is_refused
 
 if TYPE_CHECKING:
-    from palaver.history import History
+    from collections.abc import Sequence
 
-__all__ = ["ROUTES", "explained"]
+    from palaver.conversation import Conversation, Toolbox
+    from palaver.history import BaseHistory, View
+    from palaver.models.base import Model
 
-_SHOWN: Final = 200
-_MOST: Final = 2**31
-
-Agent = Annotated[str, QueryParameter(min_length=1, max_length=200)]
-Kind = Annotated[str | None, QueryParameter(name="type", min_length=1, max_length=100)]
-Window = Annotated[int | None, QueryParameter(ge=0, le=100_000)]
-MaxBytes = Annotated[int | None, QueryParameter(name="maxBytes", ge=0, le=_MOST)]
-Reach = Annotated[Visibility | None, QueryParameter(name="visibility")]
-MaxTokens = Annotated[int | None, QueryParameter(name="maxTokens", ge=0, le=_MOST)]
+__all__ = ["ROUTES", "ExplainedPrompt", "explain_context"]
 
 
-async def _looked(
-    agent: Agent,
-    kind: Kind = None,
-    window: Window = None,
-    max_bytes: MaxBytes = None,
-    max_tokens: MaxTokens = None,
-    visibility: Reach = None,
-) -> Look:
-    """Who looks, and how far; what is not said is the agent's own, or the default."""
-    return Look(agent, kind, window, max_bytes, max_tokens, visibility)
+_TEXT_LENGTH: Final = 200
+_MAX_LIMIT: Final = 2**31
+
+ProviderFormat = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
+_FORMATS: Final[dict[str, ProviderFormat]] = {
+    "openai-chat": "openai-chat",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+}
+
+_Agent = Annotated[str, QueryParameter(min_length=1, max_length=200)]
+_AgentType = Annotated[str | None, QueryParameter(name="type", min_length=1, max_length=100)]
+_Window = Annotated[int | None, QueryParameter(ge=0, le=100_000)]
+_MaxBytes = Annotated[int | None, QueryParameter(name="maxBytes", ge=0, le=_MAX_LIMIT)]
+_MaxTokens = Annotated[int | None, QueryParameter(name="maxTokens", ge=0, le=_MAX_LIMIT)]
+_Visibility = Annotated[Visibility | None, QueryParameter(name="visibility")]
 
 
-_LOOK: Final = {"look": Provide(_looked)}
+class AgentPrompt(Shape, frozen=True):
+    """The prompt that an agent would get now."""
+
+    version: int
+    context_messages: list[ContextMessage]
+    current_message: str
+    team_task: str | None
+    max_bytes: int
+    prompt: str
+    system_flag: str | None
 
 
-@get("/conversations/{conversation:str}/context", sync_to_thread=True, dependencies=_LOOK)
-def context(conversation: FromPath[str], service: Served, look: NamedDependency[Look]) -> Prompted:
-    """Say what an agent would be shown now; it is known by its id or its name."""
-    return Prompted(**_prompted(service.part(Teams).shown(service.store.get(conversation), look)))
+class ContextEntry(Shape, frozen=True):
+    """Whether one message within the window is in the prompt, why, and its first characters."""
+
+    id: str
+    handle: str | None
+    from_: str = field(name="from")
+    to: str
+    kept: bool
+    reason: EntryReason
+    bytes: int
+    tokens: int
+    text: Annotated[str, Meta(description="the first characters of it")]
 
 
-@get("/conversations/{conversation:str}/explain", sync_to_thread=True, dependencies=_LOOK)
-def explain(conversation: FromPath[str], service: Served, look: NamedDependency[Look]) -> Explained:
-    """Say why: each message in reach, kept or dropped, and what changed since it last spoke."""
+class ContextExplanation(Shape, frozen=True):
+    """The reasons for a prompt; `older` is how many messages lie before the window."""
+
+    agent: str
+    agent_type: str
+    window: int
+    visibility: str
+    max_bytes: int
+    max_tokens: int | None
+    bytes: int
+    tokens: int
+    parts: list[PromptPart]
+    entries: list[ContextEntry]
+    older: int
+    since: PromptComparison | None
+
+
+class ExplainedPrompt(AgentPrompt, frozen=True):
+    """A prompt with its reasons; `previous_prompt` is the one before the agent last spoke."""
+
+    explain: ContextExplanation
+    previous_prompt: str | None
+
+
+class RequestNote(Shape, frozen=True):
+    """One thing that was repaired or left out: where, what was done, and why.
+
+    `refused` means that the provider would have refused it unchanged.
+    """
+
+    action: Literal["repaired", "lost"]
+    path: str
+    what: str
+    why: str
+    rule: str
+    refused: bool
+    message_id: str | UnsetType = field(default=UNSET, name="messageID")
+
+
+class ProviderRequest(Shape, frozen=True):
+    """The request for a provider; `problems` are the notes on what it would have refused."""
+
+    version: int
+    format: ProviderFormat
+    model: str | None
+    request: dict[str, Any]
+    notes: list[RequestNote]
+    problems: list[RequestNote]
+    tokens: int
+
+
+async def _read_query(
+    agent: _Agent,
+    kind: _AgentType = None,
+    window: _Window = None,
+    max_bytes: _MaxBytes = None,
+    max_tokens: _MaxTokens = None,
+    visibility: _Visibility = None,
+) -> ContextQuery:
+    """The agent and its limits; what is not given is the agent's own, or the default."""
+    return ContextQuery(agent, kind, window, max_bytes, max_tokens, visibility)
+
+
+_QUERY: Final = {"context_query": Provide(_read_query)}
+
+
+@get("/conversations/{conversation:str}/context", sync_to_thread=True, dependencies=_QUERY)
+def context(
+    conversation: FromPath[str],
+    service: ServiceDependency,
+    context_query: NamedDependency[ContextQuery],
+) -> AgentPrompt:
+    """Get the prompt that an agent, named by its id or its name, would get now."""
     history = service.store.get(conversation)
-    return explained(history, service.part(Teams).shown(history, look))
+    return AgentPrompt(**_prompt_fields(service.teams.agent_context(history, context_query)))
 
 
-def _prompted(sight: Sight) -> dict[str, Any]:
-    prompt = sight.prompt
+@get("/conversations/{conversation:str}/explain", sync_to_thread=True, dependencies=_QUERY)
+def explain(
+    conversation: FromPath[str],
+    service: ServiceDependency,
+    context_query: NamedDependency[ContextQuery],
+) -> ExplainedPrompt:
+    """Explain the prompt: which messages are in it, and what changed since the agent last spoke."""
+    history = service.store.get(conversation)
+    return explain_context(history, service.teams.agent_context(history, context_query))
+
+
+@get("/conversations/{conversation:str}/request", sync_to_thread=True)
+def request(
+    conversation: FromPath[str],
+    service: ServiceDependency,
+    format: FromQuery[ProviderFormat | None] = None,  # noqa: A002 - the word for it
+    model: Annotated[str | None, QueryParameter(min_length=1, max_length=200)] = None,
+    tools: FromQuery[bool] = False,
+) -> ProviderRequest:
+    """Get the exact request that a provider would get now, and what had to be repaired for it.
+
+    It is in a `format`, or in that of a `model`; without either, in that of the server's model.
+    """
+    chat = service.conversations.get(conversation)
+    toolbox = service.tools.select(tools)
+    chosen = None
+    if model is not None or format is None:
+        chosen = service.steps.get_model(model)
+        if format is not None and chosen.format != format:
+            detail = f"{model} speaks {chosen.format}, not {format}"
+            raise ValidationError(detail, path="$.format", rule="format")
+    form = _FORMATS[chosen.format] if chosen is not None else format or "openai-chat"
+    target = Target() if chosen is None else replace(chosen.target, model=chosen.ref)
+    written = _write_request(chat, form, target)
+    notes = [_shape_note(note, form) for note in written.notes]
+    return ProviderRequest(
+        version=chat.history.version,
+        format=form,
+        model=None if chosen is None else model or service.models.default,
+        request=_complete_body(written, form, chosen, toolbox),
+        notes=notes,
+        problems=[note for note in notes if note.refused],
+        tokens=chat.tokens(toolbox),
+    )
+
+
+def _prompt_fields(found: AgentContext) -> dict[str, Any]:
+    prompt = found.prompt
     given = prompt.input
     return {
-        "version": sight.version,
-        "context_messages": [
-            Line(from_=line.from_, to=line.to, content=line.content)
-            for line in given.context_messages
-        ],
+        "version": found.version,
+        "context_messages": list(given.context_messages),
         "current_message": given.current_message,
         "team_task": given.team_task,
         "max_bytes": given.max_bytes,
@@ -75,11 +228,11 @@ def _prompted(sight: Sight) -> dict[str, Any]:
     }
 
 
-def explained(history: History, sight: Sight) -> Explained:
-    """A prompt with its reasons, as it is told."""
-    told, view = sight.explained(), history.view
+def explain_context(history: BaseHistory, found: AgentContext) -> ExplainedPrompt:
+    """The prompt of an agent with its explanation."""
+    explanation, view = found.explain(), history.view
     entries = [
-        Verdict(
+        ContextEntry(
             id=entry.id,
             handle=entry.handle,
             from_=entry.from_,
@@ -88,26 +241,204 @@ def explained(history: History, sight: Sight) -> Explained:
             reason=entry.reason,
             bytes=entry.bytes,
             tokens=entry.tokens,
-            text=view.log[view.find(entry.id)].text[:_SHOWN],
+            text=view.log[view.find(entry.id)].text[:_TEXT_LENGTH],
         )
-        for entry in told.entries
+        for entry in explanation.entries
     ]
-    why = Explanation(
-        agent=told.agent,
-        agent_type=told.agent_type,
-        window=told.window,
-        visibility=told.visibility,
-        max_bytes=told.max_bytes,
-        max_tokens=told.max_tokens,
-        bytes=told.bytes,
-        tokens=told.tokens,
-        parts=list(told.parts),
+    shape = ContextExplanation(
+        agent=explanation.agent,
+        agent_type=explanation.agent_type,
+        window=explanation.window,
+        visibility=explanation.visibility,
+        max_bytes=explanation.max_bytes,
+        max_tokens=explanation.max_tokens,
+        bytes=explanation.bytes,
+        tokens=explanation.tokens,
+        parts=list(explanation.parts),
         entries=entries,
-        older=told.older,
-        since=told.since,
+        older=explanation.older,
+        since=explanation.since,
     )
-    before = None if sight.before is None else sight.before.prompt
-    return Explained(**_prompted(sight), explain=why, previous_prompt=before)
+    before = None if found.before is None else found.before.prompt
+    return ExplainedPrompt(**_prompt_fields(found), explain=shape, previous_prompt=before)
 
 
-ROUTES: Final = [context, explain]
+@runtime_checkable
+class _ShowsRequest(Protocol):
+    """A model that can show the body it would send."""
+
+    def request(self, ask: ModelRequest) -> dict[str, Any]:
+        """The body of a request."""
+        ...
+
+
+def _write_request(chat: Conversation, form: str, target: Target) -> Request:
+    """The conversation in a format; it is converted anew, since a step may be using `chat`."""
+    open_calls = {entry.call_id for entry in chat.ledger().values() if not entry.done}
+    return wire.to(form, chat.messages, target, open_calls=open_calls)
+
+
+def _complete_body(
+    written: Request, form: str, model: Model | None, toolbox: Toolbox
+) -> dict[str, Any]:
+    """The whole body, with the tools and what the model adds."""
+    names = {**tool_names(form, toolbox.specs), **written.names}
+    if model is not None and isinstance(model, _ShowsRequest):
+        return model.request(
+            ModelRequest(
+                written.body, tools=toolbox.specs, names=names, options=default_options(model)
+            )
+        )
+    offered = {"tools": write_tools(form, toolbox.specs)} if toolbox else {}
+    return {**written.body, **offered}
+
+
+def _shape_note(note: Note, form: str) -> RequestNote:
+    return RequestNote(
+        action=note.action,
+        path=note.where,
+        what=note.detail,
+        why=REFUSALS.get(note.rule, OTHER_REFUSAL),
+        rule=note.rule,
+        refused=is_refused(note, form),
+        message_id=UNSET if note.message_id is None else note.message_id,
+    )
+
+
+_FULL: Final = 0.8
+"""The share of a model's window at which a conversation should be compacted."""
+_MAX_SHARES: Final = 2_000
+_ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+
+class RoleTokens(Shape, frozen=True):
+    """How many tokens each role has."""
+
+    system: int = 0
+    user: int = 0
+    assistant: int = 0
+    tool: int = 0
+
+
+class TokenShare(Shape, frozen=True):
+    """The tokens of one message, or of a range of them; a range of several roles has no role."""
+
+    start: int
+    stop: int
+    tokens: int
+    index: int | UnsetType = UNSET
+    role: Role | UnsetType = UNSET
+
+
+class UsageTotals(Shape, frozen=True):
+    """The usage of the last answer and of all answers; the cost is None if it is not known."""
+
+    last: TokenCounts | None
+    total: TokenCounts
+    cost: float | None
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class TokenReport(Shape, frozen=True):
+    """How full a model's window is.
+
+    `total` is the provider's own figure, carried forward, if there is one (`source` is `api`), and
+    else our count. At `limit` the conversation should be compacted.
+    """
+
+    version: int
+    total: int
+    source: Literal["api", "tokenizer", "estimate"]
+    limit: int | None
+    window: int | None
+    model: str
+    by_role: RoleTokens
+    items: list[TokenShare]
+    usage: UsageTotals
+
+
+@get("/conversations/{conversation:str}/tokens", sync_to_thread=True)
+def tokens(
+    conversation: FromPath[str],
+    service: ServiceDependency,
+    model: Annotated[str | None, QueryParameter(min_length=1, max_length=200)] = None,
+) -> TokenReport:
+    """Count a conversation by message and by role, beside a model's window."""
+    chat = service.conversations.get(conversation)
+    name = model or service.models.default
+    return _report(chat, service.steps.get_model(name), name)
+
+
+@post("/conversations/{conversation:str}/compact", status_code=200)
+async def compact(
+    conversation: FromPath[str],
+    data: JSONBody[CompactionRequest],
+    service: ServiceDependency,
+    if_match: IfMatch = None,
+) -> CompactionReport:
+    """Compact a conversation: clear old outputs, drop the oldest turns, or summarise them.
+
+    It is an ordinary edit, which undo reverses. With `preview` nothing changes.
+    """
+    return await service.compactor.compact(conversation, data, read_if_match(if_match))
+
+
+def _report(chat: Conversation, model: Model, name: str) -> TokenReport:
+    """Count a conversation against a model's window."""
+    view, usage = chat.messages, chat.usage
+    counts, roles = chat.tally.each(view), _list_roles(view)
+    by_role = dict.fromkeys(_ROLES, 0)
+    for role, tokens in zip(roles, counts, strict=True):
+        by_role[role] += tokens
+    window = model.window
+    own: Literal["tokenizer", "estimate"] = "tokenizer" if is_exact() else "estimate"
+    return TokenReport(
+        version=view.version,
+        total=chat.tokens(),
+        source=own if usage.last is None else "api",
+        limit=None if window is None else int(window * _FULL),
+        window=window,
+        model=name,
+        by_role=RoleTokens(**by_role),
+        items=_shares(roles, counts),
+        usage=UsageTotals(
+            last=usage.last,
+            total=usage.total,
+            cost=usage.cost,
+            calls=usage.calls,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+        ),
+    )
+
+
+def _list_roles(view: View) -> list[Role]:
+    """The role of every message, without reading the messages."""
+    known: dict[int, Role] = {}
+    for role in _ROLES:
+        known.update(dict.fromkeys(view.role_positions(role), role))
+    return [known[position] for start, stop in view.ranges() for position in range(start, stop)]
+
+
+def _shares(roles: Sequence[Role], counts: Sequence[int]) -> list[TokenShare]:
+    """The share of each message, or of as many ranges as a page can draw."""
+    if len(counts) <= _MAX_SHARES:
+        return [
+            TokenShare(start=index, stop=index + 1, index=index, role=role, tokens=tokens)
+            for index, (role, tokens) in enumerate(zip(roles, counts, strict=True))
+        ]
+    size = math.ceil(len(counts) / _MAX_SHARES)
+    return [_range_share(roles, counts, start, size) for start in range(0, len(counts), size)]
+
+
+def _range_share(roles: Sequence[Role], counts: Sequence[int], start: int, size: int) -> TokenShare:
+    stop = min(start + size, len(counts))
+    tokens, there = sum(counts[start:stop]), set(roles[start:stop])
+    if len(there) == 1:
+        return TokenShare(start=start, stop=stop, tokens=tokens, role=there.pop())
+    return TokenShare(start=start, stop=stop, tokens=tokens)
+
+
+ROUTES: Final = [context, explain, request, tokens, compact]

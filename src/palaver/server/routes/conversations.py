@@ -1,4 +1,4 @@
-"""Conversations: which there are, how they are called, a new one, one less."""
+"""Conversations: list, create, describe, delete and fork them."""
 
 from __future__ import annotations
 
@@ -6,125 +6,222 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio import to_thread
 from litestar import Response, delete, get, patch, post
-from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
-from msgspec import UNSET
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import UNSET, Meta, Raw, UnsetType, field
 
 from palaver.errors import StoreError
-from palaver.server.problems import Refusal
-from palaver.server.reading import read_messages
-from palaver.server.routes.messages import Stamp
-from palaver.server.service import Served, Service
-from palaver.server.shapes.conversations import Description, Head, Heads, Opening, Work, head_of
-from palaver.server.stamps import expected, stamped
-from palaver.server.working import Workshop
-from palaver.stores.beginning import id_of_key
+from palaver.server.errors import RequestRefused
+from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
+from palaver.server.routes.messages import RawMessages, read_messages
+from palaver.server.service import Service, ServiceDependency
+from palaver.stores.stored_history import id_from_key
 
 if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores import Store
-    from palaver.stores.records import Head as Stored
+    from palaver.stores.records import Head
 
 __all__ = ["ROUTES"]
 
-_LONGEST: Final = 160
+_PREVIEW: Final = 160
+"""The length of a preview, in characters."""
 
-Limit = Annotated[int, QueryParameter(ge=1, le=500)]
-Text = Annotated[str | None, QueryParameter(max_length=1_000)]
+_Id = Annotated[str, Meta(min_length=1, max_length=200)]
+_Limit = Annotated[int, QueryParameter(ge=1, le=500)]
+_Text = Annotated[str | None, QueryParameter(max_length=1_000)]
+
+
+def _no_messages() -> Raw:
+    return Raw(b"[]")
+
+
+class Activity(Shape, frozen=True):
+    """Whether a step is running in a conversation, and how many calls wait for a person."""
+
+    stepping: bool
+    waiting: int
+
+
+class ConversationHead(Shape, frozen=True):
+    """The current state of a conversation; `length` is how many messages it has now."""
+
+    id: str
+    title: str | None
+    tags: tuple[str, ...]
+    version: int
+    length: int
+    created: int
+    updated: int
+    parent: str | None
+    origin: int | None
+    preview: str | UnsetType = UNSET
+    state: Activity | UnsetType = UNSET
+
+
+class ConversationList(Shape, frozen=True):
+    """A page of conversations, the latest changed first, and where the next page begins."""
+
+    items: list[ConversationHead]
+    next: str | None
+
+
+class CreateRequest(Shape, frozen=True):
+    """A conversation to create, with some messages or none."""
+
+    id: _Id | None = None
+    title: str | None = None
+    tags: tuple[_Id, ...] = ()
+    messages: RawMessages = field(default_factory=_no_messages)
+
+
+class DescribeRequest(Shape, frozen=True):
+    """A new title, new tags, or both."""
+
+    title: str | UnsetType | None = UNSET
+    tags: tuple[_Id, ...] | UnsetType = UNSET
+
+
+class ForkRequest(Shape, frozen=True):
+    """The version to fork at, by default the newest, and the id and title of the fork."""
+
+    at: Annotated[int, Meta(ge=0)] | None = None
+    id: _Id | None = None
+    title: str | UnsetType | None = UNSET
 
 
 @get("/conversations", sync_to_thread=True)
-def listing(service: Served, limit: Limit = 50, after: Text = None, tag: Text = None) -> Heads:
+def list_conversations(
+    service: ServiceDependency, limit: _Limit = 50, after: _Text = None, tag: _Text = None
+) -> ConversationList:
     """List conversations, the latest changed first; `after` is the `next` of the page before."""
     page = service.store.list(after=after, limit=limit, tag=tag)
-    return Heads(items=[_told(service, head) for head in page.conversations], next=page.next)
+    items = [_describe(service, head) for head in page.conversations]
+    return ConversationList(items=items, next=page.next)
 
 
 @post("/conversations", sync_to_thread=True)
-def begin(
-    service: Served,
-    data: JSONBody[Opening],
-    key: Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)] = None,
-) -> Response[Head]:
-    """Begin a conversation, with some messages or none; with an Idempotency-Key, once."""
+def create(
+    service: ServiceDependency, data: JSONBody[CreateRequest], key: IdempotencyKey = None
+) -> Response[ConversationHead]:
+    """Create a conversation, with some messages or none; with an Idempotency-Key, once."""
     history = service.store.create(
         read_messages(data.messages),
-        id=id_of_key(key, None) if data.id is None else data.id,
+        id=id_from_key(key, None) if data.id is None else data.id,
         title=data.title,
         tags=data.tags,
         key=key,
     )
-    return stamped(_head(service, history.id), history.version, status=201)
+    return with_etag(_read(service, history.id), history.version, status=201)
 
 
 @get("/conversations/{conversation:str}")
-async def head(service: Served, conversation: FromPath[str]) -> Response[Head]:
-    """Say where a conversation stands."""
-    stored = service.store.keeper.head(conversation) if service.near else None
-    if stored is not None and _said_last(stored):
-        found = _told(service, stored)
+async def read(
+    service: ServiceDependency, conversation: FromPath[str]
+) -> Response[ConversationHead]:
+    """Get the current state of a conversation."""
+    head = service.store.head(conversation) if service.reads_inline else None
+    if head is not None and _ends_with_append(head):
+        found = _describe(service, head)
     else:
-        found = await to_thread.run_sync(_head, service, conversation)
-    return stamped(found, found.version)
+        found = await to_thread.run_sync(_read, service, conversation)
+    return with_etag(found, found.version)
 
 
 @patch("/conversations/{conversation:str}", sync_to_thread=True)
 def describe(
-    service: Served,
+    service: ServiceDependency,
     conversation: FromPath[str],
-    data: JSONBody[Description],
-    if_match: Stamp = None,
-) -> Response[Head]:
-    """Give a conversation another title, other tags, or both; that makes no version."""
-    now = service.store.keeper.head(conversation)
+    data: JSONBody[DescribeRequest],
+    if_match: IfMatch = None,
+) -> Response[ConversationHead]:
+    """Change the title or the tags of a conversation, or both; that makes no version."""
+    now = service.store.head(conversation)
     title = now.title if data.title is UNSET else data.title
     tags = now.tags if data.tags is UNSET else data.tags
-    service.store.describe(conversation, title=title, tags=tags, expect=expected(if_match))
-    service.live.changed(conversation)
-    found = _head(service, conversation)
-    return stamped(found, found.version)
+    service.store.describe(conversation, title=title, tags=tags, expect=read_if_match(if_match))
+    service.live.emit_changed(conversation)
+    found = _read(service, conversation)
+    return with_etag(found, found.version)
 
 
 @delete("/conversations/{conversation:str}", sync_to_thread=True)
-def forget(service: Served, conversation: FromPath[str], if_match: Stamp = None) -> None:
-    """Forget a conversation and everything in it, if nothing was forked from it."""
-    service.store.keeper.head(conversation)
+def delete_conversation(
+    service: ServiceDependency, conversation: FromPath[str], if_match: IfMatch = None
+) -> None:
+    """Delete a conversation and everything in it, if nothing was forked from it."""
+    service.store.head(conversation)
     try:
-        service.store.delete(conversation, expect=expected(if_match))
+        service.store.delete(conversation, expect=read_if_match(if_match))
     except StoreError as error:
         if type(error) is not StoreError:
             raise
-        raise Refusal(409, str(error)) from error
-    service.live.changed(conversation)
+        raise RequestRefused(409, str(error)) from error
+    service.live.emit_changed(conversation)
 
 
-def _head(service: Service, conversation: str) -> Head:
-    return _told(service, service.store.keeper.head(conversation))
+@post("/conversations/{conversation:str}/fork", sync_to_thread=True)
+def fork(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    data: JSONBody[ForkRequest],
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> Response[ConversationHead]:
+    """Fork a conversation at a version; with an Idempotency-Key, once."""
+    history = service.store.get(conversation)
+    name = id_from_key(key, conversation) if data.id is None else data.id
+    made = history.fork(at=data.at, id=name, key=key, expect=read_if_match(if_match))
+    if data.title is not UNSET:
+        service.store.describe(made.id, title=data.title, tags=made.tags)
+    head = service.store.head(made.id)
+    return with_etag(_shape(head), head.version, status=201)
 
 
-def _told(service: Service, head: Stored) -> Head:
-    """A head with the beginning of what was said last, and what goes on."""
+def _read(service: Service, conversation: str) -> ConversationHead:
+    return _describe(service, service.store.head(conversation))
+
+
+def _describe(service: Service, head: Head) -> ConversationHead:
+    """A head with the beginning of its last message, and its activity."""
     preview: Any = UNSET
-    last = _last(service.store, head)
+    last = _read_last(service.store, head)
     if last is not None:
-        preview = " ".join(last.text[: 4 * _LONGEST].split())[:_LONGEST]
-    workshop = service.part(Workshop)
-    stepping = workshop.running(head.id) is not None
-    state = Work(stepping=stepping, waiting=workshop.waiting(head.id))
-    return head_of(head, preview=preview, state=state)
+        preview = " ".join(last.text[: 4 * _PREVIEW].split())[:_PREVIEW]
+    stepping = service.steps.running(head.id) is not None
+    state = Activity(stepping=stepping, waiting=service.steps.count_waiting(head.id))
+    return _shape(head, preview=preview, state=state)
 
 
-def _last(store: Store, head: Stored) -> Message | None:
-    """What was said last and is still in view."""
+def _read_last(store: Store, head: Head) -> Message | None:
+    """The last message of the view, if there is one."""
     if not head.size:
         return None
-    if _said_last(head):
-        return store.keeper.messages(head.id, head.stop - 1, head.stop)[0]
+    if _ends_with_append(head):
+        return store.messages(head.id, head.stop - 1, head.stop)[0]
     return store.get(head.id)[-1]
 
 
-def _said_last(head: Stored) -> bool:
-    """Whether nothing but an append came last: then the log ends with what is seen last."""
+def _ends_with_append(head: Head) -> bool:
+    """Whether the last change was an append: then the log and the view end with one message."""
     return (head.framed == 0 and head.parent is None) or head.version > head.framed
 
 
-ROUTES: Final = [listing, begin, head, describe, forget]
+def _shape(
+    head: Head, *, preview: str | UnsetType = UNSET, state: Activity | UnsetType = UNSET
+) -> ConversationHead:
+    return ConversationHead(
+        id=head.id,
+        title=head.title,
+        tags=head.tags,
+        version=head.version,
+        length=head.size,
+        created=head.created,
+        updated=head.updated,
+        parent=head.parent,
+        origin=None if head.parent is None else head.origin,
+        preview=preview,
+        state=state,
+    )
+
+
+ROUTES: Final = [list_conversations, create, read, describe, delete_conversation, fork]

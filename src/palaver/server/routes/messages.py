@@ -1,122 +1,212 @@
-"""The messages of a conversation: a stretch of them, those that match, and more of them."""
+"""Messages: read a range of them, append, query, mark and search them.
+
+Messages in a request stay raw bytes until palaver's own decoder reads them: it accepts every form
+of a message and names the path of what is wrong.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from anyio import to_thread
-from litestar import Response, get, post
-from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
+from litestar import Response, delete, get, post, put
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from msgspec import UNSET, Meta, Raw, UnsetType
 from msgspec.structs import asdict
 
-from palaver.server.reading import index_of, items_of, kept_before, read_messages
-from palaver.server.service import Served
-from palaver.server.shapes.messages import (
-    Added,
-    Addition,
-    Asked,
-    Found,
-    FoundItem,
-    Items,
-)
-from palaver.server.stamps import expected, stamped
-from palaver.server.working import Workshop
+from palaver.errors import ValidationError
+from palaver.history.marks import overlaps
+from palaver.messages import Message, Role, parse_messages
+from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
+from palaver.server.service import ServiceDependency
 
 if TYPE_CHECKING:
     from palaver.history import View
-    from palaver.messages import Message
-    from palaver.stores.history import StoredHistory
-    from palaver.tokens import Tally
+    from palaver.stores import Store, StoredHistory
+    from palaver.tokens import RunningTotal
 
-__all__ = ["ROUTES", "Key", "Stamp"]
+__all__ = ["ROUTES", "RawMessages", "read_messages"]
 
-_USUAL: Final = 50
-_MOST: Final = 500
+_DEFAULT_LENGTH: Final = 50
+_MAX_LENGTH: Final = 500
+_RECENT_KEYS: Final = 1_000
+"""How many of the newest versions are searched for an idempotency key."""
 
-Key = Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)]
-Stamp = Annotated[str | None, HeaderParameter(name="If-Match", max_length=1_000)]
+_MESSAGE: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"enum": ["system", "user", "assistant", "tool"]},
+        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
+        "id": {"type": "string", "minLength": 1, "maxLength": 200},
+        "timestamp": {"type": "integer", "minimum": 0},
+        "metadata": {"type": "object"},
+    },
+}
+"""The least that a message needs; the reference of messages has all of it."""
+
+RawMessages: TypeAlias = Annotated[
+    Raw, Meta(extra_json_schema={"type": "array", "items": _MESSAGE})
+]
+"""Messages that are not decoded yet."""
+
+_Milliseconds = Annotated[int, Meta(ge=0)]
+_Handle = Annotated[str, QueryParameter(min_length=1, max_length=200)]
+_Query = Annotated[str, QueryParameter(min_length=1, max_length=1_000)]
+_Conversation = Annotated[str | None, QueryParameter(max_length=200)]
+_Limit = Annotated[int, QueryParameter(ge=1, le=200)]
+
+
+class MessageItem(Shape, frozen=True):
+    """A message with its index; `handle` is `msg-3` and the like, None if it has none."""
+
+    index: int
+    handle: str | None
+    message: Message
+    marks: list[str]
+    tokens: int | UnsetType = UNSET
+
+
+class MessageRange(Shape, frozen=True):
+    """A range of a view, from `start` on; `length` is that of the whole view."""
+
+    version: int
+    length: int
+    start: int
+    items: list[MessageItem]
+
+
+class AppendRequest(Shape, frozen=True):
+    """Messages to append."""
+
+    messages: RawMessages
+
+
+class AppendResult(Shape, frozen=True):
+    """The appended messages, with the version and length of the conversation after them."""
+
+    version: int
+    length: int
+    items: list[MessageItem]
+
+
+class QueryRequest(Shape, frozen=True):
+    """The conditions of a query; a message must meet all of them."""
+
+    role: Role | None = None
+    roles: list[Role] | None = None
+    mark: str | None = None
+    recent: _Milliseconds | None = None
+    range: tuple[_Milliseconds, _Milliseconds] | None = None
+    since: _Milliseconds | None = None
+    until: _Milliseconds | None = None
+    text: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class QueryItem(Shape, frozen=True):
+    """A message that matches, and its index in the view."""
+
+    index: int | None
+    message: Message
+
+
+class QueryResult(Shape, frozen=True):
+    """The messages that match, and how many there are in all."""
+
+    version: int
+    total: int
+    items: list[QueryItem]
+
+
+class MarkedMessage(Shape, frozen=True):
+    """A mark on a message; `index` is None if the message is not in the view."""
+
+    name: str
+    message: str
+    index: int | None
+    handle: str | None
+
+
+class MarkRequest(Shape, frozen=True):
+    """The message to mark: its id or handle, or its index."""
+
+    message: str | Annotated[int, Meta(ge=0)]
+
+
+class MarkResult(Shape, frozen=True):
+    """The version of the conversation after the change."""
+
+    version: int
+
+
+class SearchHit(Shape, frozen=True):
+    """A message that contains the words; `index` is None if it is not in the view now."""
+
+    conversation: str
+    title: str | None
+    index: int | None
+    message: Message
+    snippet: str
+
+
+class SearchResult(Shape, frozen=True):
+    """The messages that were found, best first."""
+
+    items: list[SearchHit]
 
 
 @get("/conversations/{conversation:str}/messages")
-async def stretch(
-    service: Served,
+async def read_range(
+    service: ServiceDependency,
     conversation: FromPath[str],
     version: Annotated[int | None, QueryParameter(ge=0)] = None,
     start: FromQuery[int | None] = None,
     stop: FromQuery[int | None] = None,
     tokens: FromQuery[bool] = False,
-) -> Response[Items]:
-    """Give a stretch of a conversation, by default its last 50 messages, and at most 500.
+) -> Response[MessageRange]:
+    """Get a range of a conversation, by default its last 50 messages, and at most 500.
 
     `version` reads it as it was then. A negative `start` or `stop` counts from the end.
     """
-    talks = service.part(Workshop).talks
-    if service.near and version is None and not tokens:
-        view = talks.at_hand(conversation)
+    if service.reads_inline and version is None and not tokens:
+        view = service.conversations.cached_view(conversation)
         if view is not None:
             first, last = _bounds(start, stop, len(view))
-            if last - first <= _USUAL:
-                return _stretch(view, first, last)
+            if last - first <= _DEFAULT_LENGTH:
+                return _read_range(view, first, last)
 
-    def read() -> Response[Items]:
-        talk = talks.get(conversation)
-        view = talk.history.view if version is None else talk.history.at(version)
-        return _stretch(view, *_bounds(start, stop, len(view)), talk.tally if tokens else None)
+    def read() -> Response[MessageRange]:
+        chat = service.conversations.get(conversation)
+        view = chat.history.view if version is None else chat.history.at(version)
+        return _read_range(view, *_bounds(start, stop, len(view)), chat.tally if tokens else None)
 
     return await to_thread.run_sync(read)
 
 
-def _stretch(view: View, first: int, last: int, tally: Tally | None = None) -> Response[Items]:
-    items = items_of(view, first, last, tally)
-    answer = Items(version=view.version, length=len(view), start=first, items=items)
-    return stamped(answer, view.version)
-
-
-def _bounds(start: int | None, stop: int | None, length: int) -> tuple[int, int]:
-    """Which stretch is meant: the last few unless said, never more than fit in one answer."""
-    last = length if stop is None else min(max(stop + length if stop < 0 else stop, 0), length)
-    if start is None:
-        return max(last - _USUAL, 0), last
-    first = min(max(start + length if start < 0 else start, 0), length)
-    return first, min(max(first, last), first + _MOST)
-
-
 @post("/conversations/{conversation:str}/messages", sync_to_thread=True)
 def append(
-    service: Served,
+    service: ServiceDependency,
     conversation: FromPath[str],
-    data: JSONBody[Addition],
-    key: Key = None,
-    if_match: Stamp = None,
-) -> Response[Added]:
-    """Add messages at the end; with an Idempotency-Key, doing it again adds nothing.
+    data: JSONBody[AppendRequest],
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> Response[AppendResult]:
+    """Append messages; with an Idempotency-Key, sending them again adds nothing.
 
-    With If-Match, they are only added after a version that it names.
+    With If-Match, they are only appended to a version that it names.
     """
     messages = read_messages(data.messages)
-    history = service.part(Workshop).talks.get(conversation).history
-    followed: list[View] = []
-    history.extend(messages, key=key, expect=expected(if_match), unless=followed.append)
-    view, added = _outcome(history, followed, messages)
+    history = service.conversations.get(conversation).history
+    before: list[View] = []
+    history.extend(messages, key=key, expect=read_if_match(if_match), unless=before.append)
+    view, added = _find_appended(history, before, messages)
     if added:
-        items = items_of(view, len(view) - len(messages), len(view))
+        items = _list_items(view, len(view) - len(messages), len(view))
     else:
-        items = [] if key is None else kept_before(service.store.keeper, history, key)
-    answer = Added(version=view.version, length=len(view), items=items)
-    return stamped(answer, view.version, status=201)
-
-
-def _outcome(
-    history: StoredHistory, followed: list[View], messages: list[Message]
-) -> tuple[View, bool]:
-    """What an append came to, and whether it added anything: others may have added since."""
-    view = history.view
-    if not followed or view.version == followed[-1].version:
-        return view, False
-    mine = history.at(followed[-1].version + 1)
-    ids = [message.id for message in mine[-len(messages) :]]
-    added = ids == [message.id for message in messages]
-    return (mine if added else view), added
+        items = [] if key is None else _list_items_of_key(service.store, history, key)
+    result = AppendResult(version=view.version, length=len(view), items=items)
+    return with_etag(result, view.version, status=201)
 
 
 @post(
@@ -125,15 +215,192 @@ def _outcome(
     status_code=200,
     opt={"reads": True},
 )
-def query(service: Served, conversation: FromPath[str], data: JSONBody[Asked]) -> Response[Found]:
-    """Find the messages that match everything given, in order."""
+def query(
+    service: ServiceDependency, conversation: FromPath[str], data: JSONBody[QueryRequest]
+) -> Response[QueryResult]:
+    """Find the messages that meet all conditions, in order."""
     view = service.store.get(conversation).view
-    asked: dict[str, Any] = asdict(data)
-    limit = asked.pop("limit")
-    found = view.query(**asked)
-    items = [FoundItem(index=index_of(view, one), message=one) for one in found[:limit]]
-    answer = Found(version=view.version, total=len(found), items=items)
-    return stamped(answer, view.version)
+    conditions: dict[str, Any] = asdict(data)
+    limit = conditions.pop("limit")
+    found = view.query(**conditions)
+    items = [QueryItem(index=_find_index(view, one), message=one) for one in found[:limit]]
+    result = QueryResult(version=view.version, total=len(found), items=items)
+    return with_etag(result, view.version)
 
 
-ROUTES: Final = [stretch, append, query]
+@get("/conversations/{conversation:str}/marks", sync_to_thread=True)
+def list_marks(
+    service: ServiceDependency, conversation: FromPath[str]
+) -> Response[list[MarkedMessage]]:
+    """List every marked message, by mark; `index` is None for one that is not in the view."""
+    view = service.store.get(conversation).view
+    found = [
+        MarkedMessage(
+            name=name, message=message, index=view.index_of(position), handle=view.handle(message)
+        )
+        for name, messages in view.marks.items()
+        for message in messages
+        for position in [view.find(message)]
+    ]
+    return with_etag(found, view.version)
+
+
+@put("/conversations/{conversation:str}/marks/{name:str}", sync_to_thread=True)
+def mark(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    name: FromPath[str],
+    data: JSONBody[MarkRequest],
+    if_match: IfMatch = None,
+) -> Response[MarkResult]:
+    """Put a mark on a message."""
+    history = service.store.get(conversation)
+    history.mark(data.message, name, expect=read_if_match(if_match))
+    return with_etag(MarkResult(version=history.version), history.version)
+
+
+@delete("/conversations/{conversation:str}/marks/{name:str}", sync_to_thread=True, status_code=200)
+def unmark(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    name: FromPath[str],
+    message: _Handle,
+    if_match: IfMatch = None,
+) -> Response[MarkResult]:
+    """Take a mark off a message, given by its id, its handle or its index."""
+    history = service.store.get(conversation)
+    which = int(message) if message.isdecimal() and message.isascii() else message
+    history.unmark(which, name, expect=read_if_match(if_match))
+    return with_etag(MarkResult(version=history.version), history.version)
+
+
+@get("/search", sync_to_thread=True)
+def search(
+    service: ServiceDependency, q: _Query, conversation: _Conversation = None, limit: _Limit = 20
+) -> SearchResult:
+    """Find the messages with all these words; words "in quotes" must follow one another."""
+    store = service.store
+    titles: dict[str, str | None] = {}
+    items: list[SearchHit] = []
+    for hit in store.search(q, conversation=conversation, limit=limit):
+        history = store.get(hit.conversation)
+        titles.setdefault(hit.conversation, history.title)
+        items.append(
+            SearchHit(
+                conversation=hit.conversation,
+                title=titles[hit.conversation],
+                index=history.view.index_of(hit.position),
+                message=hit.message,
+                snippet=hit.snippet,
+            )
+        )
+    return SearchResult(items=items)
+
+
+def read_messages(given: Raw) -> list[Message]:
+    """Decode the messages of a body; an error names the path in the body."""
+    try:
+        return parse_messages(bytes(given))
+    except ValidationError as error:
+        raise error.under("$.messages") from None
+
+
+def _list_items(
+    view: View, start: int, stop: int, tally: RunningTotal | None = None
+) -> list[MessageItem]:
+    """The messages of a range, each with its index, its handle and its marks."""
+    positions = [p for a, b in view.ranges_between(start, stop) for p in range(a, b)]
+    if not positions:
+        return []
+    messages = view[start:stop]
+    marks = _find_marks(view, start, stop)
+    offset = _handle_offset(view, start, positions)
+    return [
+        MessageItem(
+            index=index,
+            handle=f"msg-{position + offset}" if position + offset > 0 else None,
+            message=message,
+            marks=marks.get(position, []),
+            tokens=UNSET if tally is None else tally.weigh(message),
+        )
+        for index, (position, message) in enumerate(zip(positions, messages, strict=True), start)
+    ]
+
+
+def _handle_offset(view: View, start: int, positions: list[int]) -> int:
+    """The difference between a position in the log and the number of its handle."""
+    latest = max(positions)
+    handle = view.handle(start + positions.index(latest))
+    return -latest if handle is None else int(handle.removeprefix("msg-")) - latest
+
+
+def _find_marks(view: View, start: int, stop: int) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for name, rope in sorted(view.mark_ropes.items()):
+        for first, last in view.ranges_between(start, stop):
+            for begin, end in overlaps(rope, first, last):
+                for position in range(begin, end):
+                    found.setdefault(position, []).append(name)
+    return found
+
+
+def _list_items_of_key(store: Store, history: StoredHistory, key: str) -> list[MessageItem]:
+    """The messages that were appended under a key before, as far as they are in the view."""
+    version, view = history.version, history.view
+    keys = store.keys(history.id, max(version - _RECENT_KEYS, -1), version)
+    known = next((number for number, name in keys.items() if name == key), None)
+    if known is None:
+        return []
+    (change,) = store.journal(history.id, known - 1, 1)
+    indices = (view.index_of(change.first + number) for number in range(change.count))
+    return [
+        item
+        for index in indices
+        if index is not None
+        for item in _list_items(view, index, index + 1)
+    ]
+
+
+def _find_index(view: View, message: Message) -> int | None:
+    """The index of a message in a view; None if it is not there."""
+    for position in reversed(view.log.positions_of(message.id)):
+        index = view.index_of(position)
+        if index is not None:
+            return index
+    return None
+
+
+def _read_range(
+    view: View, first: int, last: int, tally: RunningTotal | None = None
+) -> Response[MessageRange]:
+    items = _list_items(view, first, last, tally)
+    found = MessageRange(version=view.version, length=len(view), start=first, items=items)
+    return with_etag(found, view.version)
+
+
+def _bounds(start: int | None, stop: int | None, length: int) -> tuple[int, int]:
+    """The range that is meant: by default the last messages, and never more than the limit."""
+    last = length if stop is None else min(max(stop + length if stop < 0 else stop, 0), length)
+    if start is None:
+        return max(last - _DEFAULT_LENGTH, 0), last
+    first = min(max(start + length if start < 0 else start, 0), length)
+    return first, min(max(first, last), first + _MAX_LENGTH)
+
+
+def _find_appended(
+    history: StoredHistory, before: list[View], messages: list[Message]
+) -> tuple[View, bool]:
+    """The view right after an append, and whether it added anything.
+
+    `before` has the view that it followed. Others may have appended since then.
+    """
+    view = history.view
+    if not before or view.version == before[-1].version:
+        return view, False
+    mine = history.at(before[-1].version + 1)
+    ids = [message.id for message in mine[-len(messages) :]]
+    added = ids == [message.id for message in messages]
+    return (mine if added else view), added
+
+
+ROUTES: Final = [read_range, append, query, list_marks, mark, unmark, search]

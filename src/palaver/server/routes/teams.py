@@ -1,174 +1,249 @@
-"""A team at work in a conversation: who is in it, what it does, what each of them sees."""
+"""Teams: set one, speak in it, run, pause and cancel its turns, and see what its members see."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from anyio import to_thread
 from litestar import get, post, put
 from litestar.params import FromPath, JSONBody
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType, field
 
-from palaver.server.routes.context import explained
-from palaver.server.routes.messages import Key, Stamp
-from palaver.server.service import Served, Service
-from palaver.server.shapes.context import Explained
-from palaver.server.shapes.steps import StepBegun
-from palaver.server.shapes.teams import (
-    MemberSeen,
-    Roster,
-    Said,
-    Saying,
-    Spoke,
-    StateSeen,
-    TeamSeen,
-    TurnSeen,
-)
-from palaver.server.stamps import check_stamp, expected
-from palaver.server.teams import Teams, speakers, spoken
-from palaver.server.working import Workshop
-from palaver.team import Command, Human, Member, ModelMember, Turn
+from palaver.messages import Message
+from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
+from palaver.server.routes.context import ExplainedPrompt, explain_context
+from palaver.server.service import Service, ServiceDependency
+from palaver.server.services.steps import StepStarted
+from palaver.server.services.teams import count_addressed, list_speakers
+from palaver.team import CommandMember, Human, Member, ModelMember, TeamTurn
 from palaver.team.state import KIND, read_state
 
 if TYPE_CHECKING:
     from palaver.messages import Speaker
-    from palaver.stores.history import StoredHistory
+    from palaver.stores import StoredHistory
 
 __all__ = ["ROUTES"]
 
 _TEAM: Final = "/conversations/{conversation:str}/team"
 
 
+class TeamMember(Shape, frozen=True):
+    """A member of a team; without a roster, somebody who spoke."""
+
+    id: str
+    name: str
+    kind: Literal["human", "model", "command", "ai"]
+    model: str | UnsetType = UNSET
+    window: int | UnsetType = UNSET
+    visibility: str | UnsetType = UNSET
+
+
+class QueuedTurn(Shape, frozen=True):
+    """A turn in the queue."""
+
+    id: str
+    member: str
+    priority: int
+
+
+class TeamStatus(Shape, frozen=True):
+    """The state of a team: the current turn, the human whose turn it is, and why."""
+
+    running: bool
+    paused: bool
+    turns: int
+    begun: QueuedTurn | None
+    floor: str | None
+    why: str
+    human: str | None
+
+
+class AddressedCount(Shape, frozen=True):
+    """How often one speaker addressed another; `all` is everybody."""
+
+    from_: str = field(name="from")
+    to: str
+    count: int
+
+
+class TeamReport(Shape, frozen=True):
+    """A team and its state; `roster` tells whether the conversation has one."""
+
+    version: int
+    roster: bool
+    name: str | None
+    members: list[TeamMember]
+    queue: list[QueuedTurn]
+    state: TeamStatus
+    spoke: list[AddressedCount]
+    task: str | None
+
+
+class RosterRequest(Shape, frozen=True):
+    """A team, as the text of a team file (YAML or JSON) or as an object."""
+
+    document: Annotated[str, Meta(min_length=1, max_length=1_000_000)] | dict[str, Any]
+
+
+class SayRequest(Shape, frozen=True):
+    """A message of a human; with `run` the turns of the team start at once."""
+
+    text: Annotated[str, Meta(min_length=1)]
+    as_: str | None = field(default=None, name="as")
+    run: bool = False
+
+
+class SayResult(Shape, frozen=True):
+    """The message, and the step that runs the turns, if there is one."""
+
+    version: int
+    message: Message
+    step: str | None
+
+
 @get(_TEAM, sync_to_thread=True)
-def team(conversation: FromPath[str], service: Served) -> TeamSeen:
-    """See who is in the team, who waits, who has the floor, and who spoke to whom."""
-    return _seen(service, conversation)
+def read(conversation: FromPath[str], service: ServiceDependency) -> TeamReport:
+    """Get the members of a team, its queue, its state, and who addressed whom."""
+    return _report(service, conversation)
 
 
 @put(_TEAM, sync_to_thread=True)
 def set_team(
-    conversation: FromPath[str], data: JSONBody[Roster], service: Served, if_match: Stamp = None
-) -> TeamSeen:
-    """Give a conversation a team of humans and models.
+    conversation: FromPath[str],
+    data: JSONBody[RosterRequest],
+    service: ServiceDependency,
+    if_match: IfMatch = None,
+) -> TeamReport:
+    """Set the team of a conversation: humans and models.
 
-    Programs are run only for the team of a file, which the server was started with.
+    Programs run only in the team of a file that the server was started with.
     """
-    check_stamp(service.store, conversation, if_match)
-    service.part(Teams).set_roster(conversation, data.document)
-    return _seen(service, conversation)
+    check_if_match(service.store, conversation, if_match)
+    service.teams.set_roster(conversation, data.document)
+    return _report(service, conversation)
 
 
 @post(f"{_TEAM}/say")
 async def say(
     conversation: FromPath[str],
-    data: JSONBody[Saying],
-    service: Served,
-    key: Key = None,
-    if_match: Stamp = None,
-) -> Said:
-    """Speak as a human of the team: the one named, or who has the floor."""
-    teams, expect = service.part(Teams), expected(if_match)
+    data: JSONBody[SayRequest],
+    service: ServiceDependency,
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> SayResult:
+    """Add a message of a human: of the named one, or of the one whose turn it is."""
+    teams, expect = service.teams, read_if_match(if_match)
     message = await teams.say(conversation, data.text, speaker=data.as_, key=key, expect=expect)
     step = await teams.run(conversation) if data.run else None
-    head = await to_thread.run_sync(service.store.keeper.head, conversation)
-    return Said(version=head.version, message=message, step=step)
+    head = await to_thread.run_sync(service.store.head, conversation)
+    return SayResult(version=head.version, message=message, step=step)
 
 
 @post(f"{_TEAM}/run", status_code=202)
-async def run(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> StepBegun:
-    """Give everybody their turns, until a human has the floor."""
-    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
-    step = await service.part(Teams).run(conversation)
-    head = await to_thread.run_sync(service.store.keeper.head, conversation)
-    return StepBegun(step=step, version=head.version)
+async def run(
+    conversation: FromPath[str], service: ServiceDependency, if_match: IfMatch = None
+) -> StepStarted:
+    """Run the turns until it is a human's turn."""
+    await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+    step = await service.teams.run(conversation)
+    head = await to_thread.run_sync(service.store.head, conversation)
+    return StepStarted(step=step, version=head.version)
 
 
 @post(f"{_TEAM}/pause", status_code=200)
-async def pause(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> TeamSeen:
-    """Begin no further turn; the one under way is seen through."""
-    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
-    await service.part(Teams).pause(conversation)
-    return await to_thread.run_sync(_seen, service, conversation)
+async def pause(
+    conversation: FromPath[str], service: ServiceDependency, if_match: IfMatch = None
+) -> TeamReport:
+    """Start no further turn; the current one is finished."""
+    await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+    await service.teams.pause(conversation)
+    return await to_thread.run_sync(_report, service, conversation)
 
 
 @post(f"{_TEAM}/resume", status_code=200)
-async def resume(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> TeamSeen:
-    """Let turns begin again; `run` goes on where it was."""
-    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
-    await service.part(Teams).resume(conversation)
-    return await to_thread.run_sync(_seen, service, conversation)
+async def resume(
+    conversation: FromPath[str], service: ServiceDependency, if_match: IfMatch = None
+) -> TeamReport:
+    """Allow turns to start again; `run` goes on with them."""
+    await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+    await service.teams.resume(conversation)
+    return await to_thread.run_sync(_report, service, conversation)
 
 
 @post(f"{_TEAM}/cancel", status_code=200)
-async def cancel(conversation: FromPath[str], service: Served, if_match: Stamp = None) -> TeamSeen:
-    """Call off the turn under way and all that wait; the floor goes to the human."""
-    await to_thread.run_sync(check_stamp, service.store, conversation, if_match)
-    await service.part(Teams).cancel(conversation)
-    return await to_thread.run_sync(_seen, service, conversation)
+async def cancel(
+    conversation: FromPath[str], service: ServiceDependency, if_match: IfMatch = None
+) -> TeamReport:
+    """Cancel the current turn and the queue; it is the human's turn then."""
+    await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+    await service.teams.cancel(conversation)
+    return await to_thread.run_sync(_report, service, conversation)
 
 
 @get(f"{_TEAM}/members/{{member:str}}/sees", sync_to_thread=True)
-def sees(conversation: FromPath[str], member: FromPath[str], service: Served) -> Explained:
-    """Say what a member would be shown now, why, and what changed since it last spoke."""
+def member_context(
+    conversation: FromPath[str], member: FromPath[str], service: ServiceDependency
+) -> ExplainedPrompt:
+    """Explain the prompt that a member would get now, and what changed since it last spoke."""
     history = service.store.get(conversation)
-    return explained(history, service.part(Teams).sees(history, member))
+    return explain_context(history, service.teams.member_context(history, member))
 
 
-def _seen(service: Service, conversation: str) -> TeamSeen:
+def _report(service: Service, conversation: str) -> TeamReport:
     history = service.store.get(conversation)
-    roster = service.part(Teams).roster(conversation)
-    state = read_state(service.store.keeper.records(conversation, KIND))
+    roster = service.teams.roster(conversation)
+    state = read_state(service.store.records(conversation, KIND))
     members = (
-        [_speaker(speaker) for speaker in speakers(history)]
+        [_shape_speaker(speaker) for speaker in list_speakers(history)]
         if roster is None
-        else [_member(member) for member in roster.members]
+        else [_shape_member(member) for member in roster.members]
     )
-    running = service.part(Workshop).running(conversation)
-    return TeamSeen(
+    running = service.steps.running(conversation)
+    return TeamReport(
         version=history.version,
         roster=roster is not None,
         name=None if roster is None else roster.name,
         members=members,
-        queue=[_turn(turn) for turn in state.queue],
-        state=StateSeen(
+        queue=[_shape_turn(turn) for turn in state.queue],
+        state=TeamStatus(
             running=running is not None,
             paused=state.paused,
             turns=state.turns,
-            begun=None if state.begun is None else _turn(state.begun),
+            begun=None if state.begun is None else _shape_turn(state.begun),
             floor=state.floor,
             why=state.why,
             human=state.human,
         ),
-        spoke=_spoke(history),
+        spoke=_count_addressed(history),
         task=history.team_task,
     )
 
 
-def _spoke(history: StoredHistory) -> list[Spoke]:
-    pairs = spoken(history).items()
-    return [Spoke(from_=origin, to=to, count=count) for (origin, to), count in pairs]
+def _count_addressed(history: StoredHistory) -> list[AddressedCount]:
+    pairs = count_addressed(history).items()
+    return [AddressedCount(from_=speaker, to=to, count=count) for (speaker, to), count in pairs]
 
 
-def _turn(turn: Turn) -> TurnSeen:
-    return TurnSeen(id=turn.id, member=turn.member, priority=turn.priority)
+def _shape_turn(turn: TeamTurn) -> QueuedTurn:
+    return QueuedTurn(id=turn.id, member=turn.member, priority=turn.priority)
 
 
-def _speaker(speaker: Speaker) -> MemberSeen:
-    return MemberSeen(id=speaker.role_id, name=speaker.role_name, kind=speaker.type)
+def _shape_speaker(speaker: Speaker) -> TeamMember:
+    return TeamMember(id=speaker.role_id, name=speaker.role_name, kind=speaker.type)
 
 
-def _member(member: Member) -> MemberSeen:
+def _shape_member(member: Member) -> TeamMember:
     if isinstance(member, Human):
-        return MemberSeen(id=member.id, name=member.shown, kind="human")
+        return TeamMember(id=member.id, name=member.shown, kind="human")
     model = member.model if isinstance(member, ModelMember) else " ".join(member.known.argv)
-    return MemberSeen(
+    return TeamMember(
         id=member.id,
         name=member.shown,
-        kind="command" if isinstance(member, Command) else "model",
+        kind="command" if isinstance(member, CommandMember) else "model",
         model=model or UNSET,
         window=member.window,
         visibility=member.visibility,
     )
 
 
-ROUTES: Final = [team, set_team, say, run, pause, resume, cancel, sees]
+ROUTES: Final = [read, set_team, say, run, pause, resume, cancel, member_context]

@@ -1,115 +1,215 @@
-"""The way back: versions, batches, what differs, undo, redo, rollback, restore."""
+"""Versions: list them, compare two of them, and go back with undo, redo, rollback and restore.
+
+A version says how long the view was and which batch was open. One that went back says which earlier
+version it returned to, so that a page can draw what was left behind as a side branch.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
 from palaver.history.diff import missing
-from palaver.server.lineage import told_batches, told_versions
-from palaver.server.routes.messages import Stamp
-from palaver.server.service import Served
-from palaver.server.shapes.changes import (
-    BatchNumber,
-    Branch,
-    Changed,
-    Difference,
-    Entry,
-    Parent,
-    VersionNumber,
-    Versions,
-    outcome_of,
-)
-from palaver.server.stamps import expected, stamped
+from palaver.messages import Message
+from palaver.server.requests import IfMatch, Shape, read_if_match, with_etag
+from palaver.server.routes.operations import ChangeResult, change_response
+from palaver.server.service import ServiceDependency
 
 if TYPE_CHECKING:
-    from palaver.history import Result, View
-    from palaver.stores import Store
-    from palaver.stores.history import StoredHistory
+    from collections.abc import Sequence
+
+    from palaver.history import View
+    from palaver.stores import Store, StoredHistory
+    from palaver.stores.records import JournalEntry
 
 __all__ = ["ROUTES"]
 
-Count = Annotated[int, QueryParameter(ge=1, le=1_000)]
-Most = Annotated[int, QueryParameter(ge=0, le=10_000)]
-Number = Annotated[int | None, QueryParameter(ge=0)]
-After = Annotated[int | None, QueryParameter(ge=-1)]
-Name = Annotated[str | None, QueryParameter(max_length=200)]
+_RETURNING: Final = frozenset(("undo", "redo", "rollback", "restore"))
+"""The kinds of change that bring an earlier version back."""
+_EDITS: Final = frozenset(("insert", "replace", "truncate", "clear", "filter"))
+"""The kinds of change that end a batch, and describe themselves in its snapshot."""
+
+_Number = Annotated[int, Meta(ge=0)]
+_Count = Annotated[int, QueryParameter(ge=1, le=1_000)]
+_DiffLimit = Annotated[int, QueryParameter(ge=0, le=10_000)]
+_Version = Annotated[int | None, QueryParameter(ge=0)]
+_After = Annotated[int | None, QueryParameter(ge=-1)]
+_Other = Annotated[str | None, QueryParameter(max_length=200)]
+
+_ViewKey: TypeAlias = tuple[int, int, int, int]
+"""What tells two views of a conversation apart: batch, its boundary, length, last position."""
+
+
+class VersionInfo(Shape, frozen=True):
+    """One change: its time, its kind, how many messages it added, and the view's length then.
+
+    `returns` is the version whose messages an undo, redo, rollback or restore brought back.
+    """
+
+    version: int
+    kind: str
+    at: int
+    added: int
+    length: int
+    batch: int
+    description: str
+    returns: int | UnsetType = UNSET
+
+
+class BatchInfo(Shape, frozen=True):
+    """A batch; the open one has neither an end nor a description yet."""
+
+    batch: int
+    boundary: int
+    length: int
+    at: int | None
+    description: str | None
+    versions: tuple[int, int] | None
+
+
+class ForkInfo(Shape, frozen=True):
+    """A fork: the version that it was forked at, and its state now."""
+
+    id: str
+    title: str | None
+    at: int
+    version: int
+    length: int
+
+
+class ForkOrigin(Shape, frozen=True):
+    """The conversation that this one was forked from, and at which version."""
+
+    id: str
+    at: int
+
+
+class VersionList(Shape, frozen=True):
+    """The versions of a conversation, its batches and its forks."""
+
+    version: int
+    first: int
+    items: list[VersionInfo]
+    next: int | None
+    batches: list[BatchInfo]
+    forks: list[ForkInfo]
+    undo: bool
+    redo: bool
+    parent: ForkOrigin | UnsetType = UNSET
+
+
+class DiffedMessage(Shape, frozen=True):
+    """A message and its index in the view that has it."""
+
+    index: int
+    message: Message
+
+
+class VersionDiff(Shape, frozen=True):
+    """The difference of two versions: removed messages by index before, added ones after.
+
+    There may be more than are listed; the counts say how many there are.
+    """
+
+    before: int
+    after: int
+    before_length: int
+    after_length: int
+    removed_count: int
+    added_count: int
+    removed: list[DiffedMessage]
+    added: list[DiffedMessage]
+
+
+class RollbackRequest(Shape, frozen=True):
+    """The batch to roll back to."""
+
+    batch: _Number
+
+
+class RestoreRequest(Shape, frozen=True):
+    """The version to return to."""
+
+    version: _Number
 
 
 @get("/conversations/{conversation:str}/versions", sync_to_thread=True)
-def versions(
-    service: Served, conversation: FromPath[str], after: After = None, limit: Count = 500
-) -> Response[Versions]:
+def list_versions(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    after: _After = None,
+    limit: _Count = 500,
+) -> Response[VersionList]:
     """List versions, oldest first, with the line of batches and the forks.
 
-    They are those after a version, and by default the newest; `next` is the `after` of the next
-    page, None after the last.
+    By default these are the newest, otherwise those after a version; `next` is the `after` of the
+    next page, None after the last.
     """
     store = service.store
     history = store.get(conversation)
     newest = history.version
     begin = max(newest - limit, -1) if after is None else min(after, newest)
-    changes = [c for c in store.keeper.journal(conversation, begin, limit) if c.version <= newest]
-    items = told_versions(history, changes)
+    changes = [c for c in store.journal(conversation, begin, limit) if c.version <= newest]
+    items = _list_versions(history, changes)
     last = changes[-1].version if changes else newest
-    answer = Versions(
+    found = VersionList(
         version=newest,
         first=changes[0].version if changes else newest,
         items=items,
         next=last if last < newest else None,
-        batches=told_batches(history.view, items),
-        forks=_forks(store, conversation),
+        batches=_list_batches(history.view, items),
+        forks=_list_forks(store, conversation),
         undo=history.can_undo,
         redo=history.can_redo,
         parent=UNSET
         if history.origin is None
-        else Parent(id=history.origin[0], at=history.origin[1]),
+        else ForkOrigin(id=history.origin[0], at=history.origin[1]),
     )
-    return stamped(answer, newest)
+    return with_etag(found, newest)
 
 
-def _forks(store: Store, conversation: str) -> list[Branch]:
+def _list_forks(store: Store, conversation: str) -> list[ForkInfo]:
     return [
-        Branch(
+        ForkInfo(
             id=head.id,
             title=head.title,
             at=head.origin,
             version=head.version,
             length=head.size,
         )
-        for head in store.keeper.forks(conversation)
+        for head in store.forks(conversation)
     ]
 
 
 @get("/conversations/{conversation:str}/diff", sync_to_thread=True)
 def diff(
-    service: Served,
+    service: ServiceDependency,
     conversation: FromPath[str],
-    before: Number = None,
-    after: Number = None,
-    other: Name = None,
-    limit: Most = 2_000,
-) -> Response[Difference]:
-    """Say what differs between two versions, by default in the last change.
+    before: _Version = None,
+    after: _Version = None,
+    other: _Other = None,
+    limit: _DiffLimit = 2_000,
+) -> Response[VersionDiff]:
+    """Compare two versions, by default the newest with the one before it.
 
-    With `other`, a fork of this conversation or what it was forked from, `after` is a version of
-    that one. At most `limit` messages are listed on each side, the first ones.
+    With `other`, a fork of this conversation or the one that it was forked from, `after` is a
+    version of that one. At most the first `limit` messages are listed on each side.
     """
     history = service.store.get(conversation)
     there = history if other is None else service.store.get(other)
     end = there.view if after is None else there.at(after)
-    usual = history.version if other is not None else max(end.version - 1, 0)
-    begin = history.at(usual if before is None else before)
-    return stamped(_difference(begin, end, limit), history.version)
+    default = history.version if other is not None else max(end.version - 1, 0)
+    begin = history.at(default if before is None else before)
+    return with_etag(_compare(begin, end, limit), history.version)
 
 
-def _difference(begin: View, end: View, most: int) -> Difference:
-    removed_count, removed = _without(begin, end, most)
-    added_count, added = _without(end, begin, most)
-    return Difference(
+def _compare(begin: View, end: View, limit: int) -> VersionDiff:
+    removed_count, removed = _find_missing(begin, end, limit)
+    added_count, added = _find_missing(end, begin, limit)
+    return VersionDiff(
         before=begin.version,
         after=end.version,
         before_length=len(begin),
@@ -121,58 +221,133 @@ def _difference(begin: View, end: View, most: int) -> Difference:
     )
 
 
-def _without(view: View, other: View, most: int) -> tuple[int, list[Entry]]:
+def _find_missing(view: View, other: View, limit: int) -> tuple[int, list[DiffedMessage]]:
     """How many messages a view has that another has not, and the first of them."""
     count = 0
-    found: list[Entry] = []
+    found: list[DiffedMessage] = []
     for index, start, stop in missing(view, other):
         count += stop - start
-        read = view.log.between(start, min(stop, start + most - len(found)))
-        found += [Entry(index=index + place, message=one) for place, one in enumerate(read)]
+        read = view.log.between(start, min(stop, start + limit - len(found)))
+        found += [
+            DiffedMessage(index=index + offset, message=one) for offset, one in enumerate(read)
+        ]
     return count, found
 
 
 @post("/conversations/{conversation:str}/undo", sync_to_thread=True, status_code=200)
-def undo(service: Served, conversation: FromPath[str], if_match: Stamp = None) -> Response[Changed]:
+def undo(
+    service: ServiceDependency, conversation: FromPath[str], if_match: IfMatch = None
+) -> Response[ChangeResult]:
     """Reverse the last change; that is itself a new version."""
     history = service.store.get(conversation)
-    return _changed(history, history.undo(expect=expected(if_match)))
+    return change_response(history, history.undo(expect=read_if_match(if_match)))
 
 
 @post("/conversations/{conversation:str}/redo", sync_to_thread=True, status_code=200)
-def redo(service: Served, conversation: FromPath[str], if_match: Stamp = None) -> Response[Changed]:
-    """Bring back what the last undo, rollback or restore left."""
+def redo(
+    service: ServiceDependency, conversation: FromPath[str], if_match: IfMatch = None
+) -> Response[ChangeResult]:
+    """Reverse the last undo, rollback or restore."""
     history = service.store.get(conversation)
-    return _changed(history, history.redo(expect=expected(if_match)))
+    return change_response(history, history.redo(expect=read_if_match(if_match)))
 
 
 @post("/conversations/{conversation:str}/rollback", sync_to_thread=True, status_code=200)
 def rollback(
-    service: Served,
+    service: ServiceDependency,
     conversation: FromPath[str],
-    data: JSONBody[BatchNumber],
-    if_match: Stamp = None,
-) -> Response[Changed]:
-    """Go back to a batch as it ended."""
+    data: JSONBody[RollbackRequest],
+    if_match: IfMatch = None,
+) -> Response[ChangeResult]:
+    """Go back to the end of a batch."""
     history = service.store.get(conversation)
-    return _changed(history, history.rollback(data.batch, expect=expected(if_match)))
+    return change_response(history, history.rollback(data.batch, expect=read_if_match(if_match)))
 
 
 @post("/conversations/{conversation:str}/restore", sync_to_thread=True, status_code=200)
 def restore(
-    service: Served,
+    service: ServiceDependency,
     conversation: FromPath[str],
-    data: JSONBody[VersionNumber],
-    if_match: Stamp = None,
-) -> Response[Changed]:
+    data: JSONBody[RestoreRequest],
+    if_match: IfMatch = None,
+) -> Response[ChangeResult]:
     """Return to a version: its messages, batches, marks and team task."""
     history = service.store.get(conversation)
-    return _changed(history, history.restore(data.version, expect=expected(if_match)))
+    return change_response(history, history.restore(data.version, expect=read_if_match(if_match)))
 
 
-def _changed(history: StoredHistory, result: Result) -> Response[Changed]:
-    answer = Changed(version=history.version, result=outcome_of(result))
-    return stamped(answer, history.version)
+def _list_versions(history: StoredHistory, changes: Sequence[JournalEntry]) -> list[VersionInfo]:
+    """Changes as versions, each with the version that it returned to, if that is listed."""
+    seen: dict[_ViewKey, int] = {}
+    found: list[VersionInfo] = []
+    for change in changes:
+        view = history.at(change.version)
+        key = _view_key(view)
+        back: Any = seen.get(key, UNSET) if change.kind in _RETURNING else UNSET
+        seen[key] = change.version
+        found.append(
+            VersionInfo(
+                version=change.version,
+                kind=change.kind,
+                at=change.at,
+                added=change.count,
+                length=len(view),
+                batch=view.batch_index,
+                description=_description(change, view),
+                returns=back,
+            )
+        )
+    return found
 
 
-ROUTES: Final = [versions, diff, undo, redo, rollback, restore]
+def _view_key(view: View) -> _ViewKey:
+    length = len(view)
+    last = view.position(length - 1) if length else -1
+    return view.batch_index, view.boundary, length, last
+
+
+def _description(change: JournalEntry, view: View) -> str:
+    """Describe a change; the description of an edit is stored with the batch that it ended."""
+    if change.kind in _EDITS:
+        ended = view.batch_snapshot(view.batch_index - 1)
+        if ended is not None:
+            return ended.description.removeprefix("Before ")
+    added = f"{change.count:,} message{'' if change.count == 1 else 's'}"
+    if change.kind in {"append", "create", "import"}:
+        return f"{change.kind} {added}"
+    return f"{change.kind} ({added})" if change.count else change.kind
+
+
+def _list_batches(view: View, versions: Sequence[VersionInfo]) -> list[BatchInfo]:
+    """The batches, the open one last, each with the versions in which it was open."""
+    ended = [
+        BatchInfo(
+            batch=snapshot.batch_index,
+            boundary=snapshot.boundary,
+            length=snapshot.message_count,
+            at=snapshot.timestamp,
+            description=snapshot.description,
+            versions=_span(versions, snapshot.batch_index),
+        )
+        for snapshot in view.batch_snapshots()
+    ]
+    return [
+        *ended,
+        BatchInfo(
+            batch=view.batch_index,
+            boundary=view.boundary,
+            length=len(view),
+            at=None,
+            description=None,
+            versions=_span(versions, view.batch_index),
+        ),
+    ]
+
+
+def _span(versions: Sequence[VersionInfo], batch: int) -> tuple[int, int] | None:
+    """The first and the last of the versions in which a batch was open."""
+    numbers = [one.version for one in versions if one.batch == batch]
+    return (numbers[0], numbers[-1]) if numbers else None
+
+
+ROUTES: Final = [list_versions, diff, undo, redo, rollback, restore]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from palaver.stores.postgres.keeper import PostgresKeeper
+from palaver.stores.postgres.backend import PostgresBackend
 
-__all__ = ["PostgresKeeper"]
+__all__ = ["PostgresBackend"]

@@ -1,48 +1,64 @@
-"""Connections to the server: a pool, errors in palaver's words, and patience with a lost server.
-
-A server that is silent is a lost one: see `timed` for how that is found out.
+"""Connections to a PostgreSQL server: a pool, error translation, and waiting for a lost server.
 
 Everything runs in autocommit, most of it as one statement: one statement is one transaction and one
-round trip. What is run here may run a second time, when the connection was lost before the answer
-came; whoever gives it in sees to it that this is harmless.
+round trip. Work that is run here may run a second time, when the connection was lost before the
+answer came; the caller makes sure that this is harmless. A server that is silent is treated as a
+lost one (`TimedConnection`), a forked child starts without connections, and no error shows a
+password.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import threading
 import time
 from collections import deque
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import errors
 from psycopg.adapt import AdaptersMap
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from palaver.errors import StoreDamaged, StoreError
-from palaver.stores.forking import restart_in_child
-from palaver.stores.postgres.address import parse_address
-from palaver.stores.postgres.timed import ServerSilent, TimedConnection
-from palaver.stores.sql import load_queries
+from palaver.stores.process_fork import leak, restart_in_child
+from palaver.stores.sql import load_migrations, load_queries
+
+__all__ = [
+    "STATEMENTS",
+    "Listener",
+    "Notifier",
+    "PostgresConnections",
+    "ServerSilent",
+    "TimedConnection",
+    "migrate",
+    "parse_address",
+    "read_settled",
+]
+
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGconn
 
     Values = Sequence[Any] | Mapping[str, Any]
-    Line = TimedConnection
     Cursor = psycopg.Cursor[tuple[Any, ...]]
 
-__all__ = ["STATEMENTS", "Connections"]
 
 _T = TypeVar("_T")
+_PACKAGE: Final = "palaver.stores.postgres"
 
-STATEMENTS: Final = {
-    name: statement.encode() for name, statement in load_queries("palaver.stores.postgres").items()
-}
+STATEMENTS: Final = {name: text.encode() for name, text in load_queries(_PACKAGE).items()}
+"""The statements of `queries.sql`, by name."""
 
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
 _DAMAGE: Final = (errors.DataCorrupted, errors.IndexCorrupted)
@@ -56,7 +72,7 @@ _AT_WORK: Final = b"""
 SELECT 1 FROM pg_stat_activity
 WHERE pid = %s AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'
 """
-_STATEMENT: Final = 60  # seconds for a statement, as the server is told here
+_STATEMENT: Final = 60  # seconds for a statement, as in `_SETTINGS`
 _SETTINGS: Final = b"""
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
                   WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -66,30 +82,11 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
 """
 
 
-def _adapters() -> AdaptersMap:
-    """Numbers all go as bigint, so that a statement is prepared once and not by their sizes."""
-    adapters = AdaptersMap(psycopg.adapters)
-    adapters.register_dumper(int, Int8Dumper)
-    adapters.register_dumper(int, Int8BinaryDumper)
-    return adapters
+class PostgresConnections:
+    """A pool of connections to one database, opened when they are first needed.
 
-
-class _Context:
-    """What psycopg takes adapters from."""
-
-    def __init__(self) -> None:
-        self.adapters = _adapters()
-        self.connection = None
-
-
-_CONTEXT: Final = _Context()
-
-
-class Connections:
-    """The way to one database. Connections are opened when they are first needed.
-
-    No more than `size` are in use at a time; who finds none free waits in line. A forked child
-    begins with none, and leaves the parent's alone.
+    No more than `size` are in use at a time; a thread that finds none free waits in a queue. A
+    forked child starts with none, and leaves the parent's alone.
     """
 
     def __init__(self, address: str, *, size: int, patience: float) -> None:
@@ -121,7 +118,7 @@ class Connections:
         self._waiting: deque[threading.Lock] = deque()
 
     def after_fork_in_child(self) -> None:
-        """Begin with no connection; the parent's are dealt with in `timed`."""
+        """Start with no connection; `_OpenConnections` lets go of the parent's."""
         self._start()
 
     def close(self) -> None:
@@ -129,32 +126,74 @@ class Connections:
         self._closed = True
         self._drop_idle()
 
-    def dial(self, seconds: float | None = None, *, ask: bool = True) -> Line:
-        """A connection of one's own, outside the pool.
+    def fetch(self, name: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Run a named statement and return all its rows."""
+        return self.run(lambda connection: connection.execute(STATEMENTS[name], values).fetchall())
 
-        `seconds` is how long the server may take, by default as long as the store's patience; `ask`
-        is whether another connection asks about a server that is silent.
+    def count(self, name: str, values: Values) -> int:
+        """Run a named statement and return how many rows it changed."""
+        return self.run(lambda connection: connection.execute(STATEMENTS[name], values).rowcount)
+
+    def run(self, work: Callable[[TimedConnection], _T], *, again: bool = True) -> _T:
+        """Call work with a connection; once more where that was lost or the server refused it."""
+        end = 0.0
+        times = 0
+        while True:
+            connection: TimedConnection | None = None
+            began = time.monotonic()
+            self._take_turn()
+            try:
+                connection = self._take(end - began if end else self._patience)
+                return work(connection)
+            except psycopg.Error as error:
+                times += 1
+                now = time.monotonic()
+                end = end or (began if connection is None else now) + self._patience
+                lost = (connection is None or connection.closed) and now < end
+                if lost:
+                    self._drop_idle()  # they may be lost, too
+                lost = lost and not isinstance(error, ServerSilent)
+                if not again or not (lost or (isinstance(error, _AGAIN) and times < _TIMES)):
+                    raise self.translate(error) from error
+            finally:
+                self._put(connection)
+            time.sleep(min(0.002 * 2**times, 0.25))
+
+    def translate(self, error: psycopg.Error) -> StoreError:
+        """Return the server's error as one of palaver's, without passwords."""
+        text = f"{self.name}: {str(error).strip()}"
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return StoreDamaged(text) if isinstance(error, _DAMAGE) else StoreError(text)
+
+    # ── opening ─────────────────────────────────────────────────────────────────────────────────
+
+    def connect(self, seconds: float | None = None, *, ask: bool = True) -> TimedConnection:
+        """Open a connection outside the pool.
+
+        `seconds` is how long the server may take, by default the store's patience; `ask` tells
+        whether another connection asks about a server that is silent.
         """
         try:
-            return self._dial(self._patience if seconds is None else seconds, ask=ask)
+            return self._open(self._patience if seconds is None else seconds, ask=ask)
         except psycopg.Error as error:
-            raise self.own(error) from error
+            raise self.translate(error) from error
 
-    def _dial(self, seconds: float, *, ask: bool = True) -> TimedConnection:
+    def _open(self, seconds: float, *, ask: bool = True) -> TimedConnection:
         timeout = self._timeout(min(seconds, self._patience))
-        line = TimedConnection.connect(
+        connection = TimedConnection.connect(
             make_conninfo("", **self._parts | {"connect_timeout": timeout}),
             autocommit=True,
             context=_CONTEXT,
         )
-        line.limit = self._patience / 2
-        line.longest = _STATEMENT + self._patience
-        line.is_at_work = self._is_at_work if ask else None
-        line.execute(_SETTINGS)
-        return line
+        connection.limit = self._patience / 2
+        connection.longest = _STATEMENT + self._patience
+        connection.is_at_work = self._is_at_work if ask else None
+        connection.execute(_SETTINGS)
+        return connection
 
     def _timeout(self, seconds: float) -> int:
-        """Seconds to connect in: whole ones, and less if the address says so."""
+        """Return the seconds to connect in: a whole number, and less if the address says so."""
         whole = max(math.ceil(seconds), 1)
         with suppress(ValueError):
             whole = min(whole, int(self._parts.get("connect_timeout") or 0) or whole)
@@ -165,8 +204,8 @@ class Connections:
         half = self._patience / 2
         end = time.monotonic() + half
         try:
-            with closing(self._dial(half, ask=False)) as line:
-                return line.execute(_AT_WORK, (process,)).fetchone() is not None
+            with closing(self._open(half, ask=False)) as connection:
+                return connection.execute(_AT_WORK, (process,)).fetchone() is not None
         except psycopg.Error as error:
             if time.monotonic() < end:  # it answers, but takes no connections
                 return False
@@ -176,35 +215,10 @@ class Connections:
             )
             raise ServerSilent(msg) from error
 
-    def run(self, work: Callable[[Line], _T], *, again: bool = True) -> _T:
-        """Have something done on a connection; again, where the first was lost or in the way."""
-        end = 0.0
-        times = 0
-        while True:
-            line: TimedConnection | None = None
-            began = time.monotonic()
-            self._take_turn()
-            try:
-                line = self._take(end - began if end else self._patience)
-                return work(line)
-            except psycopg.Error as error:
-                times += 1
-                now = time.monotonic()
-                end = end or (began if line is None else now) + self._patience
-                lost = (line is None or line.closed) and now < end
-                if lost:
-                    self._drop_idle()  # they may be lost, too
-                lost = lost and not isinstance(error, ServerSilent)
-                if not again or not (lost or (isinstance(error, _AGAIN) and times < _TIMES)):
-                    raise self.own(error) from error
-            finally:
-                self._put(line)
-            time.sleep(min(0.002 * 2**times, 0.25))
-
     # ── the pool ────────────────────────────────────────────────────────────────────────────────
 
     def _take_turn(self) -> None:
-        """Wait until fewer than all are in use; who came first has the first turn."""
+        """Wait until fewer than all are in use, first come, first served."""
         with self._gate:
             if self._left:
                 self._left -= 1
@@ -224,7 +238,7 @@ class Connections:
             raise StoreError(msg)
 
     def _leave(self, turn: threading.Lock) -> bool:
-        """Leave the line; False where the turn has come already."""
+        """Leave the queue; return False where the turn has come already."""
         with self._gate:
             if turn in self._waiting:
                 self._waiting.remove(turn)
@@ -245,22 +259,22 @@ class Connections:
         with self._gate:
             if self._idle:
                 return self._idle.pop()
-        return self._dial(seconds)
+        return self._open(seconds)
 
-    def _put(self, line: TimedConnection | None) -> None:
-        """Take a connection back, if it can be used again, and let the next have a turn."""
+    def _put(self, connection: TimedConnection | None) -> None:
+        """Take a connection back, if it can be used again, and give the turn to the next."""
         try:
-            if line is None or line.closed:
+            if connection is None or connection.closed:
                 return
             now = time.monotonic()
-            state = line.pgconn.transaction_status, line.pgconn.pipeline_status
-            if self._closed or state != _AT_REST or line.opened + _OLD < now:
-                line.close()
+            state = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
+            if self._closed or state != _AT_REST or connection.opened + _OLD < now:
+                connection.close()
                 return
-            line.used = now
+            connection.used = now
             stale: list[TimedConnection] = []
             with self._gate:
-                self._idle.append(line)
+                self._idle.append(connection)
                 while self._idle[0].used + _UNUSED < now:
                     stale.append(self._idle.popleft())
             for each in stale:
@@ -271,20 +285,348 @@ class Connections:
     def _drop_idle(self) -> None:
         with self._gate:
             idle, self._idle = self._idle, deque()
-        for line in idle:
-            line.close()
+        for connection in idle:
+            connection.close()
 
-    def fetch(self, name: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Run a named statement and answer all its rows."""
-        return self.run(lambda line: line.execute(STATEMENTS[name], values).fetchall())
 
-    def count(self, name: str, values: Values) -> int:
-        """Run a named statement and answer how many rows it touched."""
-        return self.run(lambda line: line.execute(STATEMENTS[name], values).rowcount)
+def _adapters() -> AdaptersMap:
+    """Send all numbers as bigint, so that a statement is prepared once and not by their sizes."""
+    adapters = AdaptersMap(psycopg.adapters)
+    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(int, Int8BinaryDumper)
+    return adapters
 
-    def own(self, error: psycopg.Error) -> StoreError:
-        """The server's error as one of palaver's, without passwords."""
-        text = f"{self.name}: {str(error).strip()}"
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return StoreDamaged(text) if isinstance(error, _DAMAGE) else StoreError(text)
+
+class _Context:
+    """What psycopg takes its adapters from."""
+
+    def __init__(self) -> None:
+        self.adapters = _adapters()
+        self.connection = None
+
+
+_CONTEXT: Final = _Context()
+
+
+# ── waiting ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class ServerSilent(psycopg.OperationalError):
+    """The server does not answer, on this connection or on a new one."""
+
+
+class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection whose waits for the server have a limit.
+
+    A server that was stopped, or a network that swallows everything, closes no connection, and
+    libpq waits for the next byte without a limit. Here every wait has one. When no byte came for so
+    long, another connection asks whether the server is still working on the statement: a long
+    statement is waited for as long as the server works on it, and its own `statement_timeout` ends
+    that. Otherwise the connection is closed, as if it had been lost.
+
+    `limit` is how many seconds nothing may come before the server is asked; None is no limit.
+    `is_at_work` tells whether a process of the server is working, or raises `ServerSilent`.
+    `longest` is how many seconds a process may be reported as working before that is an error.
+    """
+
+    def __init__(self, pgconn: PGconn, row_factory: Any = tuple_row) -> None:  # noqa: ANN401 - psycopg's own
+        """Take what libpq has opened."""
+        super().__init__(pgconn, row_factory)
+        self.limit: float | None = None
+        self.longest: float | None = None
+        self.is_at_work: Callable[[int], bool] | None = None
+        self.opened = self.used = time.monotonic()
+        _open.connections.add(self)
+
+    def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:  # noqa: ANN401 - psycopg's own
+        """Wait for the server's answer, and no longer than the limit for each part of it."""
+        if self.limit is not None:
+            gen = self._watched(gen, self.limit)
+        return super().wait(gen, *args, **kwargs)
+
+    def _watched(self, gen: PQGen[_T], limit: float) -> Generator[Any, Any, _T]:
+        """Pass everything on; psycopg returns here every tenth of a second while nothing came."""
+        last = time.monotonic()
+        end = last + limit
+        ready: Any = None
+        try:
+            while True:
+                ready = yield gen.send(ready)
+                now = time.monotonic()
+                if ready:
+                    last, end = now, now + limit
+                elif now > end:
+                    self._ask(now - last)
+                    end = time.monotonic() + limit
+        except StopIteration as over:
+            found: _T = over.value
+            return found
+
+    def _ask(self, seconds: float) -> None:
+        """Ask on another connection whether the server still works; close this one if not."""
+        try:
+            ask = self.is_at_work if seconds < (self.longest or math.inf) else None
+            if ask is not None and ask(self.pgconn.backend_pid):
+                return
+        except ServerSilent:
+            self.close()
+            raise
+        self.close()
+        msg = f"the server did not answer for {seconds:.3g} s"
+        raise psycopg.OperationalError(msg)
+
+
+class _OpenConnections:
+    """Every connection that this process has opened."""
+
+    def __init__(self) -> None:
+        self.connections: WeakSet[TimedConnection] = WeakSet()
+        restart_in_child(self, first=True)
+
+    def after_fork_in_child(self) -> None:
+        """Let go of the parent's sockets without closing them, which would end its sessions.
+
+        libpq's part of a connection stays as it is, since another thread may have been using it.
+        """
+        inherited = list(self.connections)
+        self.connections = WeakSet()
+        if not inherited:
+            return
+        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for connection in inherited:
+            leak(connection)
+            with suppress(psycopg.Error, OSError):
+                os.dup2(nowhere, connection.pgconn.socket, inheritable=False)
+        os.close(nowhere)
+
+
+_open: Final = _OpenConnections()
+
+
+# ── addresses ───────────────────────────────────────────────────────────────────────────────────
+
+_QUOTED: Final = re.compile(r'"[^"]*"?')
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]*\]|[^:\[\]@]*)(:[0-9]*)?")
+
+
+def parse_address(address: str) -> dict[str, Any]:
+    """Split `postgresql://user:password@host:port/database?option=value` into libpq's parts.
+
+    A malformed address can have the password anywhere, and libpq quotes what it does not
+    understand. So errors quote nothing of the address, and libpq's message loses its quotes.
+
+    >>> parse_address("postgresql://me@localhost/talks")["dbname"]
+    'talks'
+    """
+    if not address.isprintable():
+        _refuse("there is a character in it that can't be printed")
+    authority, _, _ = address.partition("://")[2].partition("?")[0].partition("/")
+    path = address.partition("://")[2].partition("?")[0].partition("/")[2]
+    _, _, hosts = authority.rpartition("@")
+    if authority.count("@") > 1 or "@" in path:
+        _refuse("there is more than one @, or one after the host")
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        _refuse("behind the host and a colon comes the port, a number")
+    try:
+        return dict(conninfo_to_dict(address))
+    except psycopg.Error as error:
+        reason = _QUOTED.sub("(not shown)", str(error).strip().partition("\n")[0])
+    return _refuse(reason)
+
+
+def _refuse(reason: str) -> NoReturn:
+    msg = (
+        f"that is not a PostgreSQL address: {reason}; expected "
+        "postgresql://user:password@host:port/database?option=value, with every special character "
+        "of the password percent-encoded (@ is %40, / is %2F, : is %3A, ? is %3F, # is %23)"
+    )
+    raise StoreError(msg)
+
+
+# ── migrations ──────────────────────────────────────────────────────────────────────────────────
+
+
+def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[int, int]:
+    """Bring the schema to the newest version, in one transaction; return what it was and is."""
+    steps = load_migrations(_PACKAGE)
+    newest = steps[-1][0] if upto is None else upto
+    before = version = _schema_version(connection)
+    if version > steps[-1][0]:
+        msg = (
+            f"the store was written by a newer palaver (schema {version}, this one knows {newest})"
+        )
+        raise StoreError(msg)
+    if version < newest:
+        with connection.transaction():
+            connection.execute(STATEMENTS["migration_lock"])
+            version = _schema_version(connection)  # another process may have been quicker
+            if version < 0:
+                for name in ("found", "found_store", "begin_store"):
+                    connection.execute(STATEMENTS[name])
+            for number, statements in steps:
+                if version < number <= newest:
+                    connection.execute(statements.encode())
+            connection.execute(STATEMENTS["note_version"], (max(version, newest),))
+    _shift_numbers(connection)
+    return max(before, 0), max(version, newest)
+
+
+def _schema_version(connection: TimedConnection) -> int:
+    """Return the schema's version, -1 where there is none."""
+    (present,) = connection.execute(STATEMENTS["present"]).fetchone() or (False,)
+    if not present:
+        return -1
+    row = connection.execute(STATEMENTS["standing"]).fetchone()
+    return -1 if row is None else int(row[0])
+
+
+def _shift_numbers(connection: TimedConnection) -> None:
+    """Let journal numbers go on rising on a server whose transaction numbers are behind them.
+
+    That is a server into which the store was restored from a dump: see `feed`.
+    """
+    if _ahead(connection) > 0:
+        with connection.transaction():
+            connection.execute(STATEMENTS["migration_lock"])
+            ahead = _ahead(connection)  # another process may have been quicker
+            if ahead > 0:
+                connection.execute(STATEMENTS["shift"], (ahead,))
+
+
+def _ahead(connection: TimedConnection) -> int:
+    row = connection.execute(STATEMENTS["ahead"]).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+_PAUSE: Final = 0.02
+_SOON: Final = 0.1
+
+
+class Notifier:
+    """Wakes followers after changes."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        """Take the connections to the server."""
+        self._connections = connections
+        self._closed = False
+        self._start()
+        restart_in_child(self)
+
+    def _start(self) -> None:
+        self._due = threading.Event()
+        self._gate = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def after_fork_in_child(self) -> None:
+        """Start without a thread: the parent's is not in the child."""
+        self._start()
+
+    def notify(self) -> None:
+        """Wake the followers soon."""
+        if self._due.is_set():
+            return
+        if self._thread is None:
+            self._start_thread()
+        self._due.set()
+
+    def _start_thread(self) -> None:
+        with self._gate:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._send, name="palaver-notify", daemon=True
+                )
+                self._thread.start()
+
+    def close(self) -> None:
+        """Notify a last time if need be, and end the thread."""
+        with self._gate:
+            self._closed = True
+            thread = self._thread
+        self._due.set()
+        if thread is not None:
+            thread.join(timeout=5)
+
+    def _send(self) -> None:
+        connection: TimedConnection | None = None
+        while not self._closed:
+            self._due.wait()
+            self._due.clear()
+            try:
+                connection = connection or self._connect()
+                connection.execute(b"NOTIFY palaver")
+            except (psycopg.Error, StoreError):  # followers look by themselves
+                if connection is not None:
+                    connection.close()
+                connection = None
+            if not self._closed:
+                time.sleep(_PAUSE)
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> TimedConnection:
+        connection = self._connections.connect(ask=False)
+        connection.execute(b"SET synchronous_commit = off")
+        return connection
+
+
+class Listener:
+    """Waits for notifications; with a connection for each thread that waits."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        """Take the connections to the server."""
+        self._connections = connections
+        self._start()
+        restart_in_child(self)
+
+    def _start(self) -> None:
+        self._local = threading.local()
+        self._open: list[TimedConnection] = []
+        self._gate = threading.Lock()
+
+    def after_fork_in_child(self) -> None:
+        """Start with no connection."""
+        self._start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something may have changed, at most so many seconds."""
+        connection: TimedConnection | None = getattr(self._local, "connection", None)
+        try:
+            if connection is None or connection.closed:
+                self._listen()
+                return  # earlier notifications were missed: the caller looks once more
+            for _ in connection.notifies(timeout=seconds, stop_after=1):
+                pass
+        except (psycopg.Error, StoreError):
+            if connection is not None:
+                connection.close()
+            time.sleep(min(seconds, 0.05))
+
+    def _listen(self) -> None:
+        connection = self._connections.connect()
+        connection.execute(b"LISTEN palaver")
+        connection.limit = None  # no notification is no sign of a lost server
+        self._local.connection = connection
+        with self._gate:
+            self._open = [known for known in self._open if not known.closed] + [connection]
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._gate:
+            opened, self._open = self._open, []
+        for connection in opened:
+            with suppress(psycopg.Error):
+                connection.close()
+
+
+def read_settled(connections: PostgresConnections, after: int, limit: int) -> list[tuple[Any, ...]]:
+    """Return the changes of the whole store after a number that may be reported.
+
+    Where some are visible but may not be reported yet, it waits a little for those before them.
+    """
+    values = {"after": after, "limit": limit}
+    end = time.monotonic() + _SOON
+    while True:
+        rows = connections.fetch("journal_of_all", values)
+        if rows or time.monotonic() > end or not connections.fetch("in_sight", (after,))[0][0]:
+            return rows
+        time.sleep(_PAUSE)

@@ -41,7 +41,7 @@ WITH parent AS (
     SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
                + %(index)s,
            id, 0, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text,
-           %(key)s::text, %(attempt)s, %(frame)s::bytea, %(told_hash)s
+           %(key)s::text, %(attempt)s, %(frame)s::bytea, %(journal_hash)s
     FROM made
 ), added AS (
     INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
@@ -57,8 +57,8 @@ WITH parent AS (
 ), kept AS (
     INSERT INTO palaver.records (conversation, kind, name, value, hash)
     SELECT made.id, r.kind, r.name, r.value, r.hash
-    FROM made, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[],
-                      %(kept_hashes)b::bigint[])
+    FROM made, unnest(%(stored_kinds)b::text[], %(stored_names)b::text[], %(values)b::bytea[],
+                      %(stored_hashes)b::bigint[])
                AS r (kind, name, value, hash)
 )
 SELECT id FROM made;
@@ -81,7 +81,7 @@ WITH moved AS (
     SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
                + %(index)s,
            id, version, %(kind)s::text, %(at)s, %(first)s, %(count)s, %(stop)s, %(data)s::text,
-           %(key)s, %(attempt)s, %(frame)s::bytea, %(told_hash)s
+           %(key)s, %(attempt)s, %(frame)s::bytea, %(journal_hash)s
     FROM moved
 ), added AS (
     INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,
@@ -97,8 +97,8 @@ WITH moved AS (
 ), kept AS (
     INSERT INTO palaver.records (conversation, kind, name, value, hash)
     SELECT moved.id, r.kind, r.name, r.value, r.hash
-    FROM moved, unnest(%(kept_kinds)b::text[], %(kept_names)b::text[], %(values)b::bytea[],
-                       %(kept_hashes)b::bigint[])
+    FROM moved, unnest(%(stored_kinds)b::text[], %(stored_names)b::text[], %(values)b::bytea[],
+                       %(stored_hashes)b::bigint[])
                 AS r (kind, name, value, hash)
     ON CONFLICT (conversation, kind, name)
     DO UPDATE SET value = excluded.value, hash = excluded.hash
@@ -127,7 +127,7 @@ WITH moved AS (
     SELECT (pg_current_xact_id()::text::bigint + (SELECT shift FROM palaver.store)) * 4194304
                + %(index)s,
            id, version, 'append', %(at)s, %(first)s, 1, %(stop)s, %(key)s, %(attempt)s,
-           %(told_hash)s
+           %(journal_hash)s
     FROM moved
 ), added AS (
     INSERT INTO palaver.messages (conversation, seq, role, ordinal, n_system, n_user, n_assistant,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from palaver.stores.sqlite.keeper import SQLiteKeeper
+from palaver.stores.sqlite.backend import SQLiteBackend
 
-__all__ = ["SQLiteKeeper"]
+__all__ = ["SQLiteBackend"]

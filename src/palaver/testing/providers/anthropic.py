@@ -1,8 +1,8 @@
-"""Anthropic Messages: what the endpoint refuses in `system`, `messages` and `tools`.
+"""Rules of Anthropic Messages: what the endpoint refuses in `system`, `messages` and `tools`.
 
-The first turn is the user's and, for current models, so is the last. Results stand at the head of
-the very next user turn, all of them. Turns of the same role in a row are taken as one, so they
-need not alternate. Rules differ by model only where a model is named and is an older one.
+The first turn is the user's and, for current models, so is the last. Results come first in the very
+next user turn, all of them. Turns of the same role in a row count as one, so they need not
+alternate. Rules differ by model only where a model is named and is an older one.
 """
 
 from __future__ import annotations
@@ -10,35 +10,239 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from palaver.testing.providers.anthropic_blocks import (
-    ASSISTANT,
-    SERVER_RESULTS,
-    SYSTEM,
-    USER,
-    text,
-    tool,
-)
-from palaver.testing.providers.naming import unique_names
-from palaver.testing.providers.pairing import Pin, settle, unique_calls
-from palaver.testing.providers.values import (
+from palaver.testing.providers.checks import (
+    IMAGES,
     Form,
+    Kinds,
+    PairKey,
     anything,
     at,
+    base64_data,
+    boolean,
+    check_json,
+    filled,
     items,
     kind,
     listing,
     look,
+    mapping,
+    match_results,
+    name_check,
+    one_of,
+    optional,
+    string,
+    unique_calls,
+    unique_names,
+    url,
     word,
 )
-from palaver.testing.providers.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from palaver.testing.providers.findings import Findings
-    from palaver.testing.providers.values import Check
+    from palaver.testing.providers.checks import Check, Findings
 
 __all__ = ["check"]
+
+
+LARGEST_IMAGE = 5 * 1024 * 1024
+"""Of one image, in base64."""
+
+TOOL_NAME = name_check("tool-name", r"[a-zA-Z0-9_-]+", longest=128)
+CALL_ID = name_check("call-id", r"[a-zA-Z0-9_-]+", longest=1_000)
+SERVER_ID = name_check("call-id", r"srvtoolu_[a-zA-Z0-9_]+", longest=1_000)
+
+SERVER_RESULTS = frozenset(
+    {
+        "bash_code_execution_tool_result",
+        "code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "web_fetch_tool_result",
+        "web_search_tool_result",
+    }
+)
+"""What comes of the tools that Anthropic runs itself."""
+
+_CACHE = {
+    "cache_control": optional(Form({"type": one_of("ephemeral")}, {"ttl": one_of("5m", "1h")}))
+}
+
+
+def text(found: Findings, path: str, value: object) -> None:
+    """A text with something in it."""
+    if not isinstance(value, str):
+        found.add(path, "shape", f"must be a string, not {kind(value)}")
+    elif not value:
+        found.add(path, "empty-text", "a text must not be empty")
+    elif value.isspace():
+        found.add(path, "empty-text", "a text must have more in it than white space")
+
+
+def signed(found: Findings, path: str, value: object) -> None:
+    """A signature, or sealed reasoning: whatever the model that made it gave."""
+    if not isinstance(value, str):
+        found.add(path, "shape", f"must be a string, not {kind(value)}")
+    elif not value.strip():
+        found.add(path, "foreign-reasoning", "reasoning without its signature can't be verified")
+
+
+def arguments(found: Findings, path: str, value: object) -> None:
+    """The arguments of a call: an object."""
+    if not isinstance(value, dict):
+        found.add(path, "call-arguments", f"must be an object, not {kind(value)}")
+
+
+_TEXT = Form({"type": anything, "text": text}, {"citations": optional(anything), **_CACHE})
+_FILE = Form({"type": anything, "file_id": filled})
+_URL = Form({"type": anything, "url": url("https")})
+_IMAGE = Form(
+    {
+        "type": anything,
+        "source": Kinds(
+            {
+                "base64": Form(
+                    {
+                        "type": anything,
+                        "media_type": one_of(*sorted(IMAGES), rule="media"),
+                        "data": base64_data(limit=LARGEST_IMAGE),
+                    }
+                ),
+                "url": _URL,
+                "file": _FILE,
+            }
+        ),
+    },
+    {"transformations": optional(mapping), **_CACHE},
+)
+_PASSAGES = listing(Kinds({"text": _TEXT, "image": _IMAGE}), at_least=1)
+
+
+def passages(found: Findings, path: str, value: object) -> None:
+    """The content of a document: a string, or texts and images."""
+    (text if isinstance(value, str) else _PASSAGES)(found, path, value)
+
+
+_DOCUMENT = Form(
+    {
+        "type": anything,
+        "source": Kinds(
+            {
+                "base64": Form(
+                    {
+                        "type": anything,
+                        "media_type": one_of("application/pdf", rule="media"),
+                        "data": base64_data(),
+                    }
+                ),
+                "text": Form(
+                    {
+                        "type": anything,
+                        "media_type": one_of("text/plain", rule="media"),
+                        "data": text,
+                    }
+                ),
+                "content": Form({"type": anything, "content": passages}),
+                "url": _URL,
+                "file": _FILE,
+            }
+        ),
+    },
+    {
+        "citations": optional(mapping),
+        "context": optional(string),
+        "title": optional(string),
+        **_CACHE,
+    },
+)
+_SEARCH_RESULT = Form(
+    {
+        "type": anything,
+        "source": string,
+        "title": string,
+        "content": listing(Kinds({"text": _TEXT}), at_least=1),
+    },
+    {"citations": mapping, **_CACHE},
+)
+_RESULT_BLOCKS = listing(
+    Kinds(
+        {
+            "text": _TEXT,
+            "image": _IMAGE,
+            "document": _DOCUMENT,
+            "search_result": _SEARCH_RESULT,
+            "tool_reference": Form({"type": anything, "tool_name": TOOL_NAME}, _CACHE),
+            "browser_state": mapping,
+        }
+    )
+)
+
+
+def outcome(found: Findings, path: str, value: object) -> None:
+    """What a tool gave: a string, which may be empty, or blocks."""
+    (string if isinstance(value, str) else _RESULT_BLOCKS)(found, path, value)
+
+
+_TOOLSET = {"toolset_name": optional(string), **_CACHE}
+_FOR_USER: dict[str, Check] = {
+    "text": _TEXT,
+    "image": _IMAGE,
+    "document": _DOCUMENT,
+    "search_result": _SEARCH_RESULT,
+    "tool_result": Form(
+        {"type": anything, "tool_use_id": CALL_ID},
+        {"content": outcome, "is_error": boolean, **_TOOLSET},
+    ),
+    "container_upload": Form({"type": anything, "file_id": filled}, _CACHE),
+}
+_FOR_ASSISTANT: dict[str, Check] = {
+    "text": _TEXT,
+    "thinking": Form({"type": anything, "thinking": string, "signature": signed}),
+    "redacted_thinking": Form({"type": anything, "data": signed}),
+    "tool_use": Form(
+        {"type": anything, "id": CALL_ID, "name": TOOL_NAME, "input": arguments},
+        {"caller": mapping, **_TOOLSET},
+    ),
+    "server_tool_use": Form(
+        {"type": anything, "id": SERVER_ID, "name": string, "input": arguments},
+        {"caller": mapping, **_CACHE},
+    ),
+    **dict.fromkeys(
+        SERVER_RESULTS,
+        Form(
+            {"type": anything, "tool_use_id": SERVER_ID, "content": anything},
+            {"caller": mapping, **_CACHE},
+        ),
+    ),
+}
+_ALL = frozenset(_FOR_USER) | frozenset(_FOR_ASSISTANT)
+
+USER = Kinds(_FOR_USER, elsewhere=_ALL)
+ASSISTANT = Kinds(_FOR_ASSISTANT, elsewhere=_ALL)
+SYSTEM = Kinds({"text": _TEXT}, elsewhere=_ALL)
+
+_CUSTOM_TOOL = Form(
+    {"name": TOOL_NAME, "input_schema": mapping},
+    {
+        "type": optional(one_of("custom")),
+        "description": string,
+        "strict": boolean,
+        **dict.fromkeys(
+            ("allowed_callers", "defer_loading", "eager_input_streaming", "input_examples"),
+            anything,
+        ),
+        **_CACHE,
+    },
+)
+
+
+def tool(found: Findings, path: str, value: object) -> None:
+    """A tool of ours; Anthropic's own tools are its business."""
+    if word(value, "type") in {None, "custom"}:
+        _CUSTOM_TOOL(found, path, value)
+    else:
+        optional(string)(found, at(path, "name"), look(value, "name"))
+
 
 LARGEST = 32 * 1024 * 1024
 MOST_MESSAGES = 100_000
@@ -119,8 +323,8 @@ BODY = Form(
 
 
 def check(found: Findings, body: object) -> None:
-    """Note everything that the endpoint would refuse."""
-    whole(found, body, limit=LARGEST)
+    """Add a violation for everything that the endpoint would refuse."""
+    check_json(found, body, limit=LARGEST)
     BODY(found, "$", body)
     unique_names(found, items(look(body, "tools"), "tools"))
     messages = list(items(look(body, "messages"), "messages"))
@@ -185,14 +389,14 @@ def awaits_server(message: object) -> bool:
 
 
 def pairs(found: Findings, messages: list[tuple[str, object]]) -> None:
-    """Hold the calls of each assistant turn against the user turn right after it."""
+    """Match the calls of each assistant turn against the user turn right after it."""
     known = unique_calls(found, (call for at_ in messages for call in calls_of(*at_)))
-    calls: list[Pin] = []
+    calls: list[PairKey] = []
     for path, value in messages:
         answers = word(value, "role") == "user"
-        settle(found, calls, results_of(found, path, value) if answers else (), known)
+        match_results(found, calls, results_of(found, path, value) if answers else (), known)
         calls = list(calls_of(path, value))
-    settle(found, calls, (), known)
+    match_results(found, calls, (), known)
     served: set[str | None] = set()
     for path, value in messages:
         for place, block in items(look(value, "content"), at(path, "content")):
@@ -202,17 +406,17 @@ def pairs(found: Findings, messages: list[tuple[str, object]]) -> None:
                 found.add(place, "result-without-call", "no server tool was used before it")
 
 
-def calls_of(path: str, value: object) -> Iterator[Pin]:
+def calls_of(path: str, value: object) -> Iterator[PairKey]:
     """The calls of an assistant turn."""
     if word(value, "role") != "assistant":
         return
     for place, block in items(look(value, "content"), at(path, "content")):
         key = word(block, "id")
         if key is not None and word(block, "type") == "tool_use":
-            yield Pin(key, place)
+            yield PairKey(key, place)
 
 
-def results_of(found: Findings, path: str, value: object) -> Iterator[Pin]:
+def results_of(found: Findings, path: str, value: object) -> Iterator[PairKey]:
     """The results of a user turn, which stand before everything else in it."""
     others = False
     for place, block in items(look(value, "content"), at(path, "content")):
@@ -223,7 +427,7 @@ def results_of(found: Findings, path: str, value: object) -> Iterator[Pin]:
             found.add(place, "result-out-of-order", "results stand at the head of their turn")
         key = word(block, "tool_use_id")
         if key is not None:
-            yield Pin(key, place)
+            yield PairKey(key, place)
 
 
 def reasoning(found: Findings, messages: list[tuple[str, object]], *, demanded: bool) -> None:

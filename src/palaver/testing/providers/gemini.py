@@ -1,9 +1,10 @@
-"""Gemini generateContent (REST, camelCase): what the endpoint refuses in a request.
+"""Rules of Gemini generateContent (REST, camelCase): what the endpoint refuses in a request.
 
 Turns are the user's or the model's; the first and the last are the user's, and no two of the
-model's stand in a row. The turn after one with function calls has a response for each of them and
-nothing else; a turn of the user's own words may follow that one. In the turn that is still open,
-the first call of every step carries the thought signature it came with.
+model's follow each other. The turn after one with function calls has a response for each of them
+and nothing else; a turn of the user's own text may follow that one. In the turn that is still open,
+the first call of every step has the thought signature it came with. A part has exactly one of the
+fields that carry data.
 """
 
 from __future__ import annotations
@@ -11,27 +12,216 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from palaver.testing.providers.gemini_parts import MODEL, SYSTEM, USER, tool
-from palaver.testing.providers.naming import unique_names
-from palaver.testing.providers.pairing import Pin, settle, unique_calls
-from palaver.testing.providers.values import (
+from palaver.testing.providers.checks import (
     Form,
+    PairKey,
     anything,
     at,
+    boolean,
+    check_json,
+    filled,
     items,
     kind,
     listing,
     look,
+    mapping,
+    match_results,
+    name_check,
+    one_of,
+    proto_bytes,
     string,
+    unique_calls,
+    unique_names,
+    url,
     word,
 )
-from palaver.testing.providers.whole import whole
 
 if TYPE_CHECKING:
-    from palaver.testing.providers.findings import Findings
-    from palaver.testing.providers.values import Check
+    from collections.abc import Mapping
+
+    from palaver.testing.providers.checks import Check, Findings
 
 __all__ = ["check"]
+
+
+FUNCTION_NAME = name_check("tool-name", r"[a-zA-Z_][a-zA-Z0-9_.:-]*", longest=128)
+
+MEDIA = frozenset(
+    [
+        "application/json",
+        "application/pdf",
+        "application/rtf",
+        "application/x-javascript",
+        "application/x-python",
+        "audio/aac",
+        "audio/aiff",
+        "audio/flac",
+        "audio/m4a",
+        "audio/mp3",
+        "audio/mp4",
+        "audio/mpeg",
+        "audio/mpga",
+        "audio/ogg",
+        "audio/opus",
+        "audio/pcm",
+        "audio/wav",
+        "audio/webm",
+        "audio/x-wav",
+        "image/avif",
+        "image/bmp",
+        "image/heic",
+        "image/heif",
+        "image/jpeg",
+        "image/png",
+        "image/webp",
+        "text/css",
+        "text/csv",
+        "text/html",
+        "text/javascript",
+        "text/markdown",
+        "text/md",
+        "text/plain",
+        "text/rtf",
+        "text/x-python",
+        "text/xml",
+        "video/3gpp",
+        "video/avi",
+        "video/mov",
+        "video/mp4",
+        "video/mpeg",
+        "video/mpg",
+        "video/quicktime",
+        "video/webm",
+        "video/wmv",
+        "video/x-flv",
+    ]
+)
+"""What Gemini looks at; image/gif, for one, it does not."""
+
+
+def media_type(found: Findings, path: str, value: object) -> None:
+    """A media type that Gemini looks at."""
+    if not isinstance(value, str):
+        found.add(path, "shape", f"must be a string, not {kind(value)}")
+    elif value.partition(";")[0].strip().lower() not in MEDIA:
+        found.add(path, "media", f"the media type {value[:60]} is not supported")
+
+
+def data(found: Findings, path: str, value: object) -> None:
+    """Bytes in base64."""
+    if not isinstance(value, str):
+        found.add(path, "shape", f"must be a string, not {kind(value)}")
+    elif not proto_bytes(value):
+        found.add(path, "media", "must be base64 data, and not empty")
+
+
+def signature(found: Findings, path: str, value: object) -> None:
+    """A thought signature: bytes in base64."""
+    if not isinstance(value, str):
+        found.add(path, "shape", f"must be a string, not {kind(value)}")
+    elif not proto_bytes(value):
+        found.add(path, "foreign-reasoning", "a thought signature must be base64, and not empty")
+
+
+def arguments(found: Findings, path: str, value: object) -> None:
+    """The arguments of a call: an object."""
+    if not isinstance(value, dict):
+        found.add(path, "call-arguments", f"must be an object, not {kind(value)}")
+
+
+_LABEL = {"displayName": string}
+_BLOB = Form({"mimeType": media_type, "data": data}, _LABEL)
+_FILE = Form({"fileUri": url("https", "gs")}, {"mimeType": media_type, **_LABEL})
+
+CARRIED: dict[str, Check] = {
+    "text": string,
+    "inlineData": _BLOB,
+    "fileData": _FILE,
+    "functionCall": Form({"name": FUNCTION_NAME}, {"id": string, "args": arguments}),
+    "functionResponse": Form(
+        {"name": FUNCTION_NAME, "response": mapping},
+        {
+            "id": string,
+            "parts": listing(Form({}, {"inlineData": _BLOB, "fileData": _FILE})),
+            "scheduling": string,
+            "willContinue": boolean,
+        },
+    ),
+    "executableCode": Form({"code": string, "language": string}, {"id": filled}),
+    "codeExecutionResult": Form(
+        {"outcome": one_of("OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED")},
+        {"output": string, "id": filled},
+    ),
+    "toolCall": mapping,
+    "toolResponse": mapping,
+}
+"""The fields of a part that carry data."""
+
+BESIDES: Mapping[str, Check] = {
+    "thought": boolean,
+    "thoughtSignature": signature,
+    **dict.fromkeys(
+        ("mediaProcessing", "mediaResolution", "partMetadata", "speechMetadata", "videoMetadata"),
+        anything,
+    ),
+}
+
+_FORM = Form({}, {**CARRIED, **BESIDES})
+OF_MODEL = frozenset(
+    {"functionCall", "executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
+)
+OF_USER = frozenset({"functionResponse"})
+PLAIN = frozenset({"text", "inlineData", "fileData"})
+
+
+def part(*fields: str) -> Check:
+    """A part that carries one of these fields."""
+
+    def run(found: Findings, path: str, value: object) -> None:
+        _FORM(found, path, value)
+        if not isinstance(value, dict):
+            return
+        carried = [name for name in CARRIED if value.get(name) is not None]
+        if not carried and not value.keys() - BESIDES.keys():
+            found.add(path, "empty-content", "a part must carry something")
+        elif not carried:
+            found.add(path, "unknown-part", "no field of this part is known to carry anything")
+        elif len(carried) > 1:
+            found.add(path, "shape", f"a part carries one thing, not {' and '.join(carried)}")
+        elif carried[0] not in fields:
+            found.add(path, "part-placement", f"{carried[0]} may not stand here")
+        elif value.get("text") == "" and not value.get("thoughtSignature"):
+            found.add(path, "empty-text", "an empty text counts as no data at all")
+        if value.get("thought") is True and "functionCall" not in fields:
+            found.add(path, "reasoning-placement", "only the model's turns have thoughts")
+
+    return run
+
+
+USER = part(*PLAIN, *OF_USER)
+MODEL = part(*PLAIN, *OF_MODEL)
+SYSTEM = part("text")
+
+_DECLARATION = Form(
+    {"name": FUNCTION_NAME},
+    {
+        "description": string,
+        "parameters": mapping,
+        "parametersJsonSchema": anything,
+        "response": mapping,
+        "responseJsonSchema": anything,
+        "behavior": anything,
+    },
+)
+
+
+def tool(found: Findings, path: str, value: object) -> None:
+    """A list of functions; Google's own tools are its business."""
+    mapping(found, path, value)
+    declared = look(value, "functionDeclarations")
+    if declared is not None:
+        listing(_DECLARATION)(found, f"{path}.functionDeclarations", declared)
+
 
 LARGEST = 100 * 1024 * 1024
 _VERSION = re.compile(r"gemini-(\d+)")
@@ -78,8 +268,8 @@ BODY = Form(
 
 
 def check(found: Findings, body: object) -> None:
-    """Note everything that the endpoint would refuse."""
-    whole(found, body, limit=LARGEST)
+    """Add a violation for everything that the endpoint would refuse."""
+    check_json(found, body, limit=LARGEST)
     BODY(found, "$", body)
     declared = (
         entry
@@ -123,7 +313,7 @@ def order(found: Findings, contents: list[tuple[str, object]]) -> None:
 
 
 def pairs(found: Findings, contents: list[tuple[str, object]]) -> None:
-    """Hold the calls of each turn against the responses of the next."""
+    """Match the calls of each turn against the responses of the next."""
     turns = [
         (
             pins(parts_of(path, value, "functionCall"), "functionCall"),
@@ -135,25 +325,25 @@ def pairs(found: Findings, contents: list[tuple[str, object]]) -> None:
     known: set[str] = set()
     for calls, _, _ in turns:
         known |= unique_calls(found, calls)
-    waiting: list[Pin] = []
+    waiting: list[PairKey] = []
     for calls, responses, role in turns:
-        settle(found, waiting, responses if role == "user" else (), known)
+        match_results(found, waiting, responses if role == "user" else (), known)
         waiting = calls if role == "model" else []
-    settle(found, waiting, (), known)
+    match_results(found, waiting, (), known)
     renamed(found, contents)
 
 
-def pins(parts: list[tuple[str, object]], field: str) -> list[Pin]:
+def pins(parts: list[tuple[str, object]], field: str) -> list[PairKey]:
     """What calls and responses are matched by: the id, or else the name and its how-manieth."""
     counted: dict[str, int] = {}
-    pins: list[Pin] = []
+    pins: list[PairKey] = []
     for path, part in parts:
         name = word(part, field, "name") or ""
         key = word(part, field, "id")
         if not key:
             counted[name] = counted.get(name, 0) + 1
             key = f"{name}#{counted[name]}"
-        pins.append(Pin(key, path))
+        pins.append(PairKey(key, path))
     return pins
 
 
@@ -172,7 +362,7 @@ def renamed(found: Findings, contents: list[tuple[str, object]]) -> None:
 
 
 def signatures(found: Findings, contents: list[tuple[str, object]]) -> None:
-    """Want a signature on the first call of every step since the user last spoke."""
+    """Require a signature on the first call of every step since the user last spoke."""
     start = 0
     for place, (path, value) in enumerate(contents):
         if word(value, "role") == "user" and not parts_of(path, value, "functionResponse"):

@@ -1,4 +1,4 @@
-"""Providers on this machine, for tests: the real protocols over HTTP, by a script.
+"""Provider servers for tests: the real protocols over HTTP on this machine, with scripted answers.
 
 >>> from palaver.testing.servers import Answer, ProviderServer, Refusal
 >>> with ProviderServer("anthropic", [Refusal(529), Answer("Yes.", piece=2)]) as server:
@@ -15,9 +15,9 @@ from palaver.testing.servers.script import (
     Garbage,
     HangUp,
     Refusal,
+    ReportedUsage,
     Scripted,
     Silence,
-    Usage,
 )
 from palaver.testing.servers.server import ProviderServer
 
@@ -29,7 +29,7 @@ __all__ = [
     "HangUp",
     "ProviderServer",
     "Refusal",
+    "ReportedUsage",
     "Scripted",
     "Silence",
-    "Usage",
 ]

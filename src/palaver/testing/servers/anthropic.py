@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from palaver.testing.servers.openai_chat import text_in
-from palaver.testing.servers.script import pieces
-from palaver.testing.servers.tongue import Tongue, event
+from palaver.testing.servers.script import ProviderProtocol, encode_event, last_text, split_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from palaver.testing.servers.script import Refusal, Turn
+    from palaver.testing.servers.script import PendingAnswer, Refusal
 
 __all__ = ["ANTHROPIC"]
 
@@ -28,50 +26,50 @@ _KINDS: Final = {
 }
 
 
-class Anthropic(Tongue):
+class AnthropicProtocol(ProviderProtocol):
     """Messages."""
 
-    def knows(self, path: str) -> bool:
+    def has_path(self, path: str) -> bool:
         """One path; a client that asks for betas says so behind it."""
         return path in {"/v1/messages", "/v1/messages?beta=true"}
 
-    def authorised(self, headers: Mapping[str, str]) -> bool:
+    def is_authorized(self, headers: Mapping[str, str]) -> bool:
         """A key, and the version of the API."""
         key = headers.get("x-api-key") or headers.get("authorization")
         return bool(key) and bool(headers.get("anthropic-version"))
 
-    def said(self, body: Mapping[str, Any]) -> str:
+    def last_text(self, body: Mapping[str, Any]) -> str:
         """The last message's text."""
-        return text_in(body["messages"][-1].get("content"))
+        return last_text(body["messages"][-1].get("content"))
 
-    def whole(self, turn: Turn) -> dict[str, Any]:
+    def encode_answer(self, turn: PendingAnswer) -> dict[str, Any]:
         """A message."""
         return {
             **_head(turn),
             "content": [block for block, _ in _blocks(turn)],
             "stop_reason": _finish(turn),
             "stop_sequence": None,
-            "usage": _usage(turn) | _spoken(turn),
+            "usage": _usage(turn) | _output_usage(turn),
         }
 
-    def stream(self, turn: Turn) -> Iterator[bytes]:
+    def stream(self, turn: PendingAnswer) -> Iterator[bytes]:
         """Events from `message_start` to `message_stop`."""
         for name, fields in _events(turn):
-            yield event(name, {"type": name, **fields})
+            yield encode_event(name, {"type": name, **fields})
 
-    def refusal(self, refusal: Refusal) -> dict[str, Any]:
+    def encode_error(self, refusal: Refusal) -> dict[str, Any]:
         """An error, in an object that says so."""
         kind = refusal.code or _KINDS.get(refusal.status, "invalid_request_error")
         error = {"type": kind, "message": refusal.message}
         return {"type": "error", "error": error, "request_id": "req_palaver"}
 
 
-def _events(turn: Turn) -> Iterator[tuple[str, dict[str, Any]]]:
+def _events(turn: PendingAnswer) -> Iterator[tuple[str, dict[str, Any]]]:
     start = {**_head(turn), "content": [], "stop_reason": None, "stop_sequence": None}
     start["usage"] = _usage(turn) | {"output_tokens": 1}
     yield "message_start", {"message": start}
     for place, (block, raw) in enumerate(_blocks(turn)):
-        empty, deltas = _opened(block, raw, turn.answer.piece)
+        empty, deltas = _open_block(block, raw, turn.answer.piece)
         yield "content_block_start", {"index": place, "content_block": empty}
         if place == 0:
             yield "ping", {}
@@ -79,28 +77,29 @@ def _events(turn: Turn) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "content_block_delta", {"index": place, "delta": delta}
         yield "content_block_stop", {"index": place}
     delta = {"stop_reason": _finish(turn), "stop_sequence": None}
-    yield "message_delta", {"delta": delta, "usage": _usage(turn) | _spoken(turn)}
+    yield "message_delta", {"delta": delta, "usage": _usage(turn) | _output_usage(turn)}
     yield "message_stop", {}
 
 
-def _opened(
+def _open_block(
     block: dict[str, Any], raw: str, size: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A block as it begins, and what is added to it."""
     if block["type"] == "text":
-        deltas = [{"type": "text_delta", "text": piece} for piece in pieces(raw, size)]
+        deltas = [{"type": "text_delta", "text": piece} for piece in split_text(raw, size)]
         return {**block, "text": ""}, deltas
     if block["type"] == "thinking":
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(raw, size)]
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in split_text(raw, size)]
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
         return {**block, "thinking": "", "signature": ""}, deltas
     deltas = [
-        {"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(raw, size)]
+        {"type": "input_json_delta", "partial_json": piece}
+        for piece in ["", *split_text(raw, size)]
     ]
     return {**block, "input": {}}, deltas
 
 
-def _blocks(turn: Turn) -> Iterator[tuple[dict[str, Any], str]]:
+def _blocks(turn: PendingAnswer) -> Iterator[tuple[dict[str, Any], str]]:
     """The blocks of the answer, each with what is streamed of it."""
     answer = turn.answer
     if answer.reasoning:
@@ -121,7 +120,7 @@ def _input(raw: str) -> Any:  # noqa: ANN401 - JSON
         return {}
 
 
-def _head(turn: Turn) -> dict[str, Any]:
+def _head(turn: PendingAnswer) -> dict[str, Any]:
     return {
         "id": f"msg_{turn.number}",
         "type": "message",
@@ -130,11 +129,11 @@ def _head(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _finish(turn: Turn) -> str:
+def _finish(turn: PendingAnswer) -> str:
     return turn.answer.finish or ("tool_use" if turn.answer.calls else "end_turn")
 
 
-def _usage(turn: Turn) -> dict[str, Any]:
+def _usage(turn: PendingAnswer) -> dict[str, Any]:
     return {
         "input_tokens": turn.usage.input - turn.usage.cached,
         "cache_creation_input_tokens": 0,
@@ -143,9 +142,9 @@ def _usage(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _spoken(turn: Turn) -> dict[str, Any]:
+def _output_usage(turn: PendingAnswer) -> dict[str, Any]:
     details = {"thinking_tokens": turn.usage.reasoning}
     return {"output_tokens": turn.usage.output, "output_tokens_details": details}
 
 
-ANTHROPIC: Final = Anthropic()
+ANTHROPIC: Final = AnthropicProtocol()

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from palaver.testing.servers.openai_chat import text_in
-from palaver.testing.servers.script import pieces
-from palaver.testing.servers.tongue import Tongue, data
+from palaver.testing.servers.script import ProviderProtocol, encode_data, last_text, split_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from palaver.testing.servers.script import Refusal, Turn
+    from palaver.testing.servers.script import PendingAnswer, Refusal
 
 __all__ = ["GEMINI"]
 
@@ -25,7 +23,7 @@ _PATH: Final = re.compile(
 _SIGNED: Final = b"\xfb\xef\xbe\xff\xff\xff"
 """Bytes that base64 writes with `+` and `/`, so that a client which changes them is found out."""
 
-_WORDS: Final = {
+_STATUSES: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -36,14 +34,14 @@ _WORDS: Final = {
 }
 
 
-class Gemini(Tongue):
+class GeminiProtocol(ProviderProtocol):
     """generateContent and streamGenerateContent."""
 
-    def knows(self, path: str) -> bool:
+    def has_path(self, path: str) -> bool:
         """A path for each model and method."""
         return _PATH.fullmatch(path) is not None
 
-    def authorised(self, headers: Mapping[str, str]) -> bool:
+    def is_authorized(self, headers: Mapping[str, str]) -> bool:
         """A key."""
         return bool(headers.get("x-goog-api-key"))
 
@@ -59,24 +57,24 @@ class Gemini(Tongue):
         found = _PATH.fullmatch(path)
         return found[1] if found else ""
 
-    def said(self, body: Mapping[str, Any]) -> str:
+    def last_text(self, body: Mapping[str, Any]) -> str:
         """The last turn's text."""
-        return text_in(body["contents"][-1].get("parts"))
+        return last_text(body["contents"][-1].get("parts"))
 
-    def whole(self, turn: Turn) -> dict[str, Any]:
+    def encode_answer(self, turn: PendingAnswer) -> dict[str, Any]:
         """A response."""
         return _response(turn, list(_parts(turn, whole=True)), done=True)
 
-    def stream(self, turn: Turn) -> Iterator[bytes]:
+    def stream(self, turn: PendingAnswer) -> Iterator[bytes]:
         """Responses, each with some parts; the last says why it ended."""
         parts = list(_parts(turn, whole=False)) or [{"text": ""}]
         for place, part in enumerate(parts):
             done = place == len(parts) - 1
-            yield data(_response(turn, [part], done=done), end="\r\n\r\n")
+            yield encode_data(_response(turn, [part], done=done), end="\r\n\r\n")
 
-    def refusal(self, refusal: Refusal) -> dict[str, Any]:
+    def encode_error(self, refusal: Refusal) -> dict[str, Any]:
         """An error with a status in words."""
-        status = refusal.code or _WORDS.get(refusal.status, "UNKNOWN")
+        status = refusal.code or _STATUSES.get(refusal.status, "UNKNOWN")
         error: dict[str, Any] = {
             "code": refusal.status,
             "message": refusal.message,
@@ -88,12 +86,12 @@ class Gemini(Tongue):
         return {"error": error}
 
 
-def _parts(turn: Turn, *, whole: bool) -> Iterator[dict[str, Any]]:
+def _parts(turn: PendingAnswer, *, whole: bool) -> Iterator[dict[str, Any]]:
     answer = turn.answer
     size = max(1, len(answer.text), len(answer.reasoning)) if whole else answer.piece
-    for piece in pieces(answer.reasoning, size):
+    for piece in split_text(answer.reasoning, size):
         yield {"text": piece, "thought": True}
-    for piece in pieces(answer.text, size):
+    for piece in split_text(answer.text, size):
         yield {"text": piece}
     for place, call in enumerate(answer.calls):
         function = {"name": call.name, "args": msgspec.json.decode(call.raw)}
@@ -105,7 +103,7 @@ def _parts(turn: Turn, *, whole: bool) -> Iterator[dict[str, Any]]:
         yield {"functionCall": function, **signed}
 
 
-def _response(turn: Turn, parts: list[dict[str, Any]], *, done: bool) -> dict[str, Any]:
+def _response(turn: PendingAnswer, parts: list[dict[str, Any]], *, done: bool) -> dict[str, Any]:
     usage = turn.usage
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}, "index": 0}
     counted: dict[str, Any] = {"promptTokenCount": usage.input, "totalTokenCount": usage.input}
@@ -127,4 +125,4 @@ def _response(turn: Turn, parts: list[dict[str, Any]], *, done: bool) -> dict[st
     }
 
 
-GEMINI: Final = Gemini()
+GEMINI: Final = GeminiProtocol()

@@ -1,16 +1,22 @@
-"""What a server of `palaver.testing` is to answer: answers, and every way not to answer.
+"""The script of a test server: answers and failures, and how a provider's protocol encodes them.
 
-A script is a list of these, taken one for each request. A plain text is an answer; a function gets
-the request and gives one of these; after the last one, the server repeats what it was told.
+A script is a list of these values, one for each request. A plain text is an answer; a function gets
+the request and returns one of these. After the last one, the server repeats the request's text.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
+
+from palaver.messages.limits import is_list, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "Answer",
@@ -18,17 +24,21 @@ __all__ = [
     "Exchange",
     "Garbage",
     "HangUp",
+    "PendingAnswer",
+    "ProviderProtocol",
     "Refusal",
+    "ReportedUsage",
     "Scripted",
     "Silence",
-    "Turn",
-    "Usage",
-    "pieces",
+    "encode_data",
+    "encode_event",
+    "last_text",
+    "split_text",
 ]
 
 
 class Call(Struct, frozen=True):
-    """A tool call. Arguments may be a text, and then go out to the letter."""
+    """A tool call. Arguments that are a text are sent unchanged."""
 
     name: str
     arguments: Mapping[str, Any] | str = ""
@@ -42,8 +52,8 @@ class Call(Struct, frozen=True):
         return msgspec.json.encode(self.arguments).decode()
 
 
-class Usage(Struct, frozen=True):
-    """What an answer is said to have cost: `cached` is part of `input`, `reasoning` of `output`."""
+class ReportedUsage(Struct, frozen=True):
+    """The usage that an answer reports: `cached` is part of `input`, `reasoning` of `output`."""
 
     input: int
     output: int
@@ -52,17 +62,17 @@ class Usage(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """An answer: what was thought, said and called, in pieces of so many characters.
+    """An answer: reasoning, text and calls, streamed in pieces of `piece` characters.
 
-    `finish` is the provider's own word; by default the one that fits. `delay` is the time between
-    two events, `start_after` the time before the first. `cut_after` closes the connection after so
+    `finish` is the provider's own word; by default a matching one. `delay` is the time between two
+    events, `start_after` the time before the first. `cut_after` closes the connection after so
     many events, or after half of a whole answer; `cleanly` as if all were well.
     """
 
     text: str = ""
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
-    usage: Usage | None = None
+    usage: ReportedUsage | None = None
     finish: str | None = None
     piece: int = 8
     delay: float = 0.0
@@ -87,7 +97,7 @@ class Garbage(Struct, frozen=True):
 
 
 class Silence(Struct, frozen=True):
-    """The request is taken, and nothing ever comes."""
+    """The request is accepted, and nothing is ever sent."""
 
 
 class HangUp(Struct, frozen=True):
@@ -114,13 +124,13 @@ Scripted: TypeAlias = (
 )
 
 
-class Turn(NamedTuple):
-    """An answer about to be given: the script's, and what the server knows beside it."""
+class PendingAnswer(NamedTuple):
+    """An answer of the script, with what the server knows about the request."""
 
     answer: Answer
     number: int
     model: str
-    usage: Usage
+    usage: ReportedUsage
     body: Mapping[str, Any]
 
     def call_id(self, place: int, prefix: str) -> str:
@@ -128,10 +138,84 @@ class Turn(NamedTuple):
         return self.answer.calls[place].id or f"{prefix}{self.number}_{place}"
 
 
-def pieces(text: str, size: int) -> list[str]:
-    """Cut a text into pieces.
+def split_text(text: str, size: int) -> list[str]:
+    """Split a text into pieces.
 
-    >>> pieces("abcde", 2)
+    >>> split_text("abcde", 2)
     ['ab', 'cd', 'e']
     """
     return [text[start : start + size] for start in range(0, len(text), max(1, size))]
+
+
+class ProviderProtocol(ABC):
+    """A provider's paths, headers, answers, streams and errors, so that a server can speak it."""
+
+    base: ClassVar[str] = ""
+    """The path that follows the host in the base address for clients."""
+
+    @abstractmethod
+    def has_path(self, path: str) -> bool:
+        """Tell whether the provider has this path."""
+
+    @abstractmethod
+    def is_authorized(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether a key was sent."""
+
+    def streams(self, path: str, body: Mapping[str, Any]) -> bool:
+        """Tell whether the request asks for a stream."""
+        del path
+        return body.get("stream") is True
+
+    def model(self, path: str, body: Mapping[str, Any]) -> str:
+        """The model that the request names."""
+        del path
+        return str(body.get("model", ""))
+
+    @abstractmethod
+    def last_text(self, body: Mapping[str, Any]) -> str:
+        """The last text of the request, which the server repeats."""
+
+    @abstractmethod
+    def encode_answer(self, turn: PendingAnswer) -> dict[str, Any]:
+        """The body of an answer that is not streamed."""
+
+    @abstractmethod
+    def stream(self, turn: PendingAnswer) -> Iterator[bytes]:
+        """The events of a stream, encoded."""
+
+    @abstractmethod
+    def encode_error(self, refusal: Refusal) -> dict[str, Any]:
+        """The body of an error."""
+
+
+def encode_data(value: object, end: str = "\n\n") -> bytes:
+    r"""Encode an event without a name.
+
+    >>> encode_data({"a": 1})
+    b'data: {"a":1}\n\n'
+    """
+    return b"data: " + msgspec.json.encode(value) + end.encode()
+
+
+def encode_event(name: str, value: object) -> bytes:
+    r"""Encode an event with a name.
+
+    >>> encode_event("ping", {})
+    b'event: ping\ndata: {}\n\n'
+    """
+    return f"event: {name}\n".encode() + encode_data(value)
+
+
+def last_text(content: object) -> str:
+    """The text of a content: a string, or the text of the last block that has one.
+
+    >>> last_text([{"type": "text", "text": "Tea?"}])
+    'Tea?'
+    """
+    if isinstance(content, str):
+        return content
+    found = ""
+    for block in content if is_list(content) else ():
+        text = block.get("text") if is_object(block) else None
+        found = text if isinstance(text, str) else found
+    return found

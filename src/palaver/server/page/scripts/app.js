@@ -1,39 +1,39 @@
 /**
- * The page. It learns its words, shows the server who it is, asks what there is, and puts the
- * parts in their places; from then on they follow the state and the server's events.
+ * The page's root element. It loads the texts, signs in, reads what the server has, and builds the
+ * sidebar, the thread and the panel; from then on each part follows the state and the server's
+ * events.
  */
 
-import "./panels.js";
-import "./pv-composer.js";
-import "./pv-draft.js";
-import "./pv-guide.js";
-import "./pv-head.js";
-import "./pv-login.js";
-import "./pv-message.js";
-import "./pv-panel.js";
-import "./pv-selection.js";
-import "./pv-sidebar.js";
-import "./pv-suggestions.js";
-import "./pv-thread.js";
-import "./pv-welcome.js";
-import { api, onUnauthorised, Problem } from "./api.js";
-import { followCalls } from "./calls.js";
-import { followConversation } from "./conversation.js";
-import { fill, h, icon } from "./dom.js";
-import { takeDrops } from "./importing.js";
-import { listen } from "./keys.js";
-import { live } from "./live.js";
-import { textOf } from "./message-actions.js";
-import { followMinute } from "./minute.js";
-import { takeToken } from "./pv-login.js";
-import { attempt, failed, notify } from "./pv-toast.js";
-import { watchAddress } from "./routes.js";
-import { bindShortcuts } from "./shortcuts.js";
-import { get, set, watch } from "./state.js";
-import { registerAction } from "./views.js";
-import { onLanguage, preferredLanguage, speak, t } from "./words.js";
+import "./panel/panel.js";
+import "./panel/views.js";
+import "./shell/guide.js";
+import "./shell/header.js";
+import "./shell/sidebar.js";
+import "./shell/welcome.js";
+import "./thread/composer.js";
+import "./thread/draft.js";
+import "./thread/message.js";
+import "./thread/selection.js";
+import "./thread/suggestions.js";
+import "./thread/thread.js";
+import { api, onUnauthorised, Problem } from "./core/api.js";
+import { fill, h, icon } from "./core/dom.js";
+import { listen } from "./core/keyboard.js";
+import { live } from "./core/live-events.js";
+import { followConversation } from "./core/open-conversation.js";
+import { registerAction } from "./core/registry.js";
+import { watchAddress } from "./core/routes.js";
+import { get, set, watch } from "./core/state.js";
+import { followCalls } from "./core/tool-calls.js";
+import { onLanguage, preferredLanguage, t, useLanguage } from "./locales/locale.js";
+import { acceptDrops } from "./shell/import-files.js";
+import { exchangeToken } from "./shell/login.js";
+import { followOnboarding } from "./shell/onboarding.js";
+import { bindShortcuts } from "./shell/shortcuts.js";
+import { attempt, failed, notify } from "./shell/toast.js";
+import { textOf } from "./thread/message-actions.js";
 
-/** A short break is not worth a word. */
+/** A break of the connection shorter than this is not shown, in milliseconds. */
 const BREAK = 1200;
 
 registerAction("copy", {
@@ -49,38 +49,46 @@ registerAction("copy", {
     }),
 });
 
-class App extends HTMLElement {
+export class App extends HTMLElement {
+  /** Whether the parts that follow the server have been started. */
+  following = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  timer = undefined;
+
   async connectedCallback() {
-    await speak(preferredLanguage());
+    await useLanguage(preferredLanguage());
     listen();
     bindShortcuts();
-    takeDrops();
+    acceptDrops();
     onUnauthorised(() => this.#ask());
     live.on("status", () => this.#connection());
     this.addEventListener("pv-entered", () => this.#enter());
     watch(["id", "view"], () => this.#arrange());
     onLanguage(() => this.#connection());
     // the printed address may be opened where the page is already: then only the hash changes
-    window.addEventListener("hashchange", async () => (await takeToken()) && this.#enter());
-    await takeToken();
+    window.addEventListener("hashchange", async () => (await exchangeToken()) && this.#enter());
+    await exchangeToken();
     await this.#enter();
   }
 
-  /** Ask the server what there is; where it does not know us, ask for the token. */
+  /** Read what the server offers and build the page; show the login if the session is not accepted. */
   async #enter() {
+    /** @type {import("./core/protocol.js").GetInfo} */
+    let info;
     try {
-      set({ info: await api.get("info") });
+      info = await api.get("info");
     } catch (error) {
       if (error instanceof Problem && error.status === 401) return;
       this.#away(error);
       return;
     }
+    set({ info });
     this.#build();
-    live.start(get().info.cursor);
+    live.start(info.cursor);
     if (this.following) return;
     this.following = true;
     watchAddress();
-    followMinute();
+    followOnboarding();
     followCalls();
     followConversation();
   }
@@ -114,7 +122,7 @@ class App extends HTMLElement {
     if (!this.querySelector("pv-login")) fill(this, document.createElement("pv-login"));
   }
 
-  /** The server is not there: say so, and try again. @param {unknown} error */
+  /** The server can't be reached: say so, and try again later. @param {unknown} error */
   #away(error) {
     if (!(error instanceof Problem && error.away)) failed(error);
     fill(this, h("main", { class: "login" }, h("div", { class: "empty" }, icon("alert"), h("p", null, t("failed.unreachable")))));
@@ -124,8 +132,8 @@ class App extends HTMLElement {
   #connection() {
     const bar = /** @type {HTMLElement | null} */ (this.querySelector(".offline"));
     if (!bar) return;
-    const words = /** @type {HTMLElement} */ (bar.querySelector(".words"));
-    words.textContent = t("offline");
+    const text = /** @type {HTMLElement} */ (bar.querySelector(".words"));
+    text.textContent = t("offline");
     if (live.status === "open") {
       clearTimeout(this.timer);
       this.timer = undefined;

@@ -1,0 +1,366 @@
+"""Items of the SDK come back exactly as they were added, and always such as a provider takes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from agents.memory import SQLiteSession
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import palaver
+from palaver.adapters.openai_agents import PalaverSession
+from palaver.adapters.openai_agents.convert import (
+    METADATA_KEY,
+    from_any_items,
+    from_plain_items,
+    to_items,
+)
+from palaver.adapters.openai_agents.session import last_items, repair_items
+from palaver.errors import ValidationError
+from palaver.messages import (
+    Message,
+    UnknownPart,
+    assistant,
+    dump,
+    fail,
+    pending,
+    start,
+    text_part,
+    tool_call_part,
+    tool_part,
+    user,
+)
+from palaver.messages.ids import NIL_ID
+from palaver.testing.providers import check_request
+from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.round_trip import fingerprint
+from tests.profiles import at_least
+
+NUMBERS = st.integers(0, 10**9)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+
+
+def said(number: int, text: str, **fields: Any) -> dict[str, Any]:
+    block = {"type": "output_text", "text": text, "annotations": [], **fields}
+    return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed",
+            "content": [block]}  # fmt: skip
+
+
+def thought(number: int, *texts: str, **fields: Any) -> dict[str, Any]:
+    summary = [{"type": "summary_text", "text": text} for text in texts]
+    return {"type": "reasoning", "id": f"rs_{number}", "summary": summary, **fields}
+
+
+def called(number: int, arguments: str = "{}", **fields: Any) -> dict[str, Any]:
+    return {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}",
+            "name": "weather", "arguments": arguments, **fields}  # fmt: skip
+
+
+def gave(number: int, output: object = "21") -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": f"call_{number}", "output": output}
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
+    """What a run adds: a question, then answers with or without calls, then the last word."""
+    number = draw(NUMBERS)
+    image = {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,iVBORw0="}
+    asked: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"role": "user", "content": draw(WORDS)},
+                {"role": "user", "content": [{"type": "input_text", "text": "Look:"}, image]},
+                {"type": "message", "role": "developer", "content": draw(WORDS)},
+            ]
+        )
+    )
+    batches: list[list[dict[str, Any]]] = [[asked]]
+    for step in range(draw(st.integers(0, 2))):
+        name = number * 10 + step
+        answer = [thought(name, *draw(st.lists(WORDS, max_size=2)), content=[])] * draw(
+            st.integers(0, 1)
+        )
+        if draw(st.booleans()):
+            answer.append(said(name, draw(WORDS) or "so", logprobs=[]))
+        names = [name * 10 + place for place in range(draw(st.integers(1, 3)))]
+        arguments = st.sampled_from(["{}", '{"city": "Rome"}', '{"city":"Rome"}', "not json", ""])
+        answer += [called(place, draw(arguments), status="completed") for place in names]
+        outputs = [
+            gave(place, draw(WORDS | st.just([image]))) for place in draw(st.permutations(names))
+        ]
+        batches += [answer + outputs] if draw(st.booleans()) else [answer, outputs]
+    ends = [
+        said(number, draw(WORDS) or "end", logprobs=[]),
+        {"role": "assistant", "content": "end"},
+    ]
+    batches.append([draw(st.sampled_from(ends))])
+    return batches
+
+
+@at_least(40, in_faults=5_000)
+@given(st.lists(turns(), max_size=4), st.integers(1, 12))
+def test_what_was_added_comes_back(talk: list[list[list[Any]]], limit: int) -> None:
+    """As from the SDK's own session, all of it and item by item, whatever the batches were."""
+
+    async def both() -> None:
+        ours, theirs = PalaverSession(palaver.open(":memory:"), "talk"), SQLiteSession("talk")
+        for batch in (batch for batches in talk for batch in batches):
+            await ours.add_items(batch)
+            await theirs.add_items(batch)
+        kept: list[Any] = [*await theirs.get_items()]
+        assert kept == await ours.get_items()
+        fresh = PalaverSession(ours.history)
+        assert kept == await fresh.get_items()
+        shown: list[Any] = [*await fresh.get_items(limit)]
+        assert len(shown) <= limit
+        assert repair_items(kept) == kept
+        assert repair_items(shown) == shown
+        while (item := await theirs.pop_item()) is not None:
+            assert item == await ours.pop_item()
+        assert await ours.pop_item() is None
+        theirs.close()
+
+    asyncio.run(both())
+
+
+def spelled(messages: Any) -> list[tuple[str, Any]]:
+    """Messages and their items, without what is new every time: ids and times."""
+    return [
+        (
+            re.sub(rb'"[0-9a-f]{8}-[0-9a-f-]{27}"|\b\d{13}\b', b"0", dump(message)).decode(),
+            theirs,
+        )
+        for message, theirs in messages
+    ]
+
+
+PLAIN: list[dict[str, Any]] = [
+    {"role": "user", "content": "Tea?"},
+    {"type": "message", "role": "user", "content": "Tea?"},
+    thought(1, content=[], status=None),
+    said(1, "Hm.", logprobs=[]),
+    called(1, '{"city": "Rome"}', status="completed"),
+    called(2),
+    gave(1),
+    {**gave(2), "id": "fco_1"},
+    {"role": "system", "content": "Be brief."},
+    said(2, ""),
+]
+
+
+@at_least(40, in_faults=5_000)
+@given(st.lists(turns(), min_size=1, max_size=3), st.lists(st.sampled_from(PLAIN), max_size=8))
+def test_reading_without_detours_comes_to_the_same(
+    talk: list[list[list[Any]]], mixed: list[Any]
+) -> None:
+    for batch in [mixed, *(batch for batches in talk for batch in batches)]:
+        quick = from_plain_items(batch, NIL_ID, {"call_9": "rain"})
+        if quick is not None:
+            assert spelled(from_any_items(batch, NIL_ID, {"call_9": "rain"})) == spelled(quick)
+
+
+def test_what_the_sdk_writes_needs_no_detour() -> None:
+    quick = from_plain_items(PLAIN, NIL_ID, {})
+    assert quick is not None
+    assert spelled(from_any_items(PLAIN, NIL_ID, {})) == spelled(quick)
+    assert PLAIN == [item for message, _ in quick for item in to_items(message)]
+    found = from_plain_items([gave(9)], NIL_ID, {"call_9": "rain"}) or []
+    assert ["rain"] == [getattr(part, "tool", "") for part in found[0][0].parts]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["Tea?"],
+        [{"role": "developer", "content": "Tea?"}],
+        [{"role": "user", "content": [{"type": "input_text", "text": "Tea?"}]}],
+        [thought(1)],
+        [thought(1), called(1), thought(2)],
+        [thought(1, "Hm."), called(1)],
+        [thought(1, encrypted_content="x"), called(1)],
+        [said(1, "Hm."), said(1, "Hm.")],
+        [{**said(1, "Hm."), "status": "incomplete"}],
+        [{**said(1, "Hm."), "content": []}],
+        [{**said(1, "Hm."), "content": [{"type": "refusal", "refusal": "No."}]}],
+        [{**said(1, "Hm."), "id": "__fake_id__"}],
+        [{**called(1), "name": "a b"}],
+        [{**called(1), "name": 5}],
+        [called(1, "not json")],
+        [called(1, "[]")],
+        [called(1), {**called(2), "call_id": "call_1"}],
+        [{**called(1), "namespace": "tools"}],
+        [gave(1, "")],
+        [gave(1, [])],
+        [{**gave(1), "call_id": "c" * 80}],
+        [{"type": "web_search_call", "id": "ws_1"}],
+    ],
+)
+def test_what_is_unusual_is_read_with_care(items: list[Any]) -> None:
+    assert from_plain_items(items, NIL_ID, {}) is None
+
+
+ODD: list[dict[str, Any]] = [
+    {"type": "item_reference", "id": "msg_1"},
+    {"id": "msg_1"},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
+    {"type": "computer_call", "id": "cu_1", "call_id": "c1", "action": {}, "status": "completed"},
+    {"type": "shell_call_output", "call_id": "c1", "output": []},
+    {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
+    {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
+    {"type": "something new", "deep": {"er": [1, 2.5, None, True]}},
+    {"role": "assistant", "content": []},
+    {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}], "type": "message"},
+    {"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]},
+    {"role": "critic", "content": "Hm."},
+    {"type": "custom_tool_call", "call_id": "c9", "name": "sql", "input": "SELECT 1"},
+    {"type": "function_call", "call_id": "c" * 80, "name": "a b", "arguments": "{}"},
+    {"id": "__fake_id__", "type": "message", "role": "assistant", "status": "completed",
+     "content": [{"type": "output_text", "text": "Hi", "annotations": []}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("item", ODD)
+def test_odd_items_are_kept_whole(item: Any) -> None:
+    session = PalaverSession(palaver.open(":memory:"), "talk")
+    asyncio.run(session.add_items([item]))
+    (message,) = session.history.view
+    assert [item] == to_items(message)
+    assert item == asyncio.run(session.pop_item())
+
+
+def test_what_a_store_refuses_is_replaced() -> None:
+    """A stray byte in a tool's output does not end a run; what is no item does."""
+    session = PalaverSession(palaver.open(":memory:"), "talk")
+    asyncio.run(session.add_items([{"role": "user", "content": "a\0b\ud800"}]))
+    assert "a\ufffdb\ufffd" == session.history.view[0].text
+    no_item: list[Any] = ["Tea?"]
+    with pytest.raises(ValidationError, match="must be an object"):
+        asyncio.run(session.add_items(no_item))
+
+
+def test_what_was_edited_is_written_anew() -> None:
+    session = PalaverSession(palaver.open(":memory:"), "talk")
+    answer: Any = said(1, "Sunny.", logprobs=[])
+    asyncio.run(session.add_items([answer]))
+    history = session.history
+    old = history.view[0]
+    history.replace(0, replace(old, content=(text_part(NIL_ID, NIL_ID, "Rain."),)))
+    assert METADATA_KEY in history.view[0].metadata
+    assert [{"role": "assistant", "content": "Rain."}] == asyncio.run(session.get_items())
+    history.erase(0)
+    assert [] == asyncio.run(session.get_items())
+    asked: Any = {"role": "user", "content": "Tea?", "type": "message"}
+    asyncio.run(session.add_items([asked]))
+    history = session.history
+    history.replace(1, replace(history.view[1], content="Rum?"))
+    assert [{"role": "user", "content": "Rum?"}] == asyncio.run(session.get_items())
+
+
+def test_an_answer_of_palaver_is_popped_item_by_item() -> None:
+    apart = {"openai": {"apart": True}}
+    said_apart = [text_part(NIL_ID, NIL_ID, word, metadata=apart) for word in "ab"]
+    call = tool_call_part(NIL_ID, NIL_ID, "weather", {}, call_id="c1")
+    store = palaver.open(":memory:")
+    session = PalaverSession(store.create([assistant([*said_apart, call])]))
+    popped: Any = asyncio.run(session.pop_item())
+    assert "c1" == popped["call_id"]
+    assert ["a", "b"] == [message.text for message in session.history.view]
+    session.history.undo()
+    assert 1 == len(session.history.view)
+
+
+def test_metadata_of_a_stranger_is_not_used() -> None:
+    items = [{"role": "user", "content": "Tea?"}]
+    mine = fingerprint(items)
+    for kept in ("x", "0 []", 5, ["x"], f"{mine} {{", f"{mine} [[[],5]]", f"{mine} [[[0],5]]"):
+        assert items == to_items(user("Tea?", metadata={METADATA_KEY: kept}))
+
+
+def test_results_of_palaver_are_outputs() -> None:
+    """A failed call, and two results in one message."""
+    running = start(pending({}, ""), at=1)
+    parts = [
+        tool_part(NIL_ID, NIL_ID, f"c{n}", "weather", fail(running, f"no {n}", at=2)) for n in "12"
+    ]
+    found = to_items(Message("tool", tuple(parts)))
+    assert [("c1", "no 1"), ("c2", "no 2")] == [(i["call_id"], i["output"]) for i in found]
+    assert [found[0]] == to_items(Message("tool", (parts[0],)))
+    stranger = UnknownPart({"type": "elsewhere", "id": "u1"})
+    assert [] == to_items(Message("assistant", (stranger,)))
+
+
+def test_calls_get_their_outputs_and_outputs_their_calls() -> None:
+    ask: dict[str, Any] = {"role": "user", "content": "Tea?"}
+    words: dict[str, Any] = {
+        "type": "function_call_output",
+        "call_id": "call_1",
+        "output": INTERRUPTED,
+    }
+    shell = {"type": "shell_call", "call_id": "c5", "action": {"commands": ["ls"]}}
+    for broken, whole in (
+        ([called(1), ask], [called(1), words, ask]),
+        ([called(1), ask, gave(1)], [called(1), gave(1), ask]),
+        ([called(1), called(2), gave(1), said(1, "so"), gave(2)],
+         [called(1), called(2), gave(1), gave(2), said(1, "so")]),
+        ([gave(1), ask], [ask]),
+        ([called(1), gave(1), gave(1)], [called(1), gave(1)]),
+        ([called(1), called(1), gave(1)], [called(1), called(1), gave(1)]),
+        ([thought(1), ask], [ask]),
+        ([ask, thought(1)], [ask]),
+        ([thought(1), shell, ask], [ask]),
+        ([called(1), {**gave(1), "type": "custom_tool_call_output"}], [called(1), gave(1)]),
+    ):  # fmt: skip
+        assert whole == repair_items(broken)
+    assert [ask, called(1)] == repair_items([gave(9), ask, called(1)])  # it may still be at work
+    assert [called(1), words, said(1, "so")] == repair_items([called(1), said(1, "so")], {0, 1})
+    for whole in (
+        [ask, called(1)],
+        [called(1), said(1, "so")],
+        [thought(1), thought(2), called(1)],
+    ):
+        assert whole is repair_items(whole)
+
+
+def test_an_answer_cut_in_two_goes_without_its_ids() -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    whole = [thought(1), search, said(1, "so"), called(1), thought(2), called(2)]
+    bare = called(1)
+    del bare["id"]
+    so = {"role": "assistant", "content": "so"}
+    assert [so, bare, thought(2), called(2)] == last_items(whole, 5)
+    assert [so, bare, thought(2), called(2)] == last_items(whole, 4)
+    assert [called(2)] != last_items(whole, 1)
+    assert [bare] == last_items([thought(1), called(1)], 1)
+    plain = {"role": "assistant", "content": "so", "type": "message"}
+    assert [so] == last_items([thought(1), plain], 1)
+    assert [plain] == last_items([called(1), plain], 1)
+
+
+@at_least(40, in_faults=5_000)
+@given(st.lists(turns(), min_size=1, max_size=3), st.data())
+def test_whatever_is_taken_out_the_rest_is_valid(
+    talk: list[list[list[Any]]], data: st.DataObject
+) -> None:
+    ids = [item["id"] for batches in talk for batch in batches for item in batch if "id" in item]
+    assume(len(ids) == len(set(ids)))  # OpenAI gives an id once, and refuses it twice
+    session = PalaverSession(palaver.open(":memory:"), "talk")
+    for batch in (batch for batches in talk for batch in batches):
+        asyncio.run(session.add_items(batch))
+    history = session.history
+    length = len(history.view)
+    kept = data.draw(st.sets(st.integers(0, length - 1)))
+    history.rewrite([range(index, index + 1) for index in sorted(kept)])
+    limit = data.draw(st.none() | st.integers(1, 8))
+    items = asyncio.run(session.get_items(limit))
+    asked = {"model": "m", "input": [*items, {"role": "user", "content": "And now?"}]}
+    calls = {i.get("call_id") for i in items if i.get("type") == "function_call"}
+    ended = {i.get("call_id") for i in items if i.get("type") == "function_call_output"}
+    assert ended <= calls
+    if calls == ended:  # else the SDK drops the call that was last
+        problems = [str(problem) for problem in check_request("openai-responses", asked)]
+        assert [] == [problem for problem in problems if "must not be empty" not in problem], items

@@ -1,0 +1,1 @@
+"""The commands of `palaver`, each in the file that `palaver.cli.app` names for it."""

@@ -1,0 +1,196 @@
+"""`palaver edit`, `palaver apply` and `palaver mark`: change messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palaver.cli.options import (
+    Originals,
+    conversation_argument,
+    find_conversation,
+    read_list,
+    read_message_ref,
+    store_option,
+    use_store,
+)
+from palaver.cli.output import print_change, print_json
+from palaver.cli.runtime import Refused, file_argument, json_option, print_line, styled
+from palaver.errors import PalaverError, UnsupportedOperation, ValidationError
+from palaver.history import BaseHistory, History, Result, State, View, parse_operation
+from palaver.messages import to_dict
+from palaver.messages.codec import load_json
+
+if TYPE_CHECKING:
+    from palaver.history import Impact, Operation
+    from palaver.messages import Message
+
+__all__ = ["apply", "edit", "mark"]
+
+
+@click.command(short_help="Apply operations to a conversation, or show their impact.")
+@conversation_argument
+@click.option("--op", "given", multiple=True, metavar="JSON", help="An operation; can be repeated.")
+@click.option(
+    "--ops",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    help="A file with operations, a JSON array.",
+)
+@click.option("--price", is_flag=True, help="Only show what it would remove and cost.")
+@store_option
+@json_option
+def edit(
+    conversation: str,
+    given: tuple[str, ...],
+    file: str | None,
+    address: str | None,
+    *,
+    price: bool,
+    as_json: bool,
+) -> None:
+    """Apply operations to CONVERSATION: APPEND, INSERT, REPLACE, TRUNCATE, CLEAR, FILTER,
+    ROLLBACK, each as JSON such as {"operation": "TRUNCATE", "keepLast": 20}.
+
+    All are read before the first is applied. Each is a change of its own: if one is refused, those
+    before it stay, and the error names its index. --price takes one operation; its tokens are an
+    estimate, a quarter of the characters.
+    """  # noqa: D205 - the help text of the command
+    if bool(given) == (file is not None):
+        msg = "either --op or --ops must be given"
+        raise click.UsageError(msg)
+    raw = [load_json(text) for text in given] if file is None else read_list(file, "operations")
+    operations = [_read_operation(value, index) for index, value in enumerate(raw)]
+    if price and len(operations) != 1:
+        msg = "--price takes exactly one operation"
+        raise click.UsageError(msg)
+    with use_store(address) as store:
+        history = find_conversation(store, conversation)
+        if price:
+            _print_impact(history.price(operations[0], tokens=_estimate), as_json=as_json)
+            return
+        result: Result | None = None
+        for index, operation in enumerate(operations):
+            try:
+                result = history.execute(operation)
+            except PalaverError as error:
+                done = f" ({index} carried out before it)" if index else ""
+                msg = f"$[{index}]: {error}{done}"
+                raise Refused(msg) from None
+        print_change(history, result, as_json=as_json)
+
+
+def _read_operation(value: Any, index: int) -> Operation:  # noqa: ANN401 - whatever the file has
+    if not isinstance(value, Mapping):
+        msg = f"$[{index}]: must be an operation, an object"
+        raise Refused(msg)
+    try:
+        return parse_operation(value)
+    except PalaverError as error:
+        msg = f"$[{index}]: {error}"
+        raise Refused(msg) from None
+
+
+def _estimate(message: Message) -> int:
+    return -(-len(message.text) // 4)
+
+
+def _print_impact(price: Impact, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**price.to_dict(), "tokens": "estimated"})
+        return
+    removed = len(price.removed)
+    lines = {
+        "removed": f"{removed:,} message{'' if removed == 1 else 's'}",
+        "tokens freed": f"about {price.tokens_freed:,}",
+        "tokens added": f"about {price.tokens_added:,}",
+        "cached tokens lost": f"about {price.cache_tokens:,}",
+        "calls without results": ", ".join(price.calls_without_results) or "none",
+        "results without calls": ", ".join(price.results_without_calls) or "none",
+    }
+    for name, value in lines.items():
+        print_line(f"{styled(f'{name:22}', bold=True)}{styled(value)}")
+
+
+@click.command(short_help="Apply operations to messages in a file.")
+@file_argument
+@click.option(
+    "--ops",
+    "operations",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    help="The operations, a JSON array.",
+)
+@click.option("--no-snapshots", is_flag=True, help="Leave the snapshots' messages out.")
+def apply(file: str, operations: str, *, no_snapshots: bool) -> None:
+    """Apply operations to the messages in FILE, and print the resulting state as JSON.
+
+    Messages are printed as they were read: no id and no time is added to them. If an operation is
+    refused, the error names its index in the array, and nothing is printed.
+    """
+    if file == operations == "-":
+        msg = "only one of FILE and --ops can be standard input"
+        raise click.UsageError(msg)
+    originals = Originals()
+    history = History(originals.messages(read_list(file, "messages")))
+    result = Result(history.state, history.batch_index)
+    for index, raw in enumerate(read_list(operations, "operations")):
+        result = _apply(history, originals, raw, index)
+    answer = {
+        "state": _state_json(result.state, originals, snapshots=not no_snapshots),
+        "stats": to_dict(result.stats),
+        "affectedBatchIndex": result.affected_batch_index,
+    }
+    click.echo(json.dumps(answer, ensure_ascii=False))
+
+
+def _apply(history: BaseHistory, originals: Originals, raw: Any, index: int) -> Result:  # noqa: ANN401 - whatever the file has
+    path = f"$[{index}]"
+    if not isinstance(raw, Mapping):
+        raise ValidationError("must be an operation, an object", path=path, rule="operation")
+    try:
+        return history.execute(originals.operation(raw))
+    except ValidationError as error:
+        raise error.under(path) from None
+    except UnsupportedOperation as error:
+        msg = f"{path}: {error}"
+        raise Refused(msg) from None
+
+
+def _state_json(state: State, originals: Originals, *, snapshots: bool) -> dict[str, Any]:
+    def to_json(view: View) -> list[Any]:
+        return [originals.json_of(message) for message in view]
+
+    return {
+        "messages": to_json(state.messages),
+        "batchSnapshots": [
+            {
+                **snapshot.to_dict(messages=False),
+                **({"messages": to_json(snapshot.messages)} if snapshots else {}),
+            }
+            for snapshot in state.batch_snapshots
+        ],
+        "currentBatchIndex": state.current_batch_index,
+        "totalMessageCount": state.total_message_count,
+    }
+
+
+@click.command(short_help="Put a mark on a message.")
+@conversation_argument
+@click.argument("message")
+@click.argument("name")
+@click.option("--remove", is_flag=True, help="Remove the mark.")
+@store_option
+@json_option
+def mark(
+    conversation: str, message: str, name: str, address: str | None, *, remove: bool, as_json: bool
+) -> None:
+    """Put the mark NAME on MESSAGE, given by its index or its id."""
+    with use_store(address) as store:
+        history = find_conversation(store, conversation)
+        change = history.unmark if remove else history.mark
+        change(read_message_ref(message), name)
+        print_change(history, None, as_json=as_json)

@@ -1,0 +1,86 @@
+"""`palaver export` and `palaver copy`: write a conversation to a file, or copy to another store."""
+
+from __future__ import annotations
+
+import click
+
+from palaver.cli.options import (
+    conversation_argument,
+    find_conversation,
+    resolve_address,
+    store_file,
+    store_option,
+    use_store,
+)
+from palaver.cli.output import open_output, print_json, progress_bar
+from palaver.cli.runtime import Refused, json_option, print_line, styled
+from palaver.messages import to_dict
+from palaver.stores import open_store
+from palaver.stores.transfer import FORMS, Form, copy_conversations, export_conversation
+
+__all__ = ["copy", "export"]
+
+
+@click.command(short_help="Write a conversation to a file.")
+@conversation_argument
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option(
+    "--form", type=click.Choice(FORMS), default="lines", help="The form of the file.  [lines]"
+)
+@store_option
+@json_option
+def export(conversation: str, file: str, form: Form, address: str | None, *, as_json: bool) -> None:
+    """Write CONVERSATION to FILE, by default to standard output.
+
+    "lines" and "document" hold everything: every version, batch and mark. "version-1" holds the
+    messages of users and assistants, and the team task. A fork is written with everything that it
+    has from its parent. The file appears when it is complete.
+    """
+    with use_store(address) as store:
+        history = find_conversation(store, conversation)
+        with open_output(file) as stream, progress_bar("exporting") as bar:
+            export_conversation(store, history.id, stream, form=form, progress=bar)
+        if form == "version-1":
+            _warn_about_omitted(len(history) - history.count(roles=("user", "assistant")))
+        if file == "-":
+            return  # standard output is the conversation
+        if as_json:
+            print_json({"conversation": history.id, "version": history.version, "file": file})
+        else:
+            print_line(f"{styled(history.id, bold=True)}: written to {click.format_filename(file)}")
+
+
+def _warn_about_omitted(count: int) -> None:
+    if count:
+        what = f"{count:,} system and tool message{'' if count == 1 else 's'}"
+        click.echo(f"palaver: {what} left out: version 1 has no place for them", err=True)
+
+
+@click.command(short_help="Copy conversations to another store.")
+@click.argument("target", metavar="TARGET")
+@click.argument("conversations", nargs=-1)
+@store_option
+@json_option
+def copy(
+    target: str, conversations: tuple[str, ...], address: str | None, *, as_json: bool
+) -> None:
+    """Copy CONVERSATIONS, by default all, from the store to the store TARGET (a file or a URL).
+
+    What is there already is skipped, and what is there in part is completed: after an interruption,
+    run it again. Forks are copied with the conversations that they were forked from.
+    """
+    with use_store(address) as source:
+        names = [find_conversation(source, text).id for text in conversations] or None
+        place, aim = store_file(resolve_address(address)), store_file(target)
+        if place and aim and aim.exists() and place.samefile(aim):
+            msg = "the store can't be copied to itself"
+            raise Refused(msg)
+        with open_store(target) as there, progress_bar("copying") as bar:
+            copied = copy_conversations(source, there, names, progress=bar)
+    if as_json:
+        print_json(to_dict(copied))
+        return
+    print_line(
+        f"{copied.copied:,} conversation{'' if copied.copied == 1 else 's'} copied "
+        f"({copied.messages:,} messages), {copied.unchanged:,} there already"
+    )

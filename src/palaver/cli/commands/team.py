@@ -1,0 +1,234 @@
+"""`palaver team`: check a team file, and run a team of humans, models and programs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import click
+from anyio import from_thread
+from anyio.lowlevel import current_token
+
+from palaver.cli.options import find_conversation, store_option, use_store
+from palaver.cli.output import print_json
+from palaver.cli.runtime import (
+    INTERRUPTED,
+    CommandGroup,
+    Refused,
+    json_option,
+    print_line,
+    printable,
+    styled,
+)
+from palaver.errors import ValidationError
+from palaver.messages import to_dict
+from palaver.team import CommandMember, Coordinator, Human, load_team
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from palaver.messages import Message
+    from palaver.stores import Store
+    from palaver.team import HumanTurn, Team
+    from palaver.team.config import Member
+
+__all__ = ["team"]
+
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
+
+
+@click.group(cls=CommandGroup, short_help="Teams of humans, models and programs.")
+def team() -> None:
+    """Check a team file, and run the team."""
+
+
+@team.command(short_help="Check a team file.")
+@click.argument("file", type=_FILE)
+@json_option
+def check(file: str, *, as_json: bool) -> None:
+    """Check the team in FILE, YAML or JSON, and list its members."""
+    loaded = _load(file)
+    rows = [_row(member, Path(file).parent) for member in loaded.members]
+    if as_json:
+        print_json({"team": loaded.name, "members": rows})
+        return
+    width = max(len(row["id"]) for row in rows)
+    for row in rows:
+        note = styled("  (not found here)", fg="yellow") if row.get("found") is False else ""
+        name, kind = styled(f"{row['id']:{width}}", bold=True), styled(f"{row['kind']:7}", dim=True)
+        print_line(f"{name}  {kind}  {styled(row['what'])}{note}".rstrip())
+
+
+def _row(member: Member, folder: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": member.id, "name": member.shown, "kind": "human", "what": ""}
+    if isinstance(member, Human):
+        return row
+    if not isinstance(member, CommandMember):
+        return {**row, "kind": "model", "what": member.model}
+    argv = member.known.argv
+    place = folder / (member.cwd or "") / argv[0] if "/" in argv[0] else argv[0]
+    path = member.env.get("PATH")
+    is_there = shutil.which(place, path=path) is not None
+    return {**row, "kind": "command", "what": " ".join(argv), "found": is_there}
+
+
+def _load(file: str) -> Team:
+    try:
+        return load_team(file)
+    except ValidationError as error:
+        msg = f"{click.format_filename(file)}: {error}"
+        raise Refused(msg) from None
+
+
+@team.command(short_help="Run a team; you write on standard input.")
+@click.argument("file", type=_FILE)
+@click.option("--conversation", help="Continue this conversation, instead of a new one.")
+@click.option(
+    "--as", "speaker", metavar="NAME", help="Which human you are.  [the one whose turn it is]"
+)
+@store_option
+@json_option
+def run(
+    file: str, conversation: str | None, speaker: str | None, address: str | None, *, as_json: bool
+) -> None:
+    """Run the team in FILE on a conversation.
+
+    Each line of standard input is your message when it is your turn. Ctrl-C, or the end of the
+    input, stops; the same command with --conversation continues.
+    """
+    loaded = _load(file)
+    with use_store(address, create=True) as store:
+        history = (
+            find_conversation(store, conversation)
+            if conversation
+            else store.create(title=loaded.name)
+        )
+        session = _TeamSession(
+            loaded, store, history.id, Path(file).parent, speaker, as_json=as_json
+        )
+        try:
+            anyio.run(session.run)
+        except KeyboardInterrupt:
+            click.echo(f"\npaused; go on with --conversation {history.id}", err=True)
+            click.get_current_context().exit(INTERRUPTED)
+
+
+class _TeamSession:
+    """A team with a person at a terminal, or a program at a pipe."""
+
+    def __init__(
+        self,
+        loaded: Team,
+        store: Store,
+        conversation: str,
+        folder: Path,
+        speaker: str | None,
+        *,
+        as_json: bool,
+    ) -> None:
+        self._as_json = as_json
+        self._speaker = speaker
+        self._streaming: str | None = None
+        self._line_ended = False
+        self._team = Coordinator(
+            loaded,
+            store,
+            conversation,
+            folder=folder,
+            on_turn=self._print_turn,
+            on_text=self._print_text,
+            on_message=self._print_message,
+        )
+
+    async def run(self) -> None:
+        """Run the team, with a line of input for each turn of the human, until the input ends."""
+        if self._as_json:
+            print_json({"event": "conversation", "id": self._team.id})
+        else:
+            click.echo(f"conversation {self._team.id}", err=True)
+        try:
+            await self._team.resume()
+            await self._take_turns()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._team.close()
+
+    async def _take_turns(self) -> None:
+        send, lines = anyio.create_memory_object_stream[str](1)
+        reader = threading.Thread(target=_read, args=(send, current_token()), daemon=True)
+        reader.start()
+        with lines:
+            while True:
+                self._prompt(await self._team.run())
+                line = await _line(lines)
+                if line is None:
+                    return
+                await self._team.say(line, speaker=self._speaker)
+
+    def _prompt(self, floor: HumanTurn) -> None:
+        if self._as_json:
+            print_json({"event": "floor", "human": floor.human, "why": floor.why})
+        elif sys.stdin.isatty():
+            click.echo(f"{floor.human}> ", nl=False)
+
+    def _print_turn(self, member: Member) -> None:
+        if self._as_json:
+            print_json({"event": "turn", "member": member.id})
+
+    def _print_text(self, member: Member, text: str) -> None:
+        if self._as_json:
+            print_json({"event": "text", "member": member.id, "text": text})
+            return
+        if self._streaming != member.id:
+            click.echo(f"{styled(member.shown, bold=True)}: ", nl=False)
+            self._streaming = member.id
+        click.echo("\n".join(map(printable, text.split("\n"))), nl=False)
+        self._line_ended = text.endswith("\n")
+
+    def _print_message(self, message: Message) -> None:
+        streamed, self._streaming = self._streaming, None
+        if self._as_json:
+            print_json({"event": "message", "message": to_dict(message)})
+            return
+        if streamed is not None and not self._line_ended:
+            click.echo()
+        failed = "failed" in message.metadata.get("team", {})
+        if failed or (streamed is None and message.role != "user"):
+            who = message.speaker.role_name if message.speaker else "team"
+            text = "\n".join(map(styled, message.text.split("\n")))
+            click.echo(f"{styled(who, bold=True)}: {text}")
+        for note in _notes(message):
+            click.echo(styled(f"  ({note})", dim=True))
+
+
+def _notes(message: Message) -> list[str]:
+    """What was wrong with the names that a message called."""
+    extra = message.routing.extra if message.routing else {}
+    words = {
+        "unknown": "nobody has the name",
+        "refused": "may not call",
+        "overflow": "the queue has no room for",
+    }
+    return [f"{words[key]} {', '.join(extra[key])}" for key in words if extra.get(key)]
+
+
+def _read(send: MemoryObjectSendStream[str], token: Any) -> None:  # noqa: ANN401 - anyio's own
+    """Read lines in a thread of its own, which nothing has to wait for."""
+    with suppress(anyio.RunFinishedError, anyio.BrokenResourceError, ValueError):
+        for line in sys.stdin:
+            if line.strip():
+                from_thread.run(send.send, line.rstrip("\n"), token=token)
+        from_thread.run_sync(send.close, token=token)
+
+
+async def _line(lines: MemoryObjectReceiveStream[str]) -> str | None:
+    try:
+        return await lines.receive()
+    except anyio.EndOfStream:
+        return None

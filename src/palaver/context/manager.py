@@ -1,0 +1,540 @@
+"""The prompt that an agent had before it last spoke, worked out again from the history.
+
+Nothing is stored for it: the messages before the agent's last one give the same prompt again, in
+every process and after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from palaver.context.assemblers import (
+    ASSEMBLERS,
+    PLAIN,
+    PLAIN_TYPE,
+    AssemblerInput,
+    PromptLimits,
+    fit,
+    measure,
+    normalize_agent_type,
+)
+from palaver.context.explain import (
+    PromptComparison,
+    PromptExplanation,
+    PromptFingerprint,
+    explain_messages,
+    explain_parts,
+)
+from palaver.context.markers import find_team_task
+from palaver.context.visibility import (
+    CONTEXT_ROLES,
+    Selection,
+    Visibility,
+    VisibilityIndex,
+    context_messages,
+    fold_name,
+    select,
+)
+from palaver.errors import DoesNotFit, ValidationError
+from palaver.events import Event, EventBus
+from palaver.history import BaseHistory, History, View
+from palaver.history.frame import IMPORT, SESSION
+from palaver.messages import Message, new_id
+from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY, check_name, check_text
+from palaver.stores.transfer import read_message, read_snapshot, write_snapshot
+from palaver.tokens import counter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from palaver.context.assemblers import Assembler, AssemblerOutput
+    from palaver.tokens import TokenCounter
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_TEAM_TASK_BYTES",
+    "WINDOW",
+    "ContextManager",
+    "KnownAgent",
+    "Prompt",
+    "PromptScope",
+    "as_message",
+    "previous_prompt",
+]
+
+
+class KnownAgent:
+    """An agent as a conversation knows it: its id, name and type when it last spoke.
+
+    `last_index` is the index of the last message it spoke, or None if it has not spoken. An agent
+    that has not spoken has what was asked for as its id and its name.
+
+    >>> from palaver.messages import Speaker, assistant
+    >>> known = KnownAgent([assistant("Hi", speaker=Speaker("a1", "Max", "ai"))], "max")
+    >>> known.id, known.name, known.last_index
+    ('a1', 'Max', 0)
+    """
+
+    def __init__(self, messages: Sequence[Message], agent: str) -> None:
+        """Look for an agent by its id or name, from the newest message back."""
+        self.id, self.name, self.agent_type = agent, agent, PLAIN_TYPE
+        self.last_index: int | None = None
+        wanted = fold_name(agent)
+        for index in reversed(range(len(messages))):
+            speaker = messages[index].speaker
+            if speaker is None:
+                continue
+            if wanted in {fold_name(speaker.role_id), fold_name(speaker.role_name)}:
+                self.id, self.name, self.last_index = speaker.role_id, speaker.role_name, index
+                kind = speaker.extra.get("agentType")
+                self.agent_type = kind if isinstance(kind, str) and kind else PLAIN_TYPE
+                return
+
+
+def previous_prompt(
+    agent: KnownAgent, history: BaseHistory, limits: Mapping[str, Any], options: Mapping[str, Any]
+) -> Prompt | None:
+    """Return the prompt that an agent had before it last spoke, or None if there was none.
+
+    `limits` are keyword arguments of `ContextManager`, `options` those of its `prompt_for`.
+    """
+    if not agent.last_index:
+        return None
+    earlier = History(history[: agent.last_index])
+    earlier.set_team_task(history.team_task)
+    try:
+        return ContextManager(earlier, **limits).prompt_for(agent.id, **options)
+    except DoesNotFit:
+        return None
+
+
+WINDOW: Final = 5
+"""The default number of messages before the current one that an agent is shown."""
+MAX_BYTES: Final = 768 * 1024
+"""The default limit of a prompt and its system flag together, in bytes."""
+MAX_TEAM_TASK_BYTES: Final = 5 * 1024
+"""The limit of a team task, in bytes; a longer one is truncated."""
+_log: Final = logging.getLogger("palaver.context")
+
+
+class ContextManager:
+    """What each agent of a team sees.
+
+    >>> context = ContextManager()
+    >>> user = {"roleId": "u1", "roleName": "User", "type": "human"}
+    >>> max_ = {"roleId": "max", "roleName": "Max", "type": "ai"}
+    >>> _ = context.add_message({"content": "Hi", "speaker": user})
+    >>> _ = context.add_message({"content": "Hello! [NEXT: sarah]", "speaker": max_})
+    >>> print(context.prompt_for("sarah", "claude").prompt)
+    [CONTEXT]
+    - User -> all: Hi
+    <BLANKLINE>
+    [MESSAGE]
+    Hello!
+    """
+
+    def __init__(
+        self,
+        history: BaseHistory | None = None,
+        *,
+        window: int = WINDOW,
+        windows: Mapping[str, int] = EMPTY,
+        max_bytes: int = MAX_BYTES,
+        max_tokens: int | None = None,
+        count: TokenCounter | None = None,
+        visibility: Visibility = "all",
+        assemblers: Mapping[str, Assembler] = EMPTY,
+        on_message_added: Callable[[Message], object] | None = None,
+        on_team_task_changed: Callable[[str | None], object] | None = None,
+        events: EventBus | None = None,
+    ) -> None:
+        """Manage the context of a history, stored or in memory; without one, of a new history.
+
+        `windows` gives agents a window of their own, by id or by type. `count` counts tokens in
+        place of the default counter. The two callbacks are called after the change.
+        """
+        self.history = History() if history is None else history
+        self.window = _check_count(window, "$.window")
+        self.windows = {
+            name: _check_count(size, f"$.windows.{name}") for name, size in windows.items()
+        }
+        self.max_bytes = _check_count(max_bytes, "$.maxBytes")
+        self.max_tokens = None if max_tokens is None else _check_count(max_tokens, "$.maxTokens")
+        self.visibility: Visibility = _check_visibility(visibility)
+        self.events = EventBus() if events is None else events
+        self._count = counter() if count is None else count
+        self._assemblers: dict[str, Assembler] = {**ASSEMBLERS}
+        for name, assembler in assemblers.items():
+            self.register(name, assembler)
+        self._on_message_added = on_message_added
+        self._on_team_task_changed = on_team_task_changed
+        self._index = VisibilityIndex()
+        self._fingerprints: dict[str, PromptFingerprint] = {}
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────
+
+    def add_message(self, message: Message | Mapping[str, Any] | None) -> Message:
+        """Add a message and return it; a team task marker in its text sets the team task."""
+        added = self.history.append(as_message(message, at=now_ms()))
+        _log.debug("[ContextManager] Message added: %s", added.id)
+        _call(self._on_message_added, added)
+        self._emit("message.added", {"id": added.id, "role": added.role})
+        task = find_team_task(added.text) if added.role in CONTEXT_ROLES else None
+        if task is not None:
+            self.set_team_task(task)
+        return added
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, as a new list."""
+        return self.history.messages
+
+    @property
+    def latest(self) -> Message | None:
+        """The last message, or None if there is none."""
+        view = self.history.view
+        return view[-1] if len(view) else None
+
+    def message(self, which: int | str | Message) -> Message:
+        """Return a message by its index, its id or its handle, such as `msg-1`."""
+        view = self.history.view
+        return view.log[view.find(which)]
+
+    def handle(self, which: int | str | Message) -> str | None:
+        """Return the handle of a message: `msg-N` for the N-th since the session began."""
+        return self.history.view.handle(which)
+
+    # ── the team task ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def team_task(self) -> str | None:
+        """The task that the team works on."""
+        return self.history.team_task
+
+    def set_team_task(self, task: str | None) -> None:
+        """Set the task that the team works on; more than 5 KB are cut off, between characters."""
+        if task is not None:
+            check_text(task, "$.teamTask")
+            task = _truncate_task(task)
+        self.history.set_team_task(task)
+        self._team_task_changed()
+
+    def _team_task_changed(self) -> None:
+        task = self.team_task
+        _call(self._on_team_task_changed, task)
+        self._emit("team_task.changed", {"teamTask": task})
+
+    # ── prompts ─────────────────────────────────────────────────────────────────────────────────
+
+    def prompt_for(
+        self,
+        agent: str,
+        agent_type: str = PLAIN_TYPE,
+        *,
+        window: int | None = None,
+        system_instruction: str | None = None,
+        instruction_file_text: str | None = None,
+        visibility: Visibility | None = None,
+        name: str | None = None,
+    ) -> Prompt:
+        r"""Work out the prompt of an agent, which can be explained.
+
+        An agent is known by its id and, if `name` is given, by its name. `window` and `visibility`
+        override the manager's own.
+
+        >>> from palaver.history import History
+        >>> from palaver.messages import user
+        >>> context = ContextManager(History([user("one"), user("two"), user("three")]))
+        >>> prompt = context.prompt_for("max", window=1)
+        >>> prompt.prompt
+        'user: two\n\nthree'
+        >>> [(entry.handle, entry.reason) for entry in prompt.explain().entries]
+        [('msg-2', 'fits'), ('msg-3', 'current')]
+        """
+        scope = self._scope(agent, agent_type, window, visibility, name)
+        given = self._input(scope, system_instruction, instruction_file_text)
+        assembler = self._assembler(agent_type)
+        limits = PromptLimits(given.max_bytes, given.max_tokens)
+        output, lines = fit(assembler, given.sections, limits, self._count)
+        prompt = Prompt(
+            scope=scope,
+            given=given,
+            assembler=assembler,
+            output=output,
+            lines=lines,
+            previous=self._fingerprints.get(agent),
+            count=self._count,
+        )
+        self._fingerprints[agent] = prompt.fingerprint
+        return prompt
+
+    def context_for(
+        self,
+        agent: str,
+        agent_type: str = PLAIN_TYPE,
+        *,
+        window: int | None = None,
+        system_instruction: str | None = None,
+        instruction_file_text: str | None = None,
+        visibility: Visibility | None = None,
+        name: str | None = None,
+    ) -> AssemblerInput:
+        """Work out what an agent may be shown, as the input of `assemble`; see `prompt_for`."""
+        scope = self._scope(agent, agent_type, window, visibility, name)
+        return self._input(scope, system_instruction, instruction_file_text)
+
+    def assemble(self, agent_type: str, given: AssemblerInput) -> AssemblerOutput:
+        """Write the prompt for a type of agent, with the newest lines of context that fit."""
+        limits = PromptLimits(given.max_bytes, given.max_tokens)
+        return fit(self._assembler(agent_type), given.sections, limits, self._count)[0]
+
+    def register(self, agent_type: str, assembler: Assembler) -> None:
+        """Use an assembler of your own for a type of agent."""
+        check_name(agent_type, "$.agentType")
+        self._assemblers[normalize_agent_type(agent_type)] = assembler
+
+    def _assembler(self, agent_type: str) -> Assembler:
+        normal = normalize_agent_type(agent_type)
+        assembler = self._assemblers.get(normal)
+        if assembler is None:
+            _log.warning(
+                '[ContextManager] Unknown agentType "%s" (normalized: "%s"), '
+                "using PlainTextAssembler", agent_type, normal,
+            )  # fmt: skip
+            return PLAIN
+        return assembler
+
+    def _scope(
+        self,
+        agent: str,
+        agent_type: str,
+        window: int | None,
+        visibility: Visibility | None,
+        name: str | None,
+    ) -> PromptScope:
+        if type(agent) is not str or agent not in self._fingerprints:  # not checked before
+            check_name(agent, "$.agent")
+        normal = normalize_agent_type(agent_type)
+        if window is None:
+            window = self.windows.get(agent, self.windows.get(normal, self.window))
+        window = _check_count(window, "$.window")
+        sees = self.visibility if visibility is None else _check_visibility(visibility)
+        view = self.history.view
+        if sees == "all":
+            visible = context_messages(view)
+        else:
+            visible = self._index.visible_to([agent] if name is None else [agent, name], view)
+        return PromptScope(agent, normal, window, sees, view, select(visible, window))
+
+    def _input(
+        self, scope: PromptScope, system: str | None, instructions: str | None
+    ) -> AssemblerInput:
+        for text, path in (
+            (system, "$.systemInstruction"),
+            (instructions, "$.instructionFileText"),
+        ):
+            if text is not None:
+                check_text(text, path)
+        current = scope.selection.current
+        return AssemblerInput(
+            context_messages=tuple(shown.line for shown in scope.selection.context),
+            current_message="" if current is None else current.line.content,
+            team_task=scope.view.team_task,
+            max_bytes=self.max_bytes,
+            system_instruction=system,
+            instruction_file_text=instructions,
+            max_tokens=self.max_tokens,
+        )
+
+    # ── sessions and snapshots ──────────────────────────────────────────────────────────────────
+
+    def clear(self) -> None:
+        """Begin a new session: no messages, no team task, handles from `msg-1`.
+
+        The log still has every message, and `history.undo()` brings them back.
+        """
+        self.history.replace_all((), team_task=None, reason=SESSION)
+        self._emit("history.edited", {"operation": SESSION})
+        self._team_task_changed()
+
+    def export_snapshot(self) -> dict[str, Any]:
+        """Return the messages and the team task as a snapshot of version 1.
+
+        A snapshot of version 2, with the whole history, is written by
+        `palaver.stores.transfer.export_conversation`.
+        """
+        view = self.history.view
+        return write_snapshot(view, team_task=view.team_task, timestamp=now_ms())
+
+    def import_snapshot(self, snapshot: object) -> None:
+        """Replace the messages and the team task by a snapshot of version 1, as a new session.
+
+        The snapshot is checked completely first. The import is one change, which `history.undo()`
+        reverses. Markers in its messages are text and set nothing.
+        """
+        checked = read_snapshot(snapshot)
+        self.history.replace_all(checked.messages, team_task=checked.team_task, reason=IMPORT)
+        self._emit("history.edited", {"operation": IMPORT})
+        self._team_task_changed()
+
+    def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
+        if self.events.wanted(name):
+            self.events.emit(Event(name, self.history.id, self.history.version, data))
+
+
+# ── the prompt ──────────────────────────────────────────────────────────────────────────────────
+
+
+class PromptScope(Struct, frozen=True):
+    """What a prompt is worked out from: the agent, its window and visibility, and the view."""
+
+    agent: str
+    agent_type: str
+    window: int
+    visibility: Visibility
+    view: View
+    selection: Selection
+
+
+class Prompt:
+    """What an agent is given: `prompt` and `system_flag`; `explain` says where they come from."""
+
+    def __init__(
+        self,
+        *,
+        scope: PromptScope,
+        given: AssemblerInput,
+        assembler: Assembler,
+        output: AssemblerOutput,
+        lines: int,
+        previous: PromptFingerprint | None,
+        count: TokenCounter,
+    ) -> None:
+        """Hold what an explanation needs; `lines` is how many lines of context fit."""
+        self.prompt = output.prompt
+        self.system_flag = output.system_flag
+        self.input = given
+        self.output = output
+        self._scope = scope
+        self._assembler = assembler
+        self._lines = lines
+        self._previous = previous
+        self._count = count
+
+    @property
+    def fingerprint(self) -> PromptFingerprint:
+        """What the agent's next prompt is compared with."""
+        selection, sections = self._scope.selection, self.input.sections
+        shown = selection.context[len(selection.context) - self._lines :]
+        current = () if selection.current is None else (selection.current,)
+        return PromptFingerprint(
+            version=self._scope.view.version,
+            messages=tuple(one.message.id for one in (*shown, *current)),
+            bytes=self.output.size,
+            system=hash(sections.system),
+            team_task=hash(sections.team_task),
+        )
+
+    def explain(self, *, since: Prompt | None = None) -> PromptExplanation:
+        """Say which messages were kept and dropped, why, and how large everything is.
+
+        The prompt is compared with `since`, or else with the agent's previous prompt.
+        """
+        scope, lines = self._scope, self._lines
+        limits = PromptLimits(self.input.max_bytes, self.input.max_tokens)
+        costs = measure(self._assembler, self.input.sections, self._count)
+        entries, older = explain_messages(scope.view, scope.selection, costs, lines, limits)
+        total = costs.total(lines)
+        before = self._previous if since is None else since.fingerprint
+        return PromptExplanation(
+            agent=scope.agent,
+            agent_type=scope.agent_type,
+            version=scope.view.version,
+            window=scope.window,
+            visibility=scope.visibility,
+            max_bytes=self.input.max_bytes,
+            max_tokens=self.input.max_tokens,
+            bytes=total.bytes,
+            tokens=total.tokens,
+            parts=explain_parts(costs, lines),
+            entries=entries,
+            older=older,
+            since=None if before is None else PromptComparison.of(before, self.fingerprint),
+        )
+
+
+# ── reading and checking ────────────────────────────────────────────────────────────────────────
+
+
+def as_message(value: object, *, at: int) -> Message:
+    """Read a message that is to be added: a `Message` or a mapping, with text and a speaker.
+
+    >>> as_message({"content": "Hi", "speaker": {"roleId": "u1", "roleName": "User"}}, at=5).role
+    'user'
+    >>> as_message({"content": 123}, at=5)
+    Traceback (most recent call last):
+    TypeError: Message content must be a string
+    """
+    if isinstance(value, Message):
+        if value.speaker is None:
+            raise TypeError(_NO_SPEAKER)
+        return value
+    if not value and not isinstance(value, Mapping):
+        raise TypeError(_NO_MESSAGE)
+    fields: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+    if not isinstance(fields.get("content"), str):
+        raise TypeError(_NO_TEXT)
+    speaker = fields.get("speaker")
+    if not speaker:
+        raise TypeError(_NO_SPEAKER)
+    name = speaker.get("roleId") if isinstance(speaker, Mapping) else None
+    if not name:
+        raise TypeError(_NO_ROLE_ID)
+    complete = {"roleName": name, "type": "human", **speaker}
+    return read_message({"id": new_id(), "timestamp": at, **fields, "speaker": complete}, at=at)
+
+
+_NO_MESSAGE = "Message cannot be null or undefined"
+_NO_TEXT = "Message content must be a string"
+_NO_SPEAKER = "Message speaker is required"
+_NO_ROLE_ID = "Message speaker.roleId is required"
+
+
+def _truncate_task(task: str) -> str:
+    data = task.encode()
+    if len(data) <= MAX_TEAM_TASK_BYTES:
+        return task
+    cut = data[:MAX_TEAM_TASK_BYTES].decode(errors="ignore")
+    _log.warning(
+        "[ContextManager] TeamTask exceeded 5KB limit (%d bytes), truncated to %d bytes",
+        len(data), len(cut.encode()),
+    )  # fmt: skip
+    return cut
+
+
+def _check_count(value: object, path: str) -> int:
+    if type(value) is not int or value < 0:
+        raise ValidationError(f"must be a whole number from 0 on, not {value!r}", path=path)
+    return value
+
+
+def _check_visibility(value: Visibility) -> Visibility:
+    if value not in ("all", "addressed"):
+        detail = f"must be all or addressed, not {value!r}"
+        raise ValidationError(detail, path="$.visibility", rule="visibility")
+    return value
+
+
+def _call(callback: Callable[[Any], object] | None, value: object) -> None:
+    """Call a callback; if it raises, that is logged, since the change is already made."""
+    if callback is None:
+        return
+    try:
+        callback(value)
+    except Exception:  # noqa: BLE001 - whatever it raises
+        _log.exception("[ContextManager] Hook failed: %s", getattr(callback, "__name__", callback))

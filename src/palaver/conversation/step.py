@@ -1,0 +1,441 @@
+"""The tool calls of an answer: run side by side, each at most once, with a record of every state.
+
+The state running, with the arguments that the tool gets, is stored before a tool is called; the
+outcome is stored when the call is done; when all are done, the results are appended in the order of
+the calls, in one change. So a crash at any moment leaves a ledger that says what may have run, and
+nothing runs twice unless its tool says that it may. A call that differs from the approved one does
+not run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from contextlib import aclosing, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import anyio
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palaver import wire
+from palaver.conversation.lease import OnExit, clean_up, run_shielded
+from palaver.conversation.ledger import LedgerEntry, pending_entries
+from palaver.conversation.usage import Usage
+from palaver.errors import OutputTooLong, ValidationError
+from palaver.events import Event
+from palaver.messages import Message, ToolCallPart, ToolState, fail, start
+from palaver.messages.ids import uuid_for
+from palaver.messages.limits import EMPTY, MAX_ANSWER
+from palaver.models.base import ModelRequest
+from palaver.wire import Note, tool_names
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from palaver.conversation.store_access import OpenStep, StoreAccess
+    from palaver.models.base import Model
+    from palaver.wire import ToolSpec
+    from palaver.wire.reply import Delta
+
+__all__ = ["OnDelta", "Step", "ToolCallBatch", "ToolOutcome", "take_step"]
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from palaver.conversation.store_access import StoreAccess
+    from palaver.conversation.telemetry import Instrumentation
+    from palaver.events import EventBus
+    from palaver.stores.records import Lease
+    from palaver.tools.runner import ToolRunner
+
+    _RecordArguments: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[ToolState]]
+
+
+_BATCH_SECONDS: Final = 0.002
+"""How long an outcome waits for others before it is stored by itself."""
+
+
+class ToolOutcome(Struct, frozen=True):
+    """What became of a call; `message` is None if the call has left the conversation."""
+
+    call: ToolCallPart
+    state: ToolState
+    message: Message | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the call failed."""
+        return self.state.status == "error"
+
+    @property
+    def text(self) -> str:
+        """The text that the model gets."""
+        return str(getattr(self.state, "error" if self.failed else "output", ""))
+
+
+class _Started(NamedTuple):
+    """Calls that are stored as running.
+
+    `running` and `done` are entries by the id of their part; `before` are the entries of the
+    running ones as they were before.
+    """
+
+    lease: Lease
+    running: dict[str, LedgerEntry]
+    done: dict[str, LedgerEntry]
+    before: list[LedgerEntry]
+
+
+class ToolCallBatch:
+    """Runs tool calls of one conversation side by side, and appends their results."""
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        events: EventBus,
+        runner: ToolRunner,
+        instrumentation: Instrumentation | None = None,
+    ) -> None:
+        """Run calls with a runner; store what becomes of them, and publish it as events."""
+        self._access = access
+        self._events = events
+        self._runner = runner
+        self._instrumentation = instrumentation
+
+    async def run(
+        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+    ) -> list[ToolOutcome]:
+        """Run calls and return their outcomes in order; `approved` are their digests by id."""
+        access = self._access
+        started = await run_shielded(partial(self._start, calls, approved), undo=self._undo_start)
+        lease = started.lease
+        release, holds = partial(access.lease.release, lease), partial(access.lease.holds, lease)
+        async with OnExit(release, needed=holds):
+            try:
+                for entry in started.running.values():
+                    await self._publish_state(entry)
+            except BaseException as error:
+                await clean_up(error, partial(self._undo_start, started))
+                raise
+            finished, appended, strays = await access.lease.keep_renewed(
+                lambda: self._run_and_append(calls, started)
+            )
+        for entry in finished:
+            await self._publish_state(entry)
+        for message in appended:
+            await self._publish("message.added", {"id": message.id, "role": message.role})
+        messages = {message.id: message for message in appended}
+        left = {entry.id for entry in strays}
+        settled = {entry.id: entry for entry in (*finished, *started.done.values())}
+        return [
+            ToolOutcome(
+                call,
+                settled[call.id].state,
+                None if call.id in left else messages.get(settled[call.id].message().id),
+            )
+            for call in calls
+        ]
+
+    # ── the store ───────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, calls: Sequence[ToolCallPart], approved: Mapping[str, str]) -> _Started:
+        """Store the calls as running; of those that are done already, only results are missing."""
+        access = self._access
+        lease = access.lease.acquire()
+        try:
+            known = access.open_calls(calls, approved)
+            done = {name: entry for name, entry in known.items() if entry.done}
+            _refuse_running(known.values())
+            running = {
+                name: entry.with_state(start(entry.state), idempotent=self._may_repeat(entry.tool))
+                for name, entry in known.items()
+                if not entry.done
+            }
+            access.save_entries(running.values(), lease)
+        except BaseException:
+            access.lease.release(lease)
+            raise
+        return _Started(lease, running, done, [known[name] for name in running])
+
+    def _undo_start(self, started: _Started) -> None:
+        """Undo `_start`: no tool was called, so the calls are pending as before."""
+        try:
+            self._access.save_entries(started.before, started.lease)
+        finally:
+            self._access.lease.release(started.lease)
+
+    def _append_results(
+        self, finished: Sequence[LedgerEntry], lease: Lease
+    ) -> tuple[list[Message], list[LedgerEntry]]:
+        """Append the results and release the lease."""
+        try:
+            return self._access.append_results(finished, lease)
+        finally:
+            self._access.lease.release(lease)
+
+    def _may_repeat(self, name: str) -> bool:
+        tool = self._runner.tools.get(name)
+        return tool is not None and tool.idempotent
+
+    # ── the calls ───────────────────────────────────────────────────────────────────────────────
+
+    async def _run_and_append(
+        self, calls: Sequence[ToolCallPart], started: _Started
+    ) -> tuple[list[LedgerEntry], list[Message], list[LedgerEntry]]:
+        """Run the calls and append results: the entries that ran, the messages, and the strays."""
+        outcomes = await self._run_all(calls, started.running, started.lease)
+        finished = [outcomes[call.id] for call in calls if call.id in outcomes]
+        results = [*finished, *started.done.values()]
+        append = partial(self._append_results, results, started.lease)
+        return finished, *await run_shielded(append)
+
+    async def _run_all(
+        self, calls: Sequence[ToolCallPart], entries: dict[str, LedgerEntry], lease: Lease
+    ) -> dict[str, LedgerEntry]:
+        access = self._access
+        outcomes, unsaved = dict[str, LedgerEntry](), dict[str, LedgerEntry]()
+        all_done = anyio.Event()
+        slots = anyio.Semaphore(max(1, self._runner.limits.at_once), fast_acquire=True)
+
+        async def record_arguments(name: str, arguments: Mapping[str, Any]) -> ToolState:
+            """Store other arguments than the call's before a tool gets them."""
+            entry = entries[name]
+            entries[name] = entry = entry.with_state(replace(entry.state, input=arguments))
+            await run_shielded(partial(access.save_entries, [entry], lease))
+            return entry.state
+
+        async def run_one(call: ToolCallPart, entry: LedgerEntry) -> None:
+            try:
+                async with slots:
+                    state = await self._run_call(call, entry, partial(record_arguments, entry.id))
+            except anyio.get_cancelled_exc_class():
+                entry = entries[entry.id]
+                outcomes[entry.id] = entry.with_state(fail(entry.state, "cancelled"))
+                raise
+            outcomes[entry.id] = unsaved[entry.id] = entry.with_state(state)
+            if len(outcomes) == len(entries):
+                all_done.set()
+            with anyio.move_on_after(_BATCH_SECONDS, shield=True):
+                await all_done.wait()  # what is done at once is stored at once, with the results
+                return
+            saved = list(unsaved.values())
+            unsaved.clear()
+            if saved:
+                await run_shielded(partial(access.save_entries, saved, lease))
+
+        try:
+            async with anyio.create_task_group() as group:
+                for call in calls:
+                    if call.id in entries:
+                        group.start_soon(run_one, call, entries[call.id])
+        except anyio.get_cancelled_exc_class():
+            for name, entry in entries.items():
+                outcomes.setdefault(name, entry.with_state(fail(entry.state, "cancelled")))
+            await run_shielded(partial(access.append_results, list(outcomes.values()), lease))
+            raise
+        return outcomes
+
+    async def _run_call(
+        self, call: ToolCallPart, entry: LedgerEntry, record_arguments: _RecordArguments
+    ) -> ToolState:
+        tool = self._runner.tools.get(call.tool)
+        spec = None if tool is None else tool.spec
+        conversation = self._access.history.id
+        observed: AbstractContextManager[Callable[[ToolState], None] | None] = nullcontext()
+        if self._instrumentation is not None:
+            observed = self._instrumentation.call(conversation, call, spec)
+        with observed as on_end:
+            state = await self._runner.run(
+                call,
+                entry.state,
+                conversation=conversation,
+                record_arguments=record_arguments,
+                on_progress=partial(self._report_progress, entry),
+            )
+            if on_end is not None:
+                on_end(state)
+        return state
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────
+
+    def _report_progress(self, entry: LedgerEntry, title: str, metadata: Mapping[str, Any]) -> None:
+        data = {**_about(entry), "title": title, "metadata": dict(metadata)}
+        self._events.emit(self._event("tool.running", data))
+
+    async def _publish_state(self, entry: LedgerEntry) -> None:
+        name: Any = f"tool.{entry.state.status}"
+        if self._events.wanted(name):
+            data = {**_about(entry), "state": msgspec.to_builtins(entry.state)}
+            await self._events.publish(self._event(name, data))
+
+    async def _publish(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
+        if self._events.wanted(name):
+            await self._events.publish(self._event(name, data))
+
+    def _event(self, name: Any, data: Mapping[str, Any]) -> Event:  # noqa: ANN401 - a Name
+        history = self._access.history
+        return Event(name, history.id, history.version, data)
+
+
+def _refuse_running(entries: Iterable[LedgerEntry]) -> None:
+    running = [entry for entry in entries if entry.state.status == "running"]
+    if running:
+        names = ", ".join(f"{entry.tool} ({entry.call_id})" for entry in running)
+        detail = f"under way already, or cut off: {names}; recover() settles them"
+        raise ValidationError(detail, path="$.calls", rule="calls-running")
+
+
+def _about(entry: LedgerEntry) -> dict[str, Any]:
+    return {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}
+
+
+OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
+"""A plain or async function that gets each piece of an answer as it arrives."""
+
+_log: Final = logging.getLogger("palaver.conversation")
+DRAFT_SECONDS: Final = 1.0
+"""The time between drafts, in seconds: what a crash may cost of an answer."""
+DRAFT_BYTES: Final = 64 * 1024
+"""The size from which on a draft waits until the answer has grown by an eighth: a draft holds the
+complete answer so far, and all drafts together shall write no more than a few times its size."""
+
+
+class Step(Struct, frozen=True):
+    """The result of one step: the answer, the calls it makes, and the usage.
+
+    `notes` says what was repaired in the conversation, or left out, for the request. `again` means
+    that no model was asked: the step of this key had its answer already.
+    """
+
+    message: Message
+    usage: Usage
+    notes: tuple[Note, ...]
+    entries: tuple[LedgerEntry, ...] = ()
+    again: bool = False
+
+    @property
+    def calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls, in order."""
+        return tuple(part for part in self.message.parts if isinstance(part, ToolCallPart))
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.message.text
+
+
+async def take_step(
+    access: StoreAccess,
+    model: Model,
+    tools: tuple[ToolSpec, ...],
+    *,
+    options: Mapping[str, Any],
+    on_delta: OnDelta | None,
+    add_cost: Callable[[Message], Message],
+    key: str | None = None,
+) -> Step:
+    """Take one step; `add_cost` adds the cost that the provider left out of its answer."""
+    target = replace(model.target, model=model.ref)
+    begin = partial(access.begin_step, model.format, target, key)
+    begun = await run_shielded(begin, undo=access.withdraw)
+    if isinstance(begun, Message):
+        usage = await to_thread.run_sync(access.usage)
+        return Step(begun, usage, (), tuple(pending_entries(begun)), again=True)
+    lease = begun.lease
+    release, holds = partial(access.lease.release, lease), partial(access.lease.holds, lease)
+    async with OnExit(release, needed=holds):
+        incoming: _IncomingAnswer | None = None
+        try:
+            names = {**tool_names(model.format, tools), **begun.request.names}
+            request = ModelRequest(begun.request.body, tools=tools, names=names, options=options)
+            incoming = _IncomingAnswer(access, begun, model, names, on_delta)
+            await access.lease.keep_renewed(partial(incoming.receive, request))
+        except BaseException as error:
+            if isinstance(error, Exception):
+                _log.error("asking %s failed: %s", model.ref.model_id, error)
+            await clean_up(error, partial(_store_partial, access, begun, incoming, add_cost))
+            raise
+        finish = partial(_store_answer, access, begun, incoming, add_cost)
+        message, usage, entries = await run_shielded(finish)
+    return Step(message, usage, begun.request.notes, entries)
+
+
+class _IncomingAnswer:
+    """An answer as it arrives."""
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        step: OpenStep,
+        model: Model,
+        names: Mapping[str, str],
+        on_delta: OnDelta | None,
+    ) -> None:
+        self._access = access
+        self._step = step
+        self._model = model
+        self._on_delta = on_delta
+        self.fold = wire.reply_reader(
+            model.format,
+            model=model.ref,
+            session=uuid_for(access.history.id),
+            names=names,
+            limit=MAX_ANSWER,
+        )
+
+    async def receive(self, request: ModelRequest) -> None:
+        """Send the request and take in the answer, piece by piece; store drafts now and then.
+
+        An answer that is longer than `MAX_ANSWER` is cut off there with `OutputTooLong`.
+        """
+        stored, due = time.monotonic(), 0
+        answer = self.fold.answer
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                for delta in self.fold.feed(event):
+                    if self._on_delta is not None:
+                        handled = self._on_delta(delta)
+                        if inspect.isawaitable(handled):
+                            await handled
+                if answer.over_limit:
+                    detail = f"the answer is longer than {MAX_ANSWER:,} bytes, and was cut off"
+                    answer.cut(OutputTooLong.__name__, detail)
+                    raise OutputTooLong(detail, provider=self._model.ref.provider_id)
+                if answer.size >= due and time.monotonic() - stored > DRAFT_SECONDS:
+                    due = answer.size + (answer.size // 8 if answer.size > DRAFT_BYTES else 0)
+                    await to_thread.run_sync(self._store_draft)
+                    stored = time.monotonic()
+
+    def _store_draft(self) -> None:
+        self._access.save_draft(self._step, self.fold.message(interrupted=True))
+
+
+def _store_answer(
+    access: StoreAccess,
+    step: OpenStep,
+    incoming: _IncomingAnswer,
+    add_cost: Callable[[Message], Message],
+) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
+    """Store the complete answer."""
+    return access.finish_step(step, incoming.fold.message(), add_cost)
+
+
+def _store_partial(
+    access: StoreAccess,
+    step: OpenStep,
+    incoming: _IncomingAnswer | None,
+    add_cost: Callable[[Message], Message],
+) -> None:
+    """Store what had arrived of an answer that was cut off, marked as interrupted."""
+    message = None if incoming is None else incoming.fold.message(interrupted=True)
+    if message is not None and (message.content or "incompleteCalls" in message.metadata):
+        access.finish_step(step, message, add_cost, complete=False)
+    else:
+        access.abandon_step(step)

@@ -1,0 +1,429 @@
+"""Everything that a conversation reads from its store and writes to it, synchronously.
+
+Each method is called once in a worker thread. What belongs together is one change: a step's intent
+is stored before the model is asked, its answer with usage and calls in one change, the state
+running of a call before its tool is called, all results of an answer in one change.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from palaver.conversation.lease import SharedLease
+from palaver.conversation.ledger import (
+    CALL,
+    LedgerEntry,
+    call_changed,
+    call_digest,
+    content_digest,
+    pending_entries,
+    read_ledger,
+)
+from palaver.conversation.usage import KIND as USAGE
+from palaver.conversation.usage import read_usage
+from palaver.errors import CallChanged, ValidationError
+from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
+from palaver.messages.decode import decode
+from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY
+from palaver.stores.records import Lease, check_idempotency_key
+from palaver.wire import Converter, Request, converter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from palaver.conversation.usage import Usage
+    from palaver.history import View
+    from palaver.stores import StoredHistory
+    from palaver.stores.records import Record
+    from palaver.stores.store import Store
+    from palaver.tokens import RunningTotal
+    from palaver.wire import Target
+
+__all__ = ["OpenStep", "StepIntent", "StoreAccess"]
+
+STEP: Final = "step"
+"""The kind of record that holds the intent of a step."""
+DRAFT: Final = "draft"
+"""The kind of record that holds what has arrived of an answer."""
+ANSWER: Final = "answer"
+"""The kind of record that holds which message answered the step of a key."""
+_MAX_ANSWERS: Final = 32
+"""How many answers are remembered by the keys of their steps; a step is repeated soon or never."""
+_CHUNK: Final = 100
+
+
+class StepIntent(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The record of a step that is about to ask a model; it is removed with the answer."""
+
+    id: str
+    model: ModelRef | None
+    version: int
+    at: int
+    key: str | None = None
+
+
+class OpenStep(Struct, frozen=True):
+    """A step that has begun: its intent, its lease and the request to send."""
+
+    intent: StepIntent
+    lease: Lease
+    request: Request
+
+
+class _StepAnswer(Struct, frozen=True):
+    """The message that answered a step, and when."""
+
+    message: str
+    at: int
+
+
+class _Conversion(Struct, frozen=True):
+    """A converter, and the ranges of the log that it has converted."""
+
+    converter: Converter
+    ranges: list[tuple[int, int]]
+
+
+class _CallsChanged(Exception):  # noqa: N818 - it never leaves this module
+    """Some calls have left the view, or were edited since they were started."""
+
+    def __init__(self, calls: list[str], edited: list[str]) -> None:
+        super().__init__(calls, edited)
+        self.calls = frozenset(calls)
+        self.edited = frozenset(edited)
+
+
+class StoreAccess:
+    """Reads and writes one conversation of a store."""
+
+    def __init__(self, store: Store, history: StoredHistory, tally: RunningTotal) -> None:
+        """Take the conversation, and the count of its tokens."""
+        self.store = store
+        self.history = history
+        self.tally = tally
+        self.lease = SharedLease(store, history.id)
+        self._conversions: dict[tuple[str, Target], _Conversion] = {}
+
+    # ── a step ──────────────────────────────────────────────────────────────────────────────────
+
+    def begin_step(self, form: str, target: Target, key: str | None = None) -> OpenStep | Message:
+        """Take the lease, store the intent, and convert the conversation to a request.
+
+        If the step of this key has its answer already, the answer is returned instead.
+        """
+        check_idempotency_key(key)  # it is stored with the answer, when it is too late to refuse
+        history = self.history
+        lease = self.lease.acquire()
+        try:
+            history.refresh()
+            if key is not None and (known := self._find_answer(key)) is not None:
+                self.lease.release(lease)
+                return known
+            request = self.request(form, target)
+            intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
+            self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
+        except BaseException:
+            self.lease.release(lease)
+            raise
+        return OpenStep(intent, lease, request)
+
+    def save_draft(self, step: OpenStep, message: Message) -> None:
+        """Store what has arrived of an answer."""
+        self._put([(DRAFT, step.intent.id, dump(message))], step.lease)
+
+    def finish_step(
+        self,
+        step: OpenStep,
+        message: Message,
+        add_cost: Callable[[Message], Message],
+        *,
+        complete: bool = True,
+    ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
+        """Store an answer with its usage and its calls in one change, and end the step.
+
+        `add_cost` adds the cost that the provider left out. Only a complete answer is remembered by
+        the step's key: an interrupted one is asked for again.
+        """
+        history, intent = self.history, step.intent
+        try:
+            message = add_cost(message)
+            entries = tuple(pending_entries(message))
+            counted = self.tally.total(history.view) + self.tally.weigh(message)
+            usage = self.usage().after(message, history.version + 1, counted)
+            records = [
+                *_removals(intent.id),
+                *(entry.record() for entry in entries),
+                usage.record(),
+            ]
+            if intent.key is not None and complete:
+                records += self._answer_records(intent.key, message)
+            history.extend([message], key=intent.id, records=records, lease=step.lease)
+        finally:
+            self.lease.release(step.lease)
+        return message, usage, entries
+
+    def _find_answer(self, key: str) -> Message | None:
+        """Return the answer of the step of a key, if it has one."""
+        stored = self.store.records(self.history.id, ANSWER).get(key)
+        if stored is None:
+            return None
+        log = self.history.view.log
+        positions = log.positions_of(decode(stored, _StepAnswer).message)
+        return log[positions[0]] if positions else None
+
+    def _answer_records(self, key: str, message: Message) -> list[Record]:
+        """Return the records that remember an answer by its key and forget the oldest ones."""
+        known = self.store.records(self.history.id, ANSWER)
+        by_age = sorted(known, key=lambda name: decode(known[name], _StepAnswer).at)
+        old = by_age[: max(0, len(by_age) - _MAX_ANSWERS + 1)]
+        fresh = msgspec.json.encode(_StepAnswer(message.id, now_ms()))
+        return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]
+
+    def withdraw(self, step: OpenStep | Message) -> None:
+        """Undo `begin_step`: no model was asked."""
+        if isinstance(step, OpenStep):
+            self.abandon_step(step)
+
+    def abandon_step(self, step: OpenStep) -> None:
+        """End a step without an answer: its intent is removed."""
+        try:
+            self._put(_removals(step.intent.id), step.lease)
+        finally:
+            self.lease.release(step.lease)
+
+    def request(self, form: str, target: Target) -> Request:
+        """Return the request for the conversation as it is now; only what is new is converted."""
+        view, key = self.history.view, (form, target)
+        open_calls = {entry.call_id for entry in self.ledger().values() if not entry.done}
+        if open_calls:
+            fresh = converter(form, target, open_calls=open_calls)
+            fresh.extend(view)
+            return fresh.request()
+        ranges = list(view.ranges())
+        known = self._conversions.get(key)
+        more = None if known is None else _new_ranges(known.ranges, ranges)
+        if known is None or more is None:
+            known, more = _Conversion(converter(form, target), []), ranges
+        for start, stop in more:
+            known.converter.extend(view.log.between(start, stop))
+        self._conversions[key] = _Conversion(known.converter, ranges)
+        return known.converter.request()
+
+    def usage(self) -> Usage:
+        """Return the usage so far."""
+        return read_usage(self.store.records(self.history.id, USAGE))
+
+    # ── tool calls ──────────────────────────────────────────────────────────────────────────────
+
+    def ledger(self) -> dict[str, LedgerEntry]:
+        """Return the calls that have no result in the log, by the id of their part."""
+        return read_ledger(self.store.records(self.history.id, CALL))
+
+    def waiting(self) -> list[ToolCallPart]:
+        """Return the calls in the view that were not started."""
+        entries = [e for e in self.ledger().values() if e.state.status == "pending" and not e.stray]
+        if not entries:
+            return []
+        view = self.history.refresh().view
+        return [
+            part
+            for entry in entries
+            for part in _calls_in(view, entry.message_id)
+            if part.id == entry.id
+        ]
+
+    def digests(self, calls: Iterable[ToolCallPart]) -> dict[str, str]:
+        """Return the digests that approvals of these calls name, by the id of their part.
+
+        A digest is made of the call as it is given. A call that is not in the view has none.
+        """
+        ledger, view = self.ledger(), self.history.refresh().view
+        found = dict[str, str]()
+        for call in calls:
+            located = _find_open_call(view, call.id, ledger.get(call.id))
+            if located is not None:
+                found[call.id] = call_digest(self.history.id, located[0], call)
+        return found
+
+    def open_calls(
+        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+    ) -> dict[str, LedgerEntry]:
+        """Return the entries of calls that need a result, by the id of their part.
+
+        A call that was not added by a step gets its entry now. `ValidationError` refuses a call
+        that has its result already or was never made, `CallChanged` one that was not started and
+        differs in the view from what is given, or from its digest in `approved`.
+        """
+        ledger, found = self.ledger(), dict[str, LedgerEntry]()
+        view = self.history.refresh().view
+        for call in calls:
+            entry = ledger.get(call.id)
+            if entry is None or entry.state.status == "pending":
+                entry = self._current_entry(view, call, entry, approved.get(call.id))
+            if entry is None or entry.id in found:
+                reason = "is given twice"
+                if entry is None:
+                    reason = "is not open: it has its result or was never made"
+                detail = f"call {call.call_id!r} of {call.tool} {reason}"
+                raise ValidationError(detail, path="$.calls", rule="tool-call")
+            found[call.id] = entry
+        return found
+
+    def _current_entry(
+        self, view: View, call: ToolCallPart, known: LedgerEntry | None, approved: str | None
+    ) -> LedgerEntry | None:
+        """Return the entry of a call as it is in the view; raise `CallChanged` if it differs."""
+        located = _find_open_call(view, call.id, known)
+        if located is None:
+            if known is not None or approved is not None:
+                msg = f"the call of {call.tool} ({call.call_id}) has left the conversation"
+                raise CallChanged(msg)
+            return None
+        position, now = located
+        digest = call_digest(self.history.id, position, now)
+        if not _asks_the_same(call, now) or approved not in (None, digest):
+            raise call_changed(now, digest)
+        entry = next(entry for entry in pending_entries(view.log[position]) if entry.id == call.id)
+        return msgspec.structs.replace(entry, asked=content_digest(now))
+
+    def save_entries(self, entries: Iterable[LedgerEntry], lease: Lease) -> None:
+        """Store the states of calls."""
+        self._put([entry.record() for entry in entries], lease)
+
+    def append_results(
+        self, entries: Sequence[LedgerEntry], lease: Lease
+    ) -> tuple[list[Message], list[LedgerEntry]]:
+        """Append results in the order of the calls, in one change.
+
+        A result whose call has left the view stays in the ledger. Returns the messages that were
+        appended and the entries that were not.
+        """
+        ordered = sorted(entries, key=lambda entry: entry.position)
+        left = frozenset[str]()
+        while here := [entry for entry in ordered if entry.id not in left]:
+            key = f"results-{'-'.join(entry.id for entry in here)}"[:200]
+            try:
+                self.history.extend(
+                    [entry.message() for entry in here],
+                    key=key,
+                    records=[entry.removal() for entry in here],
+                    lease=lease,
+                    unless=partial(_check_calls, here),
+                )
+            except _CallsChanged as found:
+                left |= found.calls
+                ordered = [e.with_edit_note() if e.id in found.edited else e for e in ordered]
+                continue
+            break
+        strays = [
+            msgspec.structs.replace(entry, stray=True) for entry in ordered if entry.id in left
+        ]
+        if strays:
+            self.save_entries(strays, lease)
+        return [entry.message() for entry in here], strays
+
+    # ── after a crash ───────────────────────────────────────────────────────────────────────────
+
+    def intents(self) -> dict[str, StepIntent]:
+        """Return the intents of the steps that were begun and not finished."""
+        found = self.store.records(self.history.id, STEP)
+        return {name: decode(value, StepIntent) for name, value in found.items()}
+
+    def drafts(self) -> dict[str, Message]:
+        """Return what had arrived of their answers."""
+        found = self.store.records(self.history.id, DRAFT)
+        return {name: parse_message(value) for name, value in found.items()}
+
+    def abandon_intent(self, intent: StepIntent, lease: Lease) -> None:
+        """End a step of which no draft was stored: its intent is removed."""
+        self._put(_removals(intent.id), lease)
+
+    def append_draft(self, intent: StepIntent, message: Message, lease: Lease) -> None:
+        """Append what had arrived of an answer as a message, and end its step."""
+        entries = tuple(pending_entries(message))
+        records = [*_removals(intent.id), *(entry.record() for entry in entries)]
+        self.history.extend([message], key=intent.id, records=records, lease=lease)
+
+    def _put(self, records: Sequence[Record], lease: Lease) -> None:
+        self.store.put_records(self.history.id, records, token=lease.token)
+
+
+def _removals(step: str) -> list[Record]:
+    return [(STEP, step, None), (DRAFT, step, None)]
+
+
+def _new_ranges(
+    known: list[tuple[int, int]], now: list[tuple[int, int]]
+) -> list[tuple[int, int]] | None:
+    """Return the ranges of a view after the known ones; None if it begins differently."""
+    if not known:
+        return now
+    last = len(known) - 1
+    if len(now) <= last or known[:last] != now[:last] or known[last][0] != now[last][0]:
+        return None
+    start, stop = known[last][1], now[last][1]
+    if stop < start:
+        return None
+    return [(start, stop), *now[last + 1 :]] if stop > start else now[last + 1 :]
+
+
+def _check_calls(entries: Sequence[LedgerEntry], view: View) -> None:
+    """Raise `_CallsChanged` for results whose calls have left the view or were edited."""
+    gone: list[str] = []
+    edited: list[str] = []
+    seen: dict[str, dict[str, ToolCallPart]] = {}
+    for entry in entries:
+        if entry.message_id not in seen:
+            seen[entry.message_id] = {part.id: part for part in _calls_in(view, entry.message_id)}
+        call = seen[entry.message_id].get(entry.id)
+        if call is None:
+            gone.append(entry.id)
+        elif entry.asked and entry.asked != content_digest(call):
+            edited.append(entry.id)
+    if gone or edited:
+        raise _CallsChanged(gone, edited)
+
+
+def _calls_in(view: View, message_id: str) -> list[ToolCallPart]:
+    return [part for _, part in _calls_with_positions(view, message_id)]
+
+
+def _calls_with_positions(view: View, message_id: str) -> Iterator[tuple[int, ToolCallPart]]:
+    """Yield the calls of a message in the view, each with the message's log position."""
+    for position in view.log.positions_of(message_id):
+        if view.index_of(position) is not None:
+            for part in view.log[position].parts:
+                if isinstance(part, ToolCallPart):
+                    yield position, part
+
+
+def _find_open_call(
+    view: View, name: str, known: LedgerEntry | None
+) -> tuple[int, ToolCallPart] | None:
+    """Return the call of an id as it is in the view, without a result, and its log position.
+
+    Its entry says where it is; a call without an entry, or one that is in another message now, is
+    searched from the end.
+    """
+    for position, call in () if known is None else _calls_with_positions(view, known.message_id):
+        if call.id == name:
+            return position, call
+    answered = set[str]()
+    for stop in range(len(view), 0, -_CHUNK):
+        begin = max(0, stop - _CHUNK)
+        for index, message in reversed(list(enumerate(view[begin:stop], begin))):
+            answered.update(p.call_id for p in message.parts if isinstance(p, ToolPart))
+            for part in message.parts:
+                if isinstance(part, ToolCallPart) and part.id == name:
+                    return None if part.call_id in answered else (view.position(index), part)
+    return None
+
+
+def _asks_the_same(one: ToolCallPart, other: ToolCallPart) -> bool:
+    """Tell whether two calls have the same tool, arguments and call id."""
+    return one.call_id == other.call_id and content_digest(one) == content_digest(other)

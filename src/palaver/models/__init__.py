@@ -1,0 +1,88 @@
+"""Models by name: `model("anthropic:claude-…")`, `model("local:smollm2")`.
+
+The word before the colon names the provider, the rest names the model. A provider's module, and its
+SDK, are imported when one of its models is first made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from palaver.errors import ModelError, ValidationError
+from palaver.models.base import Model, ModelRequest
+from palaver.models.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Model", "ModelRequest", "RetryPolicy", "model", "register"]
+
+
+class _ProviderEntry(NamedTuple):
+    """The module and the class of a provider's models, and the extra that installs its SDK."""
+
+    module: str
+    name: str
+    extra: str
+
+
+_PROVIDERS: Final = {
+    "openai": _ProviderEntry("openai", "OpenAIChatModel", "openai"),
+    "responses": _ProviderEntry("openai", "OpenAIResponsesModel", "openai"),
+    "anthropic": _ProviderEntry("anthropic", "AnthropicModel", "anthropic"),
+    "gemini": _ProviderEntry("gemini", "GeminiModel", "google"),
+    "local": _ProviderEntry("local", "LocalModel", "local"),
+}
+_registered: Final[dict[str, Callable[..., Model]]] = {}
+
+
+def model(name: str, **options: Any) -> Model:  # noqa: ANN401 - the model's own options
+    """Make a model by its name.
+
+    `openai:NAME` uses Chat Completions and `responses:NAME` the Responses API; with `base_url=`
+    they reach any server that speaks them. `anthropic:NAME` and `gemini:NAME` use those providers.
+    `local:NAME` is a model that `palaver model install` fetched, `local:/path/file.gguf` any other
+    GGUF file. API keys are read from the provider's usual environment variable. All but `local`
+    take the options `base_url`, `timeout` (seconds), `retries`, `window` (tokens) and `target`.
+    Raises `ValidationError` for an unknown provider and `ModelError` when its SDK is missing.
+
+    >>> model("openai:gpt-5", base_url="http://127.0.0.1:11434/v1").ref.model_id
+    'gpt-5'
+    >>> model("gpt-5")
+    Traceback (most recent call last):
+        ...
+    palaver.errors.ValidationError: $: 'gpt-5' names no model; expected PROVIDER:MODEL, ... [model]
+    """
+    scheme, colon, rest = name.partition(":")
+    known = sorted({*_PROVIDERS, *_registered})
+    if not colon or not rest or scheme not in known:
+        detail = f"{name!r} names no model; expected PROVIDER:MODEL, as in openai:gpt-5; "
+        detail += f"providers are {', '.join(known)}"
+        raise ValidationError(detail, path="$", rule="model")
+    factory = _registered.get(scheme) or _load(_PROVIDERS[scheme])
+    return factory(rest, **options)
+
+
+def register(scheme: str, factory: Callable[..., Model]) -> None:
+    """Register a factory for the models of a provider.
+
+    `factory` is called with the part of the name after the colon, and with the options.
+
+    >>> register("mine", lambda name, **options: model(f"openai:{name}", **options))
+    >>> model("mine:gpt-5").format
+    'openai-chat'
+    """
+    _registered[scheme] = factory
+
+
+def _load(provider: _ProviderEntry) -> Callable[..., Model]:
+    try:
+        module = importlib.import_module(f"palaver.models.{provider.module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("palaver"):
+            raise
+        detail = f"this model needs more packages: pip install 'palaver[{provider.extra}]'"
+        raise ModelError(detail) from error
+    found: Callable[..., Model] = getattr(module, provider.name)
+    return found

@@ -1,0 +1,217 @@
+"""OpenAI's two APIs, Chat Completions and Responses, and every server that speaks one of them.
+
+Ollama, vLLM and llama.cpp speak Chat Completions. With a `base_url` a key is optional, because most
+of those servers need none. Responses is used without OpenAI's storage: `store` is false, and
+reasoning is requested in its encrypted form, which the next request has to contain.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import openai
+
+from palaver.errors import AuthError, ValidationError
+from palaver.messages.limits import is_list, is_object
+from palaver.models.errors import (
+    ErrorReply,
+    Failure,
+    bad_answer,
+    classify,
+    connection_failed,
+    read_error_body,
+    retry_after,
+    timed_out,
+)
+from palaver.models.sdk import CONNECT_SECONDS, SdkModel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+    from palaver.models.base import ModelRequest
+
+__all__ = ["OpenAIChatModel", "OpenAIModel", "OpenAIResponsesModel"]
+
+
+_NO_KEY: Final = "none"
+_FINAL_EVENTS: Final = frozenset(("response.completed", "response.incomplete"))
+_RESPONSES_NAMES: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_output_tokens",
+}
+
+
+class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
+    """The common part of OpenAI's two APIs."""
+
+    provider: ClassVar[str] = "openai"
+    path: ClassVar[str]
+
+    def open_client(self) -> openai.AsyncOpenAI:
+        """Make the SDK's client; the key is read from OPENAI_API_KEY."""
+        key = self._api_key or os.environ.get("OPENAI_API_KEY") or None
+        if key is None and self.base_url is not None:
+            key = _NO_KEY
+        if key is None:
+            raise AuthError("there is no key: set OPENAI_API_KEY", provider=self.provider)
+        return openai.AsyncOpenAI(
+            api_key=key,
+            base_url=self.base_url,
+            timeout=openai.Timeout(self.timeout, connect=min(CONNECT_SECONDS, self.timeout)),
+            max_retries=0,
+        )
+
+    async def close_client(self, client: openai.AsyncOpenAI) -> None:
+        """Close the SDK's client."""
+        await client.close()
+
+    async def send(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> object:
+        """Request a complete answer."""
+        return await client.post(self.path, cast_to=object, body=body)
+
+    async def send_stream(
+        self, client: openai.AsyncOpenAI, body: dict[str, Any]
+    ) -> AsyncGenerator[object]:
+        """Request a stream, and yield its events."""
+        kind = openai.AsyncStream[object]
+        async with await client.post(
+            self.path, cast_to=object, body={**body, "stream": True}, stream=True, stream_cls=kind
+        ) as events:
+            async for event in events:
+                yield event
+
+    def secrets(self, client: openai.AsyncOpenAI) -> Sequence[str | None]:
+        """Return the key."""
+        return (client.api_key,)
+
+    def classify_error(self, error: Exception) -> Failure | None:
+        """Classify an error of the SDK."""
+        if isinstance(error, openai.APITimeoutError):
+            return timed_out(self.provider, self.timeout)
+        if isinstance(error, openai.APIStatusError):
+            text, code = read_error_body(error.body)
+            headers = error.response.headers
+            advice = headers.get("x-should-retry")
+            retryable = advice == "true" if advice in ("true", "false") else None
+            wait = retry_after(headers)
+            reported = text or error.message
+            return classify(
+                ErrorReply(
+                    self.provider, error.status_code, reported, error.code or code, wait, retryable
+                )
+            )
+        if isinstance(error, openai.APIConnectionError):
+            return connection_failed(self.provider, str(error.__cause__ or error))
+        if isinstance(error, openai.APIError):  # an error inside a stream
+            _, code = read_error_body(error.body)
+            return classify(ErrorReply(self.provider, None, error.message, error.code or code))
+        return (
+            bad_answer(self.provider, str(error)) if isinstance(error, openai.OpenAIError) else None
+        )
+
+
+class OpenAIChatModel(OpenAIModel):
+    """A model behind Chat Completions."""
+
+    path: ClassVar[str] = "/chat/completions"
+    format: str = "openai-chat"
+
+    def request_fields(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the model's name and the options."""
+        settings = request.settings
+        fields: dict[str, Any] = {"model": self.ref.model_id}
+        for name in ("temperature", "top_p", "stop"):
+            if name in settings:
+                fields[name] = settings[name]
+        if "max_tokens" in settings:
+            # OpenAI's newer models know only the new name, other servers often only the old one
+            name = "max_completion_tokens" if self.base_url is None else "max_tokens"
+            fields[name] = settings["max_tokens"]
+        if "schema" in settings:
+            form = {"name": "answer", "schema": settings["schema"]}
+            fields["response_format"] = {"type": "json_schema", "json_schema": form}
+        choice = settings.get("tool_choice")
+        if choice in ("auto", "none", "required"):
+            fields["tool_choice"] = choice if request.tools else None
+        elif choice is not None:
+            function = {"name": self.tool_name(choice)}
+            fields["tool_choice"] = {"type": "function", "function": function}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    async def send_stream(
+        self, client: openai.AsyncOpenAI, body: dict[str, Any]
+    ) -> AsyncGenerator[object]:
+        """Request a stream that ends with the token usage."""
+        with_usage = {"stream_options": {"include_usage": True}, **body}
+        async for event in super().send_stream(client, with_usage):
+            yield event
+
+    def is_final(self, event: Mapping[str, Any]) -> bool:
+        """Tell whether a choice has a finish reason."""
+        choices = event.get("choices")
+        return is_list(choices) and any(
+            is_object(choice) and choice.get("finish_reason") for choice in choices
+        )
+
+    def find_failure(self, event: Mapping[str, Any]) -> Failure | None:
+        """Find an error in the body: some servers send it with status 200."""
+        if not is_object(event.get("error")):
+            return None
+        text, code = read_error_body(event)
+        return classify(ErrorReply(self.provider, None, text, code))
+
+
+class OpenAIResponsesModel(OpenAIModel):
+    """A model behind the Responses API."""
+
+    path: ClassVar[str] = "/responses"
+    format: str = "openai-responses"
+
+    def request_fields(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the model's name and the options."""
+        settings = request.settings
+        if "stop" in settings:
+            detail = "the Responses API has no stop sequences"
+            raise ValidationError(detail, path="$.options.stop", rule="option")
+        fields: dict[str, Any] = {
+            "model": self.ref.model_id,
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+        }
+        fields.update(
+            {
+                _RESPONSES_NAMES[name]: settings[name]
+                for name in _RESPONSES_NAMES
+                if name in settings
+            }
+        )
+        if "schema" in settings:
+            form = {"type": "json_schema", "name": "answer", "schema": settings["schema"]}
+            fields["text"] = {"format": form}
+        choice = settings.get("tool_choice")
+        if choice in ("auto", "none", "required"):
+            if request.tools:
+                fields["tool_choice"] = choice
+        elif choice is not None:
+            fields["tool_choice"] = {"type": "function", "name": self.tool_name(choice)}
+        return fields
+
+    def is_final(self, event: Mapping[str, Any]) -> bool:
+        """Tell whether this is the event with the complete response."""
+        return event.get("type") in _FINAL_EVENTS
+
+    def find_failure(self, event: Mapping[str, Any]) -> Failure | None:
+        """Find an event `error`, or a response that failed."""
+        reported: object = None
+        if event.get("type") == "error":
+            reported = event.get("error") or {**event, "type": ""}
+        elif event.get("type") == "response.failed":
+            reported = event.get("response")
+        elif event.get("status") == "failed":
+            reported = event
+        if not is_object(reported):
+            return None
+        text, code = read_error_body(reported)
+        return classify(ErrorReply(self.provider, None, text, code))

@@ -1,0 +1,42 @@
+"""The retry policy: when a request to a model is repeated, and after how long.
+
+A request is repeated only while nothing of the answer has arrived. A wait that the provider asks
+for is respected, unless it is longer than the policy allows: then the error is raised, with the
+wait in it.
+"""
+
+from __future__ import annotations
+
+import random
+
+from msgspec import Struct
+
+__all__ = ["RetryPolicy"]
+
+
+class RetryPolicy(Struct, frozen=True):
+    """How many times a request is repeated, and the shortest and the longest wait in seconds.
+
+    >>> RetryPolicy(limit=0).wait(0, None) is None
+    True
+    >>> RetryPolicy().wait(0, 3.0) >= 3.0
+    True
+    >>> RetryPolicy(longest=20.0).wait(0, 600.0) is None
+    True
+    """
+
+    limit: int = 2
+    shortest: float = 0.5
+    longest: float = 30.0
+
+    def wait(self, attempts: int, requested: float | None) -> float | None:
+        """Return the seconds to wait after so many repeats; None means that no repeat is made.
+
+        `requested` is the wait that the provider asked for, if it did.
+        """
+        if attempts >= self.limit or (requested is not None and requested > self.longest):
+            return None
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - so that clients do not return together
+        if requested is not None:
+            return requested + self.shortest * jitter
+        return float(min(self.longest, self.shortest * 2**attempts) * jitter)

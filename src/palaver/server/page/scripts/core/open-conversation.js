@@ -1,0 +1,134 @@
+/**
+ * The open conversation: its head and the step that runs in it, updated from the server. Only this
+ * file fetches them; all others read the state.
+ */
+
+import { t } from "../locales/locale.js";
+import { failed, notify } from "../shell/toast.js";
+import { api, Problem, url } from "./api.js";
+import { live } from "./live-events.js";
+import { go } from "./routes.js";
+import { get, set, watch } from "./state.js";
+
+/** The newest version that is known to be reached by appends alone. */
+let appendedTo = 0;
+let asked = 0;
+/** The number of the newest request that was answered; older responses are ignored. */
+let answered = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+
+/** Follow the open conversation from now on. */
+export function followConversation() {
+  watch(["id"], reload);
+  live.on("*", receive);
+  live.on("resumed", reload);
+  live.on("conversation.deleted", ({ id }) => id === get().id && leave());
+  reload();
+}
+
+/** Fetch the head now. */
+export async function refresh() {
+  clearTimeout(timer);
+  timer = undefined;
+  const { id } = get();
+  if (!id) return;
+  const turn = ++asked;
+  try {
+    const head = await api.get(url`conversations/${id}`);
+    if (turn < answered || id !== get().id) return;
+    answered = turn;
+    const { edits, head: before } = get();
+    const appended = before !== null && head.version <= appendedTo;
+    if (!appended) appendedTo = head.version;
+    const edited = !appended && before?.version !== head.version;
+    // what was chosen by its place is elsewhere now, or gone
+    set(edited ? { head, edits: edits + 1, selection: null } : { head });
+  } catch (error) {
+    if (turn !== asked) return;
+    if (error instanceof Problem && error.status === 404) leave();
+    else failed(error, t("thread.failed"));
+  }
+}
+
+/** Leave the conversation, since it does not exist. */
+function leave() {
+  go({ id: null, view: null, at: null }, { replace: true });
+  notify({ kind: "error", text: t("conversation.gone") });
+}
+
+async function reload() {
+  const { id } = get();
+  appendedTo = 0;
+  await refresh();
+  if (!id || id !== get().id) return;
+  const step = await api.get(url`conversations/${id}/step`).catch(() => ({ running: false }));
+  if (id !== get().id) return;
+  set({ stepping: step.running });
+  if (step.running) draft()?.begin({ ...step, model: labelOf(step.model) });
+  else draft()?.stopped();
+  await settleDraft();
+}
+
+/**
+ * @param {import("./live-events.js").LiveData} data
+ * @param {string} name
+ */
+function receive(data, name) {
+  if (data.conversation !== get().id || !data.conversation) return;
+  if (name === "step.started") {
+    set({ stepping: true });
+    stepStarted(data);
+  } else if (name === "step.delta") {
+    set({ stepping: true });
+    draft()?.add(/** @type {any} */ (data));
+  } else if (name === "team.turn") {
+    draft()?.turn(String(data.member));
+  } else if (name === "step.ended") {
+    stepEnded(data);
+  } else if (data.version !== undefined) {
+    if (name === "message.added" && data.version === appendedTo + 1) appendedTo = data.version;
+    soon();
+  }
+}
+
+/** Begin the draft. The question is already stored when the server sends this. @param {import("./live-events.js").LiveData} data */
+async function stepStarted({ model }) {
+  draft()?.begin({ model: labelOf(model) });
+  await refresh();
+  await settleDraft();
+}
+
+/** End the draft. The answer is already stored when the server sends this. @param {import("./live-events.js").LiveData} data */
+async function stepEnded({ outcome, error }) {
+  if (outcome === "failed") notify({ kind: "error", text: t("step.failed"), detail: error?.message });
+  await refresh();
+  set({ stepping: false });
+  draft()?.stopped();
+  await settleDraft();
+}
+
+/** Wait until the thread shows what is stored; then show a draft that grows, and remove one that has ended. */
+async function settleDraft() {
+  const { id } = get();
+  await document.querySelector("pv-thread")?.drawn;
+  if (id !== get().id) return;
+  const shown = draft();
+  if (shown?.running) shown.show();
+  else shown?.end();
+}
+
+/** Fetch the head soon, once for many events. */
+function soon() {
+  timer ??= setTimeout(refresh, 20);
+}
+
+/** The label of a model. @param {string | undefined} name */
+function labelOf(name) {
+  const known = get().info?.models ?? [];
+  return known.find((model) => model.name === name)?.label ?? name;
+}
+
+function draft() {
+  return document.querySelector("pv-draft");
+}

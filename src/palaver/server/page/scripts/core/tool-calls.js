@@ -1,0 +1,90 @@
+/**
+ * The open tool calls of the conversation, by call id. They are read from the ledger again after
+ * every event about a call. A call leaves the ledger when its result is in the log.
+ *
+ * @typedef {import("./protocol.js").GetConversationsCalls["items"][number]} Entry
+ */
+
+import { api, url } from "./api.js";
+import { live } from "./live-events.js";
+import { get, watch } from "./state.js";
+
+/** @type {{items: Entry[]}} */
+const NONE = { items: [] };
+/** The events after which the calls are read again. @type {readonly import("./protocol.js").EventName[]} */
+const FOLLOWED = Object.freeze(["tool.pending", "tool.running", "tool.completed", "tool.error", "tool.progress", "step.ended"]);
+
+/** @type {Map<string, Entry>} */
+let entries = new Map();
+/** @type {Set<() => void>} */
+const listeners = new Set();
+let asked = 0;
+
+/**
+ * @param {string} callID
+ * @returns {Entry | undefined}
+ */
+export function callOf(callID) {
+  return entries.get(callID);
+}
+
+/** The number of calls that wait for approval. */
+export function waiting() {
+  return [...entries.values()].filter(({ state }) => state.status === "pending").length;
+}
+
+/**
+ * Call a listener when the calls change. Returns a function that unsubscribes.
+ *
+ * @param {() => void} listener
+ * @returns {() => void}
+ */
+export function onCalls(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/**
+ * Run a waiting call, or refuse it; the model goes on when no other waits. The entry is the one that
+ * was shown: where the call is another one by now, the server refuses and the ledger is read again.
+ *
+ * @param {Entry} entry
+ * @param {"run" | "deny"} action
+ */
+export async function decide(entry, action) {
+  const { id, model } = get();
+  const { digest } = entry;
+  const body = model ? { action, digest, model } : { action, digest };
+  try {
+    await api.post(url`conversations/${id}/calls/${entry.id}`, body);
+  } finally {
+    await read();
+  }
+}
+
+/** Read the ledger. */
+export async function read() {
+  const { id } = get();
+  const turn = ++asked;
+  /** @type {{items: Entry[]}} */
+  const { items: found } = id ? await api.get(url`conversations/${id}/calls`).catch(() => NONE) : NONE;
+  if (turn !== asked) return; // asked again meanwhile
+  entries = new Map(found.map((one) => [one.callID, one]));
+  listeners.forEach((listener) => listener());
+}
+
+/** Read the calls of the open conversation from now on. */
+export function followCalls() {
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const soon = () => {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      read();
+    }, 30);
+  };
+  watch(["id", "head"], soon);
+  for (const name of FOLLOWED) {
+    live.on(name, ({ conversation }) => conversation === get().id && soon());
+  }
+}

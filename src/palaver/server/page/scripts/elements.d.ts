@@ -1,0 +1,43 @@
+// The page's own elements by their tags, its own events by their names, and what an element may hold.
+
+export type Child = Node | string | number | null | undefined | false | readonly Child[];
+
+declare global {
+  interface DocumentEventMap {
+    "pv-jump": CustomEvent<{ index: number }>;
+    "pv-conversations": CustomEvent<null>;
+  }
+
+  interface HTMLElementEventMap {
+    "pv-priced": CustomEvent<import("./panel/price.js").Priced | null>;
+    "pv-drawn": CustomEvent<null>;
+    "pv-entered": CustomEvent<null>;
+  }
+
+  interface HTMLElementTagNameMap {
+    "pv-app": import("./app.js").App;
+    "pv-composer": import("./thread/composer.js").Composer;
+    "pv-dialog": import("./shell/dialog.js").Dialog;
+    "pv-diff": import("./panel/diff.js").DiffView;
+    "pv-draft": import("./thread/draft.js").Draft;
+    "pv-editor": import("./panel/editor.js").Editor;
+    "pv-explain": import("./panel/explain.js").ExplainView;
+    "pv-guide": import("./shell/guide.js").Guide;
+    "pv-head": import("./shell/header.js").Header;
+    "pv-history": import("./panel/history.js").HistoryView;
+    "pv-login": import("./shell/login.js").Login;
+    "pv-menu": import("./shell/menu.js").Menu;
+    "pv-message": import("./thread/message.js").MessageRow;
+    "pv-panel": import("./panel/panel.js").Panel;
+    "pv-price": import("./panel/price.js").Price;
+    "pv-request": import("./panel/request.js").RequestView;
+    "pv-selection": import("./thread/selection.js").SelectionBar;
+    "pv-sidebar": import("./shell/sidebar.js").Sidebar;
+    "pv-suggestions": import("./thread/suggestions.js").Suggestions;
+    "pv-team": import("./panel/team.js").TeamView;
+    "pv-thread": import("./thread/thread.js").Thread;
+    "pv-toast": import("./shell/toast.js").Toasts;
+    "pv-tokens": import("./panel/tokens.js").TokensView;
+    "pv-welcome": import("./shell/welcome.js").Welcome;
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * The actions on a whole conversation: create, rename, tag, export, delete.
+ *
+ * @typedef {import("../core/api.js").Head} Head
+ */
+
+import { address, api, url } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { go } from "../core/routes.js";
+import { canWrite, get } from "../core/state.js";
+import { t } from "../locales/locale.js";
+import { askText, confirm } from "./dialog.js";
+import { attempt, notify } from "./toast.js";
+
+/** @returns {Promise<void>} */
+export async function begin() {
+  const head = await attempt(() => api.post("conversations", {}));
+  if (!head) return;
+  changed();
+  go({ id: head.id, at: null });
+  requestAnimationFrame(() => document.getElementById("say")?.focus());
+}
+
+/** @param {Head} head */
+export async function rename(head) {
+  const title = await askText({ title: t("conversation.rename"), label: t("conversation.title"), value: head.title ?? "", action: t("save") });
+  if (title === null || title.trim() === (head.title ?? "")) return;
+  await patch(head, { title: title.trim() });
+}
+
+/** @param {Head} head */
+export async function retag(head) {
+  const text = await askText({ title: t("conversation.tags"), label: t("conversation.tags"), value: head.tags.join(", "), action: t("save"), hint: t("conversation.tags.hint") });
+  if (text === null) return;
+  const tags = [...new Set(text.split(/[,，]/).map((tag) => tag.trim()).filter(Boolean))];
+  await patch(head, { tags });
+}
+
+/** @param {Head} head */
+export async function remove(head) {
+  const name = head.title || t("conversation.untitled");
+  const sure = await confirm({ title: t("conversation.delete"), text: t("conversation.delete.sure", { name, n: head.length }), action: t("delete"), danger: true });
+  if (!sure) return;
+  const { id, view } = get();
+  if (id === head.id) go({ id: null, view: null, at: null });
+  const done = await attempt(() => api.delete(url`conversations/${head.id}`));
+  if (done === undefined) {
+    if (id === head.id) go({ id, view });
+    return;
+  }
+  changed();
+  notify({ text: t("conversation.deleted", { name }) });
+}
+
+/** @param {Head} head */
+export function exportConversation(head) {
+  const where = address(url`conversations/${head.id}/export`, { format: "palaver-2" });
+  h("a", { href: where, download: "" }).click();
+}
+
+/**
+ * The menu of a conversation.
+ *
+ * @param {Head} head
+ * @returns {(import("./menu.js").Entry | null)[]}
+ */
+export function entriesOf(head) {
+  const out = { label: t("conversation.export"), icon: "download", run: () => exportConversation(head) };
+  if (!canWrite()) return [out];
+  return [
+    { label: t("conversation.rename"), icon: "edit", run: () => rename(head) },
+    { label: t("conversation.tags"), icon: "tag", run: () => retag(head) },
+    out,
+    null,
+    { label: t("conversation.delete"), icon: "trash", danger: true, run: () => remove(head) },
+  ];
+}
+
+/**
+ * @param {Head} head
+ * @param {Partial<Head>} changes
+ */
+async function patch(head, changes) {
+  const done = await attempt(() => api.patch(url`conversations/${head.id}`, changes));
+  if (done) changed();
+}
+
+/** Have the sidebar read the list again, even if the server's event does not arrive. */
+function changed() {
+  document.dispatchEvent(new CustomEvent("pv-conversations"));
+}

@@ -1,0 +1,110 @@
+/**
+ * Modal dialogs, on the native dialog element. The focus stays inside and returns when the dialog
+ * is closed.
+ */
+
+import { fill, h, icon } from "../core/dom.js";
+import { t } from "../locales/locale.js";
+
+export class Dialog extends HTMLElement {
+  box = h("dialog", {
+    class: "dialog",
+    onclose: () => this.remove(),
+    onclick: (/** @type {MouseEvent} */ event) => {
+      if (event.target === this.box) this.close(); // a click beside it
+    },
+  });
+
+  connectedCallback() {
+    if (!this.box.isConnected) this.append(this.box);
+  }
+
+  /**
+   * Fill the dialog and open it. Returns what it was closed with; an empty text if it was dismissed.
+   *
+   * @param {{title: string, wide?: boolean}} about
+   * @param {...import("../core/dom.js").Child} children
+   * @returns {Promise<string>}
+   */
+  ask({ title, wide = false }, ...children) {
+    document.body.append(this);
+    const { box } = this;
+    const heading = h("h2", { id: `title-${++made}` }, title);
+    const close = h(
+      "button",
+      { type: "button", class: "quiet", "aria-label": t("close"), onclick: () => this.close() },
+      icon("x"),
+    );
+    fill(box, h("header", { class: "dialog-head" }, heading, close), ...children);
+    box.classList.toggle("wide", wide);
+    box.setAttribute("aria-labelledby", heading.id);
+    box.showModal();
+    return new Promise((resolve) => {
+      box.addEventListener("close", () => resolve(box.returnValue), { once: true });
+    });
+  }
+
+  /** @param {string} [answer] */
+  close(answer = "") {
+    this.box.close(answer);
+  }
+}
+
+let made = 0;
+
+customElements.define("pv-dialog", Dialog);
+
+/**
+ * An empty dialog, to be opened with `ask`.
+ *
+ * @returns {Dialog}
+ */
+export function dialog() {
+  return document.createElement("pv-dialog");
+}
+
+/**
+ * Ask for confirmation.
+ *
+ * @param {{title: string, text: string, action: string, danger?: boolean}} question
+ * @returns {Promise<boolean>}
+ */
+export async function confirm({ title, text, action, danger = false }) {
+  const asked = dialog();
+  const answer = await asked.ask(
+    { title },
+    h("p", { class: "dialog-body" }, text),
+    buttons(asked, h("button", { type: "button", class: danger ? "danger" : "primary", autofocus: true,
+      onclick: () => asked.close("yes") }, action)),
+  );
+  return answer === "yes";
+}
+
+/**
+ * Ask for a line of text. Returns null if the dialog was dismissed.
+ *
+ * @param {{title: string, label: string, value?: string, action: string, hint?: string}} question
+ * @returns {Promise<string | null>}
+ */
+export async function askText({ title, label, value = "", action, hint }) {
+  const asked = dialog();
+  const field = h("input", { type: "text", value, autofocus: true, autocomplete: "off" });
+  const form = h(
+    "form",
+    { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), asked.close("yes")) },
+    h("label", { class: "field dialog-body" }, h("span", null, label), field, hint ? h("small", { class: "muted" }, hint) : null),
+    buttons(asked, h("button", { type: "submit", class: "primary" }, action)),
+  );
+  const answer = asked.ask({ title }, form);
+  field.select();
+  return (await answer) === "yes" ? field.value : null;
+}
+
+/**
+ * @param {Dialog} asked
+ * @param {HTMLElement} action
+ */
+function buttons(asked, action) {
+  const cancel = h("button", { type: "button", onclick: () => asked.close() }, t("cancel"));
+  return h("footer", { class: "dialog-foot" }, cancel, action);
+}

@@ -1,0 +1,115 @@
+/**
+ * The header of the thread: the conversation's title, the version that is shown, and the way back
+ * from an older one.
+ */
+
+import { api, url } from "../core/api.js";
+import { fill, h, icon } from "../core/dom.js";
+import { redraw } from "../core/redraw.js";
+import { viewNamed, views } from "../core/registry.js";
+import { go } from "../core/routes.js";
+import { canWrite, get, watch } from "../core/state.js";
+import { count, onLanguage, t } from "../locales/locale.js";
+import { rename, retag } from "./conversation-actions.js";
+import { attempt } from "./toast.js";
+
+export class Header extends HTMLElement {
+  /** @type {(() => void)[]} */
+  subscriptions = [];
+
+  connectedCallback() {
+    const draw = () => redraw(this, () => this.#draw());
+    this.subscriptions = [watch(["head", "viewing", "view", "info"], draw), onLanguage(draw)];
+    this.#draw();
+  }
+
+  disconnectedCallback() {
+    this.subscriptions.forEach((stop) => stop());
+  }
+
+  #draw() {
+    const { head, viewing } = get();
+    document.title = head ? `${head.title || t("conversation.untitled")} · palaver` : "palaver";
+    fill(
+      this,
+      h(
+        "header",
+        { class: "thread-head" },
+        button("menu", t("sidebar.open"), () => document.querySelector("pv-app")?.toggleAttribute("data-drawer"), "drawer-button"),
+        head ? this.#title(head) : h("span", { class: "grow" }),
+        head ? this.#tools() : null,
+      ),
+      head && viewing !== null ? past(head, viewing) : null,
+    );
+  }
+
+  /** @param {import("../core/api.js").Head} head */
+  #title(head) {
+    const title = head.title || t("conversation.untitled");
+    const facts = [t("head.messages", { n: head.length }), t("head.version", { n: count(head.version) })];
+    return h(
+      "div",
+      { class: "grow title" },
+      h(
+        "h1",
+        { class: "clip" },
+        canWrite() ? h("button", { type: "button", class: "plain title-button clip", title: t("conversation.rename"), onclick: () => rename(head) }, title) : title,
+      ),
+      h(
+        "p",
+        { class: "muted tiny row" },
+        h("span", { class: "clip" }, facts.join(" · ")),
+        head.tags.map((tag) => h("button", { type: "button", class: "chip tag", onclick: () => retag(head), disabled: !canWrite() }, tag)),
+        canWrite() ? null : h("span", { class: "chip warn" }, icon("lock"), t("head.readonly")),
+      ),
+    );
+  }
+
+  #tools() {
+    const { id, view } = get();
+    const back = (/** @type {string} */ what) => () => attempt(() => api.post(url`conversations/${id}/${what}`));
+    const writes = canWrite() && get().viewing === null;
+    const last = views().find(({ hidden }) => !hidden)?.name ?? null;
+    return h(
+      "div",
+      { class: "row head-tools" },
+      writes ? button("undo", t("undo"), back("undo")) : null,
+      writes ? button("redo", t("redo"), back("redo")) : null,
+      last ? button("panel", t("panel.toggle"), () => go({ view: view && viewNamed(view) ? null : last }), "", view !== null) : null,
+    );
+  }
+}
+
+/**
+ * @param {import("../core/api.js").Head} head
+ * @param {number} viewing
+ */
+function past(head, viewing) {
+  const { id } = get();
+  const restore = async () => {
+    const done = await attempt(() => api.post(url`conversations/${id}/restore`, { version: viewing }));
+    if (done !== undefined) go({ at: null });
+  };
+  return h(
+    "div",
+    { class: "notice", role: "status" },
+    icon("history"),
+    h("span", { class: "grow" }, t("past.notice", { n: count(viewing), newest: count(head.version) })),
+    canWrite() ? h("button", { type: "button", onclick: restore }, icon("undo"), t("past.restore")) : null,
+    h("button", { type: "button", class: "primary", onclick: () => go({ at: null }) }, t("past.now")),
+  );
+}
+
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {() => void} run
+ * @param {string} [more]
+ * @param {boolean} [pressed]
+ */
+function button(name, label, run, more = "", pressed) {
+  const state = pressed === undefined ? null : String(pressed);
+  return h("button", { type: "button", class: `quiet ${more}`, "aria-label": label, title: label, "aria-pressed": state, onclick: run }, icon(name));
+}
+
+customElements.define("pv-head", Header);

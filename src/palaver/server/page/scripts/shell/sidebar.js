@@ -1,0 +1,212 @@
+/**
+ * The sidebar: the conversations, the latest change first, with their activity; the search; and the
+ * settings.
+ *
+ * @typedef {import("../core/api.js").Head} Head
+ */
+
+import { api } from "../core/api.js";
+import { asset, fill, h, icon } from "../core/dom.js";
+import { live } from "../core/live-events.js";
+import { redraw } from "../core/redraw.js";
+import { format } from "../core/routes.js";
+import { canWrite, get, watch } from "../core/state.js";
+import { ago, onLanguage, t } from "../locales/locale.js";
+import { begin, entriesOf } from "./conversation-actions.js";
+import { chooseFiles } from "./import-files.js";
+import { openMenu } from "./menu.js";
+import { Search } from "./search.js";
+import { openSettings } from "./settings.js";
+import { failed } from "./toast.js";
+
+const PAGE = 50;
+/** The least time between two reads of the list, in milliseconds. */
+const CALM = 150;
+/** How many titles a search looks through. */
+const SEARCHED = 1000;
+
+export class Sidebar extends HTMLElement {
+  /** @type {(() => void)[]} */
+  subscriptions = [];
+  /** @type {Map<string, Head>} */
+  heads = new Map();
+  /** @type {string | null} where the next page begins */
+  next = null;
+  /** The tag that the list is limited to. */
+  tag = "";
+  list = h("div", { class: "conversations" });
+  search = new Search(() => this.#list());
+  more = new IntersectionObserver(([entry]) => entry.isIntersecting && this.#load(this.next));
+  loading = false;
+  /** Whether the list changed while it was read. */
+  stale = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  timer = undefined;
+  clock = 0;
+
+  connectedCallback() {
+    const again = () => this.#soon();
+    document.addEventListener("pv-conversations", again);
+    this.subscriptions = [
+      watch(["id"], () => this.#list()),
+      watch(["info"], () => this.#draw()),
+      onLanguage(() => this.#draw()),
+      live.on("conversation.changed", again),
+      live.on("conversation.deleted", ({ id }) => (this.heads.delete(String(id)), this.#list())),
+      live.on("step.started", again),
+      live.on("step.ended", again),
+      live.on("resumed", again),
+      () => document.removeEventListener("pv-conversations", again),
+    ];
+    this.setAttribute("role", "complementary");
+    this.#draw();
+    this.#load(null);
+    this.clock = setInterval(() => this.#list(), 60_000);
+  }
+
+  disconnectedCallback() {
+    this.subscriptions.forEach((stop) => stop());
+    this.more.disconnect();
+    clearInterval(this.clock);
+  }
+
+  /** Put the cursor into the search. */
+  find() {
+    document.querySelector("pv-app")?.toggleAttribute("data-drawer", true);
+    this.querySelector("input")?.focus();
+  }
+
+  #draw() {
+    this.setAttribute("aria-label", t("sidebar.label"));
+    const field = h("input", {
+      type: "search",
+      class: "search",
+      value: this.search.text,
+      placeholder: t("sidebar.search"),
+      "aria-label": t("sidebar.search"),
+      oninput: (/** @type {Event} */ event) => this.search.type(/** @type {HTMLInputElement} */ (event.target).value),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && /** @type {HTMLElement} */ (event.target).blur(),
+    });
+    this.list = h("div", { class: "conversations" });
+    const fresh = h("button", { type: "button", class: "primary new", title: t("sidebar.new"), onclick: begin }, icon("plus"), t("sidebar.new"));
+    const bring = h("button", { type: "button", class: "quiet", title: t("import"), "aria-label": t("import"), onclick: chooseFiles }, icon("upload"));
+    fill(
+      this,
+      h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: asset("icons/palaver.svg"), alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? h("div", { class: "row" }, bring, fresh) : null),
+      h("div", { class: "sidebar-search" }, icon("search"), field),
+      h("nav", { "aria-label": t("sidebar.label") }, this.list),
+      h("div", { class: "sidebar-foot" }, this.#settings(), h("span", { class: "muted tiny" }, get().info?.version ?? "")),
+    );
+    this.#list();
+  }
+
+  #settings() {
+    return h(
+      "button",
+      { type: "button", class: "plain", "aria-haspopup": "menu", "aria-expanded": "false", onclick: (/** @type {Event} */ event) => openSettings(/** @type {HTMLElement} */ (event.currentTarget)) },
+      icon("settings"),
+      t("settings"),
+    );
+  }
+
+  /** @param {string | null} after */
+  async #load(after) {
+    if (this.loading) {
+      this.stale ||= after === null; // it changed while it was read: once more, then
+      return;
+    }
+    this.loading = true;
+    this.next = null;
+    try {
+      const page = await api.get("conversations", { query: { limit: PAGE, after, tag: this.tag || null } });
+      if (after === null) this.#forget(page.items);
+      for (const head of page.items) this.heads.set(head.id, head);
+      if (after !== null || this.heads.size <= PAGE) this.next = page.next;
+    } catch (error) {
+      failed(error, t("sidebar.failed"));
+    }
+    this.loading = false;
+    this.#list();
+    if (this.stale) this.#soon();
+    this.stale = false;
+  }
+
+  /** Remove conversations that should be on the first page and are not: they were deleted. @param {Head[]} first */
+  #forget(first) {
+    const oldest = first.length < PAGE ? 0 : (first.at(-1)?.updated ?? 0);
+    for (const [id, head] of this.heads) {
+      if (head.updated > oldest || first.length < PAGE) this.heads.delete(id);
+    }
+  }
+
+  #soon() {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      this.#load(null);
+    }, CALM);
+  }
+
+  #list() {
+    const { list, search } = this;
+    const all = [...this.heads.values()].sort((a, b) => b.updated - a.updated);
+    const shown = all.filter((head) => search.fits(head));
+    const { found } = search;
+    this.more.disconnect();
+    // a search reads on through the titles, but not without end
+    const end = this.next && (!search.text || all.length < SEARCHED) ? h("div", { class: "sentinel" }) : null;
+    const rows = [
+      this.tag ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only("") }, this.tag, icon("x")) : null,
+      h("ul", null, ...shown.map((head) => this.#row(head))),
+      search.text && found.length ? [h("h2", { class: "group" }, t("sidebar.found")), h("ul", null, ...found.map((hit) => search.row(hit)))] : null,
+      !shown.length && !found.length ? h("p", { class: "empty small" }, t(search.text ? "sidebar.nothing" : "sidebar.none")) : null,
+      end,
+    ];
+    redraw(list, () => {
+      const top = list.scrollTop;
+      fill(list, ...rows);
+      list.scrollTop = top;
+      if (end) this.more.observe(end);
+    });
+  }
+
+  /** @param {string} tag */
+  #only(tag) {
+    this.tag = tag;
+    this.heads.clear();
+    this.#load(null);
+  }
+
+  /** @param {Head} head */
+  #row(head) {
+    const here = head.id === get().id;
+    const title = head.title || head.preview || t("conversation.untitled");
+    const { stepping, waiting } = head.state ?? { stepping: false, waiting: 0 };
+    const menu = (/** @type {Event} */ event) => openMenu(/** @type {HTMLElement} */ (event.currentTarget), entriesOf(head));
+    return h(
+      "li",
+      { class: "conversation", data: { id: head.id } },
+      h(
+        "a",
+        { href: format({ id: head.id }), "aria-current": here ? "page" : null, onclick: () => document.querySelector("pv-app")?.removeAttribute("data-drawer") },
+        h(
+          "span",
+          { class: "row" },
+          stepping ? h("span", { class: "dot busy", title: t("sidebar.busy") }) : null,
+          head.parent ? icon("fork") : null,
+          h("span", { class: "name clip grow" }, title),
+          h("time", { class: "muted tiny", datetime: new Date(head.updated).toISOString() }, ago(head.updated)),
+        ),
+        h(
+          "span",
+          { class: "row muted tiny" },
+          h("span", { class: "clip grow" }, head.title && head.preview ? head.preview : t("head.messages", { n: head.length })),
+          waiting ? h("span", { class: "chip warn" }, t("sidebar.waiting", { n: waiting })) : null,
+        ),
+      ),
+      head.tags.length ? h("div", { class: "tags" }, ...head.tags.map((tag) => h("button", { type: "button", class: "chip tag", "aria-label": t("sidebar.only", { tag }), onclick: () => this.#only(tag) }, tag))) : null,
+      h("button", { type: "button", class: "quiet row-menu", "aria-label": t("sidebar.menu", { name: title }), "aria-haspopup": "menu", "aria-expanded": "false", onclick: menu }, icon("more")),
+    );
+  }
+}
+
+customElements.define("pv-sidebar", Sidebar);

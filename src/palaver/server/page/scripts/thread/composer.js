@@ -1,0 +1,219 @@
+/**
+ * The chat box: a text field, the choice of the model, the switch for tools, and the buttons to
+ * send and to stop. Below it is the size of the next request.
+ */
+
+import { api, url } from "../core/api.js";
+import { fill, h, icon } from "../core/dom.js";
+import { refresh } from "../core/open-conversation.js";
+import { redraw } from "../core/redraw.js";
+import { canWrite, chosenModel, get, set, watch } from "../core/state.js";
+import { onLanguage, short, t } from "../locales/locale.js";
+import { openMenu } from "../shell/menu.js";
+import { attempt } from "../shell/toast.js";
+
+const TOOLS_KEY = "palaver.tools";
+const MODEL_KEY = "palaver.model";
+
+export class Composer extends HTMLElement {
+  field = h("textarea", {
+    id: "say",
+    rows: 1,
+    oninput: () => this.#fit(),
+    onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
+  });
+  total = h("span", { class: "next muted tiny" });
+  foot = h("div", { class: "composer-foot" });
+  /** Whether the model may call tools. */
+  tools = localStorage.getItem(TOOLS_KEY) !== "off";
+  /** @type {Map<string, string>} what was typed and not sent, by conversation */
+  unsent = new Map();
+  /** The conversation that the text is for. */
+  about = "";
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  timer = undefined;
+  /** @type {(() => void)[]} */
+  subscriptions = [];
+
+  connectedCallback() {
+    this.about = get().id ?? "";
+    const submit = (/** @type {Event} */ event) => (event.preventDefault(), this.#send());
+    fill(this, h("form", { class: "composer", onsubmit: submit }, this.field, this.foot));
+    const draw = () => redraw(this, () => this.#draw());
+    this.subscriptions = [
+      watch(["id"], () => this.#opened()),
+      watch(["stepping", "viewing", "info", "model"], draw),
+      watch(["head", "model", "viewing"], () => this.#countSoon()),
+      onLanguage(draw),
+    ];
+    const chosen = localStorage.getItem(MODEL_KEY);
+    if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+    this.#draw();
+    this.#countSoon();
+  }
+
+  disconnectedCallback() {
+    this.subscriptions.forEach((stop) => stop());
+    clearTimeout(this.timer);
+  }
+
+  get models() {
+    return get().info?.models ?? [];
+  }
+
+  /** Another conversation was opened: store the unsent text of the last one, restore that of this one. */
+  #opened() {
+    this.unsent.set(this.about, this.field.value);
+    this.about = get().id ?? "";
+    this.field.value = this.unsent.get(this.about) ?? "";
+    this.#fit();
+    fill(this.total);
+  }
+
+  #draw() {
+    this.hidden = !canWrite() || get().viewing !== null;
+    this.field.placeholder = t("composer.placeholder");
+    this.field.setAttribute("aria-label", t("composer.placeholder"));
+    fill(this.foot, this.#modelButton(), this.#toolsButton(), h("span", { class: "grow" }), this.total, this.#go());
+    this.#fit();
+  }
+
+  #modelButton() {
+    const model = chosenModel();
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "plain model",
+        "aria-haspopup": "menu",
+        "aria-expanded": "false",
+        "aria-label": t("composer.model", { name: model?.label ?? t("composer.nomodel") }),
+        onclick: (/** @type {Event} */ event) => this.#chooseModel(/** @type {HTMLElement} */ (event.currentTarget)),
+      },
+      h("span", { class: "clip" }, model?.label ?? t("composer.nomodel")),
+      icon("chevron"),
+    );
+  }
+
+  /** @param {HTMLElement} anchor */
+  #chooseModel(anchor) {
+    const chosen = chosenModel();
+    const entries = this.models.map(({ name, label, ready, why }) => ({
+      label: ready ? label : `${label} — ${why ?? t("composer.notready")}`,
+      checked: name === chosen?.name,
+      disabled: !ready,
+      run: () => {
+        localStorage.setItem(MODEL_KEY, name);
+        set({ model: name });
+      },
+    }));
+    openMenu(anchor, entries);
+  }
+
+  #toolsButton() {
+    const known = get().info?.tools ?? [];
+    if (!known.length) return null;
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        "aria-pressed": String(this.tools),
+        title: known.map((tool) => tool.name).join(", "),
+        onclick: () => {
+          this.tools = !this.tools;
+          localStorage.setItem(TOOLS_KEY, this.tools ? "on" : "off");
+          redraw(this, () => this.#draw());
+        },
+      },
+      icon("tool"),
+      t("composer.tools"),
+    );
+  }
+
+  #go() {
+    if (get().stepping) {
+      return h("button", { type: "button", class: "send stop", "aria-label": t("composer.stop"), title: t("composer.stop"), onclick: () => this.#stop() }, icon("stop"));
+    }
+    return h("button", { type: "submit", class: "primary send", "aria-label": t("composer.send"), title: t("composer.send") }, icon("send"));
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      this.#send();
+    } else if (event.key === "Escape") {
+      this.field.blur();
+      event.stopPropagation();
+    }
+  }
+
+  async #send() {
+    const { id, head } = get();
+    const text = this.field.value;
+    if (!text.trim() && !head?.length) return;
+    const sent = await this.say(text, { tools: this.tools });
+    if (!sent || !id) return;
+    this.unsent.delete(id);
+    if (id === this.about) this.field.value = ""; // elsewhere other words are in the box
+    this.#fit();
+  }
+
+  /**
+   * Send a text in the open conversation and let the model answer; an empty text only lets it answer.
+   *
+   * @param {string} text
+   * @param {{tools: boolean | string[], options?: Record<string, any>}} how
+   * @returns {Promise<boolean>} whether it was sent
+   */
+  async say(text, how) {
+    const { id, stepping, model } = get();
+    if (!id || stepping) return false;
+    set({ stepping: true });
+    const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
+    const begun = await attempt(() => api.post(url`conversations/${id}/step`, body), t("composer.failed"));
+    if (begun === undefined) {
+      set({ stepping: false });
+      return false;
+    }
+    document.querySelector("pv-thread")?.toEnd();
+    refresh();
+    return true;
+  }
+
+  async #stop() {
+    const { id } = get();
+    await attempt(() => api.delete(url`conversations/${id}/step`));
+  }
+
+  /** Make the field as high as its text, up to the limit in the style sheet. */
+  #fit() {
+    const { field } = this;
+    field.style.setProperty("height", "auto");
+    field.style.setProperty("height", `${field.scrollHeight + 2}px`);
+  }
+
+  #countSoon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.#count(), 250);
+  }
+
+  /** What the next request would hold, as the server counts it. */
+  async #count() {
+    const { id, viewing } = get();
+    if (!id || viewing !== null) return;
+    const query = { model: get().model };
+    const answer = await api.get(url`conversations/${id}/tokens`, { query }).catch(() => null);
+    if (!answer || id !== get().id) return;
+    const { total, limit, window: whole } = answer;
+    const room = limit ?? whole;
+    const over = Boolean(room && total > room);
+    const long = room ? t("composer.next.of", { n: short(total), limit: short(room) }) : t("composer.next", { n: short(total) });
+    const brief = room ? `${short(total)} / ${short(room)}` : `≈ ${short(total)}`;
+    fill(this.total, h("span", { class: "long" }, long), h("span", { class: "short", title: long }, brief));
+    this.total.classList.toggle("danger-text", over);
+  }
+}
+
+customElements.define("pv-composer", Composer);

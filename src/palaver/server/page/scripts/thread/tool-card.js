@@ -1,0 +1,136 @@
+/**
+ * Tool calls: the arguments, the state and the result. A call that waits for approval has the two
+ * buttons for it.
+ */
+
+import { h, icon } from "../core/dom.js";
+import { canWrite, get } from "../core/state.js";
+import { callOf, decide } from "../core/tool-calls.js";
+import { clock, duration, t } from "../locales/locale.js";
+import { attempt } from "../shell/toast.js";
+import { fileCard } from "./file-card.js";
+import { code } from "./text.js";
+
+/** @typedef {Record<string, any>} Part */
+
+const LOOKS = {
+  pending: { kind: "warn", icon: "clock" },
+  running: { kind: "accent", icon: "tool" },
+  completed: { kind: "good", icon: "check" },
+  error: { kind: "bad", icon: "alert" },
+};
+
+/**
+ * A call in an assistant's message. Its state is taken from the ledger while it is there.
+ * One that waits is shown as the ledger has it: the arguments beside the buttons are those that the
+ * digest of an approval covers, however old the message on the page is.
+ *
+ * @param {Part} part
+ * @returns {HTMLElement}
+ */
+export function toolCall(part) {
+  const entry = callOf(part.callID);
+  const status = entry?.state.status;
+  const waits =
+    status === "pending" && !!entry?.digest && canWrite() && get().viewing === null && !get().stepping;
+  const shown = waits ? { tool: entry.tool, ...entry.state } : part;
+  return h(
+    "div",
+    { class: "tool-card", data: { call: part.callID, status: status ?? "asked" } },
+    h(
+      "div",
+      { class: "tool-head" },
+      icon("tool"),
+      h("code", { class: "tool-name clip" }, shown.tool),
+      h("span", { class: "muted mono clip grow brief" }, (entry && "title" in entry.state && entry.state.title) || brief(shown.input)),
+      status ? stateChip(entry.state) : null,
+    ),
+    body(folded(/** @type {any} */ (shown), waits)),
+    waits ? approval(entry) : null,
+  );
+}
+
+/**
+ * The result of a call, in a tool's message.
+ *
+ * @param {Part} part
+ * @returns {HTMLElement}
+ */
+export function toolResult(part) {
+  const { state } = part;
+  const output = state.error ?? state.output ?? "";
+  const cleared = state.time?.compacted;
+  return h(
+    "div",
+    { class: "tool-card result", data: { call: part.callID, status: state.status } },
+    h(
+      "div",
+      { class: "tool-head" },
+      icon("tool"),
+      h("code", { class: "tool-name clip" }, part.tool),
+      h("span", { class: "muted clip grow" }, state.title && state.title !== part.tool ? state.title : ""),
+      stateChip(state),
+    ),
+    body(
+      folded(state, false),
+      cleared ? h("p", { class: "muted small" }, t("tool.cleared", { time: clock(cleared) })) : null,
+      output ? code(output, t(state.status === "error" ? "tool.failure" : "tool.output")) : null,
+      state.attachments?.map(fileCard),
+    ),
+  );
+}
+
+/**
+ * The state of a call, with the time it took.
+ *
+ * @param {Record<string, any>} state
+ * @returns {HTMLElement}
+ */
+export function stateChip({ status, time }) {
+  const look = LOOKS[/** @type {keyof typeof LOOKS} */ (status)] ?? LOOKS.pending;
+  const took = time?.start && time.end ? duration(time.end - time.start) : "";
+  const dot = status === "running" ? h("span", { class: "dot busy" }) : icon(look.icon);
+  return h("span", { class: `chip ${look.kind}` }, dot, t(`tool.${status}`), took ? ` · ${took}` : "");
+}
+
+/** @param {import("../core/tool-calls.js").Entry} entry */
+function approval(entry) {
+  const decided = (/** @type {"run" | "deny"} */ action) => (/** @type {Event} */ event) => {
+    const row = /** @type {HTMLElement} */ (event.currentTarget).parentElement;
+    row?.querySelectorAll("button").forEach((button) => (button.disabled = true));
+    return attempt(() => decide(entry, action)).finally(() => {
+      row?.querySelectorAll("button").forEach((button) => (button.disabled = false));
+    });
+  };
+  return h(
+    "div",
+    { class: "tool-foot" },
+    h("span", { class: "small grow" }, t("tool.waits")),
+    h("button", { type: "button", onclick: decided("deny") }, icon("x"), t("tool.deny")),
+    h("button", { type: "button", class: "primary", onclick: decided("run") }, icon("play"), t("tool.run")),
+  );
+}
+
+/** @param {...import("../core/dom.js").Child} children */
+function body(...children) {
+  return h("div", { class: "tool-body" }, ...children);
+}
+
+/**
+ * The arguments of a call.
+ *
+ * @param {{input: any, raw?: string}} part
+ * @param {boolean} open
+ */
+function folded({ input, raw }, open) {
+  const empty = !input || !Object.keys(input).length;
+  const text = empty && raw ? raw : JSON.stringify(input ?? {}, null, 2);
+  const summary = h("summary", null, icon("right"), h("span", null, t("tool.input")));
+  return h("details", { class: "fold", open }, summary, code(text, "JSON"));
+}
+
+/** The arguments of a call, in one line. @param {any} input */
+function brief(input) {
+  const line = JSON.stringify(input ?? {});
+  return line === "{}" ? "" : line.slice(1, -1).slice(0, 160);
+}

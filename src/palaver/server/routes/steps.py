@@ -1,0 +1,203 @@
+"""Steps and tool calls: start, watch and stop a step; run or deny a call that waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from anyio import to_thread
+from litestar import delete, get, post
+from litestar.params import FromPath, JSONBody
+from msgspec import UNSET, Meta, UnsetType, field
+
+from palaver.conversation.ledger import call_changed
+from palaver.messages import ToolState, pending
+from palaver.server.errors import RequestRefused
+from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
+from palaver.server.service import Service, ServiceDependency
+from palaver.server.services.steps import StepStarted, StepStatus
+
+if TYPE_CHECKING:
+    from palaver.messages import ToolCallPart
+
+__all__ = ["ROUTES"]
+
+_DENIED: Final = "the user did not allow this call"
+
+
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+_Options = Annotated[
+    dict[str, Any],
+    Meta(
+        description="what can be asked of any model, such as temperature or max_tokens",
+        extra_json_schema={
+            "properties": {
+                "temperature": {"type": "number"},
+                "top_p": {"type": "number"},
+                "max_tokens": {"type": "integer", "minimum": 1},
+                "tool_choice": {"type": "string"},
+            }
+        },
+    ),
+]
+
+
+class StepRequest(Shape, frozen=True):
+    """A step to start.
+
+    `text` is added first, as a message of the user. `tools` are all, none, or some by name; with
+    `loop` the calls run and the model is asked again until it answers. Without a `model` the
+    server's default is asked.
+    """
+
+    text: Annotated[str, Meta(min_length=1)] | None = None
+    model: _Name | None = None
+    tools: bool | list[_Name] = False
+    loop: bool = True
+    options: _Options = field(default_factory=dict[str, Any])
+
+
+class OpenCall(Shape, frozen=True):
+    """A tool call that has no result in the conversation yet.
+
+    `asks_first` means that a person has to allow it, and `stray` that it left the conversation. One
+    that waits has a `digest` of its tool, its arguments and the version of its message, and the
+    state shows the same arguments: a request to run or deny it sends the digest back.
+    """
+
+    id: str
+    call_id: str = field(name="callID")
+    message_id: str = field(name="messageID")
+    tool: str
+    state: ToolState
+    asks_first: bool
+    stray: bool
+    digest: str | UnsetType = UNSET
+
+
+class OpenCalls(Shape, frozen=True):
+    """The calls that have no result yet, in order."""
+
+    version: int
+    items: list[OpenCall]
+
+
+class SettleRequest(Shape, frozen=True):
+    """The decision on a call: it runs, or is denied with a reason that the model gets.
+
+    `digest` is that of the call as it was shown; if the call has changed since then, the request is
+    refused and the call waits on. When no other call waits, the model is asked again as in a step,
+    unless `loop` is false.
+    """
+
+    action: Literal["run", "deny"]
+    digest: _Digest
+    reason: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
+    model: _Name | None = None
+    tools: bool | list[_Name] = True
+    loop: bool = True
+    options: _Options = field(default_factory=dict[str, Any])
+
+
+@post("/conversations/{conversation:str}/step", status_code=202)
+async def start(
+    conversation: FromPath[str],
+    data: JSONBody[StepRequest],
+    service: ServiceDependency,
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> StepStarted:
+    """Add a message, if there is one, and let a model answer; the answer comes as live events.
+
+    A conversation has one step at a time (409), and the server a limited number (429).
+    """
+    steps, expect = service.steps, read_if_match(if_match)
+    plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
+    return await steps.step(conversation, plan, text=data.text, key=key, expect=expect)
+
+
+@get("/conversations/{conversation:str}/step", sync_to_thread=True)
+def status(conversation: FromPath[str], service: ServiceDependency) -> StepStatus:
+    """Get the status of the running step, and what has arrived of its answer."""
+    return service.steps.status(conversation)
+
+
+@delete("/conversations/{conversation:str}/step")
+async def stop(
+    conversation: FromPath[str], service: ServiceDependency, if_match: IfMatch = None
+) -> None:
+    """Stop the running step; what had arrived is stored, marked as interrupted."""
+    await to_thread.run_sync(service.store.head, conversation)
+    await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+    await service.steps.stop(conversation)
+
+
+@get("/conversations/{conversation:str}/calls", sync_to_thread=True)
+def list_calls(conversation: FromPath[str], service: ServiceDependency) -> OpenCalls:
+    """List the calls that have no result in the conversation yet, with their states."""
+    chat = service.conversations.get(conversation)
+    waiting = {part.id: part for part in chat.waiting()}
+    digests = chat.digests(waiting.values())
+    found: list[OpenCall] = []
+    for entry in chat.ledger().values():
+        # a waiting call is shown as it is in the conversation now: that is what would run
+        part = waiting.get(entry.id)
+        shown = None if entry.state.status != "pending" else part
+        tool = entry.tool if shown is None else shown.tool
+        call = OpenCall(
+            id=entry.id,
+            call_id=entry.call_id,
+            message_id=entry.message_id,
+            tool=tool,
+            state=entry.state if shown is None else pending(shown.input, shown.raw),
+            asks_first=service.tools.asks_first(tool),
+            stray=entry.stray,
+            digest=UNSET if shown is None else digests.get(entry.id, UNSET),
+        )
+        found.append(call)
+    return OpenCalls(version=chat.history.version, items=found)
+
+
+@post("/conversations/{conversation:str}/calls/{call:str}", status_code=202)
+async def settle(
+    conversation: FromPath[str],
+    call: FromPath[str],
+    data: JSONBody[SettleRequest],
+    service: ServiceDependency,
+    if_match: IfMatch = None,
+) -> StepStarted:
+    """Run a call that waits, or deny it; then the model goes on, if no other call waits.
+
+    `digest` names the call as it was shown. If the call has changed since then, this is refused
+    (409) with its new digest, and the call waits on.
+    """
+    steps = service.steps
+    await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+    waiting = await to_thread.run_sync(_find_waiting, service, conversation, call, data.digest)
+    plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
+    reason = None
+    if data.action == "deny":
+        reason = f"{_DENIED}: {data.reason}" if data.reason else _DENIED
+    return await steps.settle(conversation, waiting, plan, digest=data.digest, reason=reason)
+
+
+def _find_waiting(service: Service, conversation: str, call: str, digest: str) -> ToolCallPart:
+    """The call of an id, ours or the provider's, if it waits and has this digest."""
+    chat = service.conversations.get(conversation)
+    for part in chat.waiting():
+        if call in {part.id, part.call_id}:
+            now = chat.digests([part]).get(part.id)
+            if now != digest:
+                raise call_changed(part, now)
+            return part
+    if any(call in {entry.id, entry.call_id} for entry in chat.ledger().values()):
+        detail = f"call {call!r} does not wait: it runs, its result is on its way, or it is gone"
+        raise RequestRefused(409, detail)
+    raise RequestRefused(404, f"no call {call!r} waits in this conversation")
+
+
+ROUTES: Final = [start, status, stop, list_calls, settle]

@@ -1,0 +1,246 @@
+"""Transfer: export and import conversations as files, convert between formats, and verify."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+from anyio import to_thread
+from litestar import Request, get, post
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.response import Stream
+from msgspec import Meta, Raw, field
+
+from palaver import wire
+from palaver.errors import AlreadyExists, ValidationError
+from palaver.messages.codec import dump
+from palaver.server.errors import RequestRefused
+from palaver.server.requests import Shape
+from palaver.server.service import ServiceDependency
+from palaver.stores.transfer import Form, export_conversation, import_conversation
+from palaver.transcripts.importer import TranscriptImport
+from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file
+from palaver.wire import Note
+from palaver.wire.convert import convert as convert_document
+from palaver.wire.notes import count_losses
+from palaver.wire.request import Target
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from palaver.stores import Store
+
+__all__ = ["ROUTES"]
+
+_IN_MEMORY: Final = 8 * 1024 * 1024
+_CHUNK: Final = 256 * 1024
+_SNAPSHOT: Final[dict[str, Form]] = {
+    "palaver-2": "document",
+    "jsonl": "lines",
+    "palaver-1": "version-1",
+}
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+_ConvertFormat = Literal["openai-chat", "openai-responses", "anthropic", "gemini", "palaver"]
+_ExportFormat = Literal[
+    "palaver-2", "jsonl", "palaver-1", "messages",
+    "openai-chat", "openai-responses", "anthropic", "gemini",
+]  # fmt: skip
+_ImportFormat = Annotated[str | None, QueryParameter(name="format", max_length=40)]
+_Id = Annotated[str | None, QueryParameter(name="id", min_length=1, max_length=200)]
+
+
+class VerifyResult(Shape, frozen=True):
+    """Everything that is wrong; `notes` says which messages a search does not find."""
+
+    problems: list[str]
+    notes: list[str]
+    whole: bool
+
+
+class ImportedConversation(Shape, frozen=True):
+    """A conversation that was imported."""
+
+    id: str
+    title: str | None
+    length: int
+
+
+class ImportResult(Shape, frozen=True):
+    """What was imported, what was there already, and what could not be converted."""
+
+    origin: str = field(name="from")
+    conversations: list[ImportedConversation]
+    known: list[str]
+    report: list[Note]
+
+
+class ConvertRequest(Shape, frozen=True):
+    """A document to convert to another format; a text is read as a transcript."""
+
+    to: _ConvertFormat
+    document: Annotated[Raw, Meta(extra_json_schema={"type": ["object", "array", "string"]})]
+    from_: Annotated[str, Meta(max_length=40)] | None = field(default=None, name="from")
+    model: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    strict: bool = False
+
+
+class ConvertResult(Shape, frozen=True):
+    """The converted document, and everything that was repaired or lost."""
+
+    origin: str = field(name="from")
+    document: Any
+    notes: list[Note]
+
+
+@get(
+    "/conversations/{conversation:str}/export",
+    sync_to_thread=True,
+    media_type="application/octet-stream",
+)
+def export(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    form: Annotated[_ExportFormat, QueryParameter(name="format")] = "palaver-2",
+) -> Stream:
+    """Export a conversation as a file.
+
+    "palaver-2" and "jsonl" hold everything: every version, batch and mark. "palaver-1" holds the
+    messages and the team task, "messages" the messages as they are now, and the others a request
+    for a provider.
+    """
+    spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed when it has been sent
+    try:
+        _write(service.store, conversation, form, spool)
+    except BaseException:
+        spool.close()
+        raise
+    ending = "jsonl" if form == "jsonl" else "json"
+    name = _UNSAFE.sub("-", conversation).strip("-.")[:80] or "conversation"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
+    return Stream(_read_chunks(spool), media_type="application/octet-stream", headers=headers)
+
+
+def _write(store: Store, conversation: str, form: _ExportFormat, spool: IO[bytes]) -> None:
+    if form in _SNAPSHOT:
+        export_conversation(store, conversation, spool, form=_SNAPSHOT[form])
+    elif form == "messages":
+        spool.write(dump(store.get(conversation).messages))
+    else:
+        request = wire.to(form, store.get(conversation).view, Target(None, prefill=True))
+        spool.write(dump(request.body))
+    spool.seek(0)
+
+
+async def _read_chunks(spool: IO[bytes]) -> AsyncGenerator[bytes, None]:
+    with spool:
+        while chunk := await to_thread.run_sync(spool.read, _CHUNK):
+            yield chunk
+
+
+@post("/import", status_code=200, opt={"takes": "application/octet-stream"})
+async def import_(
+    request: Request[Any, Any, Any],
+    service: ServiceDependency,
+    form: _ImportFormat = None,
+    name: _Id = None,
+    missing: FromQuery[bool] = False,
+) -> ImportResult:
+    """Import the conversations of a file (the body), each completely or not at all.
+
+    The whole file is checked first. If a conversation can't be stored, those before it are removed
+    again, except those that were changed or forked meanwhile: the error names them. If the server
+    is killed, what is stored is complete, and the same file with `missing` imports the rest.
+
+    The file has any format that an export has, or is a transcript of another tool, or requests to
+    a provider; the format is detected unless `format` names it. `missing` skips conversations that
+    are there already.
+    """
+    data = await request.body()
+    return await to_thread.run_sync(_import, service.store, data, form, name, missing)
+
+
+def _import(
+    store: Store, data: bytes, form: str | None, name: str | None, missing: bool
+) -> ImportResult:  # fmt: skip
+    origin = _detect_format(data, form, "$.format")
+    if origin in SNAPSHOTS:
+        history = import_conversation(store, BytesIO(data), id=name)
+        one = ImportedConversation(id=history.id, title=history.title, length=len(history))
+        return ImportResult(origin=origin, conversations=[one], known=[], report=[])
+    transcript = TranscriptImport(store, lambda: read_file(data, origin), name)
+    transcript.plan()
+    if transcript.unnamed:
+        raise ValidationError("can't name several conversations", path="$.id", rule="import")
+    if transcript.known and not missing:
+        shown = ", ".join(map(repr, transcript.known[:5]))
+        msg = f"the store has {shown} already: missing=true leaves out what is there"
+        raise AlreadyExists(msg)
+    if not transcript.known and not transcript.planned:
+        why = f": {transcript.notes[0]}" if transcript.notes else ""
+        raise ValidationError(f"nothing was said in it{why}", rule="import")
+    transcript.run()
+    made = [
+        ImportedConversation(id=planned.id, title=planned.title, length=planned.size)
+        for planned in transcript.planned
+    ]
+    return ImportResult(
+        origin=origin, conversations=made, known=transcript.known, report=transcript.notes
+    )
+
+
+def _detect_format(data: bytes, form: str | None, path: str) -> str:
+    """The format of some bytes; an unknown one is refused."""
+    if form is not None and form not in (*NAMES, *SNAPSHOTS, "messages"):
+        raise ValidationError(f"must be one of {', '.join(NAMES)}", path=path, rule="format")
+    origin = format_of(data, None if form in SNAPSHOTS else form)
+    if origin is None:
+        raise ValidationError("is in no format that palaver knows", rule="transcript.format")
+    if form == "opencode-folder":
+        raise ValidationError("is a folder, which is no file", path=path, rule="format")
+    return origin
+
+
+@post("/convert", sync_to_thread=True, status_code=200, opt={"reads": True})
+def convert(data: JSONBody[ConvertRequest]) -> ConvertResult:
+    """Convert a conversation to another format; nothing is stored.
+
+    `document` is a request, messages or a snapshot as JSON, or the text of a transcript. With
+    `strict`, a conversion that loses something is refused.
+    """
+    source = _read_document(data.document)
+    origin = _detect_format(source, data.from_, "$.from")
+    found = [reading for reading in read_file(source, origin) if reading.messages]
+    if len(found) != 1:
+        detail = f"must hold one conversation, and holds {len(found):,}"
+        raise ValidationError(detail, path="$.document", rule="convert")
+    made = convert_document(found[0], origin, data.to, data.model)
+    if data.strict and count_losses(made.notes):
+        first = next(note for note in made.notes if note.action == "lost")
+        raise RequestRefused(422, f"{count_losses(made.notes)} lost: {first}", path="$.document")
+    return ConvertResult(origin=origin, document=made.result, notes=list(made.notes))
+
+
+@get("/conversations/{conversation:str}/verify", sync_to_thread=True)
+def verify(service: ServiceDependency, conversation: FromPath[str]) -> VerifyResult:
+    """Verify a conversation: report everything that is wrong with it."""
+    service.store.head(conversation)
+    problems = list(service.store.verify(conversation))
+    notes = [] if problems else list(service.store.notes(conversation))
+    return VerifyResult(problems=problems, notes=notes, whole=not problems)
+
+
+def _read_document(given: Raw) -> bytes:
+    """The bytes of a document: JSON unchanged, or the text that a JSON string holds.
+
+    >>> _read_document(Raw(b'"one line"'))
+    b'one line'
+    """
+    data = bytes(given)
+    return msgspec.json.decode(data, type=str).encode() if data.startswith(b'"') else data
+
+
+ROUTES: Final = [export, import_, convert, verify]

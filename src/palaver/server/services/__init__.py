@@ -1,0 +1,1 @@
+"""What the server does behind its routes: steps, open conversations, models, tools, teams."""

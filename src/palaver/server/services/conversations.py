@@ -1,0 +1,165 @@
+"""The conversations that a server has open, so that reading one again is cheap and counts stay.
+
+A conversation is identified by its id and its creation time: one that was deleted and created again
+under the same id is another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, structs
+
+from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
+from palaver.context.manager import KnownAgent, Prompt, previous_prompt
+from palaver.conversation import Conversation, Prices
+from palaver.server.requests import Shape
+
+if TYPE_CHECKING:
+    from palaver.context.explain import PromptExplanation
+    from palaver.events import Event
+    from palaver.history import BaseHistory, View
+    from palaver.server.live import Live
+    from palaver.stores import Store
+    from palaver.stores.records import Head
+
+__all__ = ["AgentContext", "ContextQuery", "ConversationSize", "OpenConversations", "build_context"]
+
+
+_CAPACITY: Final = 64
+
+
+class ConversationSize(Shape, frozen=True):
+    """The size of a conversation."""
+
+    messages: int
+    tokens: int
+
+
+class _OpenConversation:
+    """A conversation and the view that was read last."""
+
+    __slots__ = ("conversation", "created", "erased", "view")
+
+    def __init__(self, conversation: Conversation, head: Head) -> None:
+        self.conversation = conversation
+        self.created = head.created
+        self.erased = head.erased
+        self.view: View | None = None
+
+
+class OpenConversations:
+    """A cache of conversations by id; the least recently used ones are dropped."""
+
+    def __init__(self, store: Store, live: Live) -> None:
+        """Open conversations of a store; the progress of their tools goes to `live`."""
+        self._store = store
+        self._live = live
+        self._open: OrderedDict[str, _OpenConversation] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> Conversation:
+        """A conversation as it is now; `UnknownConversation` if there is none."""
+        head = self._store.head(name)
+        with self._lock:
+            known = self._open.pop(name, None)
+            if known is None or known.created != head.created:
+                known = _OpenConversation(self._open_new(name), head)
+            erased = known.erased != head.erased
+            if erased:
+                known.conversation.tally.forget()
+                known.view, known.erased = None, head.erased
+            self._open[name] = known
+            if len(self._open) > _CAPACITY:
+                self._open.popitem(last=False)
+        if erased or known.conversation.history.version != head.version:
+            known.conversation.history.refresh()
+        known.view = known.conversation.history.view
+        return known.conversation
+
+    def cached_view(self, name: str) -> View | None:
+        """The view of a conversation that was read before and has not changed; None otherwise.
+
+        It takes no lock, so it waits neither for writers nor for conversations being opened.
+        """
+        head, known = self._store.head(name), self._open.get(name)
+        if known is None or (known.created, known.erased) != (head.created, head.erased):
+            return None
+        view = known.view
+        return view if view is not None and view.version == head.version else None
+
+    def _open_new(self, name: str) -> Conversation:
+        conversation = Conversation(self._store, name, prices=Prices())
+        conversation.events.on("tool.running", self._emit_progress)
+        return conversation
+
+    def _emit_progress(self, event: Event) -> None:
+        """Emit the progress of a running tool; all other events come from the journal."""
+        if "title" in event.data:
+            data = {"conversation": event.conversation, **event.data}
+            self._live.emit("tool.progress", data)
+
+
+class ContextQuery(Struct, frozen=True):
+    """An agent with its limits and instructions; None leaves a value as it is known."""
+
+    agent: str
+    agent_type: str | None = None
+    window: int | None = None
+    max_bytes: int | None = None
+    max_tokens: int | None = None
+    visibility: Visibility | None = None
+    system: str | None = None
+    instructions: str | None = None
+    name: str | None = None
+
+    def over(self, own: ContextQuery) -> ContextQuery:
+        """An agent's own query, changed by the values that this one sets.
+
+        >>> ContextQuery("Max", window=2).over(
+        ...     ContextQuery("a1", window=5, visibility="addressed")
+        ... )
+        ContextQuery(agent='a1', agent_type=None, window=2, ..., visibility='addressed', ...)
+        """
+        given = {name: value for name, value in structs.asdict(self).items() if value is not None}
+        return structs.replace(own, **given | {"agent": own.agent})
+
+
+class AgentContext(Struct, frozen=True):
+    """The prompt of an agent; `before` is the one that it had before it last spoke."""
+
+    prompt: Prompt
+    before: Prompt | None
+    version: int
+
+    def explain(self) -> PromptExplanation:
+        """Explain the prompt."""
+        return self.prompt.explain(since=self.before)
+
+
+def build_context(history: BaseHistory, query: ContextQuery) -> AgentContext:
+    r"""Build the prompt that an agent would get of a history now.
+
+    >>> from palaver.history import History
+    >>> from palaver.messages import user
+    >>> build_context(History([user("one"), user("two")]), ContextQuery("max")).prompt.prompt
+    'user: one\n\ntwo'
+    """
+    version = history.version
+    who = KnownAgent(history.view, query.agent)
+    options: dict[str, Any] = {
+        "agent_type": query.agent_type or who.agent_type,
+        "name": query.name or who.name,
+        "system_instruction": query.system,
+        "instruction_file_text": query.instructions,
+    }
+    limits: dict[str, Any] = {
+        "window": WINDOW if query.window is None else query.window,
+        "max_bytes": MAX_BYTES if query.max_bytes is None else query.max_bytes,
+        "max_tokens": query.max_tokens,
+        "visibility": query.visibility or "all",
+    }
+    prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
+    return AgentContext(prompt, previous_prompt(who, history, limits, options), version)

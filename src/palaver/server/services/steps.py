@@ -1,0 +1,627 @@
+"""Steps: a model is asked, its tools run, and clients get the progress as live events.
+
+A conversation has one running step at a time, and the server has a few. A step is a task of the
+server and not of the request that started it, so it goes on when the page is closed. Stopping a
+step stores what had arrived. Everything durable is stored by the conversation itself; this module
+only holds what ends with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import anyio
+import msgspec
+from anyio import to_thread
+from msgspec import UNSET, Struct, UnsetType, field
+
+from palaver.conversation import Toolbox, run_until_answer
+from palaver.conversation.ledger import CALL, read_ledger
+from palaver.conversation.store_access import DRAFT, STEP, StepIntent
+from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, ValidationError
+from palaver.messages import ModelRef, ToolCallPart, new_id, parse_message, user
+from palaver.messages.decode import decode
+from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY
+from palaver.messages.parts import ReasoningPart
+from palaver.models.base import Model, ModelRequest
+from palaver.server.errors import RequestRefused
+from palaver.server.requests import Shape
+from palaver.server.services.models import LOCAL_PROVIDER, default_options, load_default
+from palaver.server.services.tools import ServerTools, builtin_tools
+from palaver.tools.approval import deny_call
+from palaver.tools.base import open_tools
+from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from palaver.conversation import Conversation, ToolContext, ToolOutput
+    from palaver.history import Expected
+    from palaver.messages import Message
+    from palaver.server.live import Live
+    from palaver.server.service import Service
+    from palaver.wire.reply import Delta
+
+__all__ = [
+    "DraftBuffer",
+    "DraftCall",
+    "DraftPiece",
+    "RunningStep",
+    "StepDraft",
+    "StepOutcome",
+    "StepPlan",
+    "StepRunner",
+    "StepStarted",
+    "StepStatus",
+]
+
+
+_MAX_STEPS: Final = 20
+_RECOVERED: Final = 200
+"""How many of the newest conversations are checked for interrupted steps at the start."""
+_LEASE_WAIT: Final = 75.0
+"""Seconds to wait for the lease of a killed process; longer than such a lease lasts."""
+_STOPPED: Final = "the step was stopped before the call was begun, and the call waits on"
+_log: Final = logging.getLogger("palaver.server")
+
+StepOutcome: TypeAlias = Literal[
+    "answered", "calls", "waiting", "stopped", "failed", "done", "paused"
+]
+"""How a step ended: with an answer, with calls that it was not to run, with calls that a person has
+to allow, stopped, or failed. The step of a team is done when a human has the turn, or is paused."""
+
+
+class StepStarted(Shape, frozen=True):
+    """The step that was started; None if the same message, by its key, was answered before."""
+
+    step: str | None
+    version: int
+
+
+class StepStatus(Shape, frozen=True):
+    """Whether a step is running, and what has arrived of its answer.
+
+    `elsewhere` means that another process runs it, or ran it until it was killed.
+    """
+
+    running: bool
+    elsewhere: bool = False
+    step: str | UnsetType = UNSET
+    since: int | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    draft: StepDraft | UnsetType = UNSET
+
+
+class StepPlan(Struct, frozen=True):
+    """What a step is to do: the model, its tools and options, and whether to run the calls."""
+
+    model: Model
+    name: str
+    tools: Toolbox
+    loop: bool = True
+    options: Mapping[str, Any] = EMPTY
+
+    def next_options(
+        self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
+    ) -> Mapping[str, Any]:
+        """The options of the next request, after these calls and those before them.
+
+        A forced call has been made, so no further call is forced. A model that repeats the same
+        calls would repeat them for ever, and a small model rarely makes better calls the second
+        time: both are asked for text.
+        """
+        if not calls:
+            return self.options
+        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
+        small = self.model.ref.provider_id == LOCAL_PROVIDER
+        if same or small or self.options.get("tool_choice") == "none":
+            return {**self.options, "tool_choice": "none"}
+        return {name: value for name, value in self.options.items() if name != "tool_choice"}
+
+
+class RunningStep:
+    """A step that is running in this process."""
+
+    def __init__(self, conversation: str, model: str | None, live: Live) -> None:
+        """Start now."""
+        self.id = new_id()
+        self.conversation = conversation
+        self.model = model
+        self.since = now_ms()
+        self.scope = anyio.CancelScope()
+        self.done = anyio.Event()
+        self.decided = anyio.Event()  # a settled call is begun on disk, or never will be
+        self.refusal: Exception | None = RequestRefused(409, _STOPPED)  # None once it is begun
+        self.draft = DraftBuffer(self._emit_piece)
+        self._live = live
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The conversation and the step, as events name them."""
+        return {"conversation": self.conversation, "step": self.id}
+
+    def _emit_piece(self, piece: DraftPiece) -> None:
+        self._live.emit("step.delta", {**self.names, **msgspec.to_builtins(piece)})
+
+
+class StepRunner:
+    """Starts, stops and reports the steps of a server."""
+
+    def __init__(self, service: Service) -> None:
+        """Run the steps of one service."""
+        self._service = service
+        self._store = service.store
+        self._settings = service.settings
+        self._live = service.live
+        self._running: dict[str, RunningStep] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._has_tools = False
+        self._background: anyio.CancelScope | None = None
+
+    async def open_tools(self) -> None:
+        """Open the given tools, once; raise why they can't be used."""
+        if self._settings.toolset and not self._has_tools:
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._create_task(self._hold_tools(ready))
+            await ready
+            self._has_tools = True
+
+    async def start(self) -> None:
+        """Open the given tools; in the background, recover steps and load the model."""
+        await self.open_tools()
+        if not self._settings.read_only:
+            self._background = anyio.CancelScope()
+            self._create_task(self._prepare(self._background))
+
+    async def close(self) -> None:
+        """Stop every step, and close the models."""
+        self._stopping.set()
+        if self._background is not None:
+            self._background.cancel()
+        for running in list(self._running.values()):
+            running.scope.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._service.models.close()
+
+    def plan(
+        self,
+        model: str | None,
+        tools: bool | list[str],  # noqa: FBT001 - as the body of a request has it
+        loop: bool,  # noqa: FBT001 - the same
+        options: Mapping[str, Any],
+    ) -> StepPlan:
+        """Check what a request asks for, before anything is started."""
+        toolbox = self._service.tools.select(tools)
+        ModelRequest({}, tools=toolbox.specs, options=options).check()
+        name = self._service.models.default if model is None else model
+        chosen = self.get_model(name)
+        forced = options.get("tool_choice") not in (None, "auto", "none")
+        merged = {**default_options(chosen, forced=forced), **options}
+        return StepPlan(chosen, name, toolbox, loop, merged)
+
+    def get_model(self, name: str | None = None) -> Model:
+        """The model of a name; refused if it, or its SDK, is not installed."""
+        try:
+            return self._service.models.get(name)
+        except ModelError as error:
+            raise RequestRefused(409, str(error), name=type(error).__name__) from None
+
+    # ── start and stop ──────────────────────────────────────────────────────────────────────────
+
+    async def step(
+        self,
+        conversation: str,
+        plan: StepPlan,
+        *,
+        text: str | None = None,
+        key: str | None = None,
+        expect: Expected | None = None,
+    ) -> StepStarted:
+        """Add a user message, if there is a text, and let the model answer.
+
+        `expect` is the version that must be the newest when the step starts.
+        """
+
+        def prepare(chat: Conversation) -> bool:
+            if text is None:
+                chat.history.extend([], expect=expect)  # adds nothing, and checks the version
+                return True
+            added = chat.add(user(text), key=key, expect=expect)
+            return chat.messages[-1].id == added.id
+
+        async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
+            return await self._answer(chat, plan, running)
+
+        return await self._start(conversation, plan.name, prepare, work)
+
+    async def settle(
+        self,
+        conversation: str,
+        call: ToolCallPart,
+        plan: StepPlan,
+        *,
+        digest: str,
+        reason: str | None = None,
+    ) -> StepStarted:
+        """Run one waiting call, or deny it with a reason; then go on if no other call waits.
+
+        The call must still have this digest when it is begun. This returns when the decision is on
+        disk: of two decisions, in this process or in two, one is taken and the other refused.
+        """
+        toolbox = (
+            self._service.tools.select(wanted=True) if reason is None else deny_call(call, reason)
+        )
+
+        async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
+            async def begin(
+                made: ToolCallPart,
+                _: ToolContext,
+                run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+            ) -> ToolOutput:
+                running.refusal = None
+                running.decided.set()
+                return await run(made)
+
+            try:
+                await chat.run_tools(
+                    [call], tools=toolbox, around=begin, approved={call.id: digest}
+                )
+            except ValidationError as error:  # the call has its result, or is gone
+                running.refusal = running.refusal and RequestRefused(409, str(error))
+                raise
+            except PalaverError as error:
+                running.refusal = running.refusal and error
+                raise
+            if await to_thread.run_sync(chat.waiting):
+                return "waiting"
+            return await self._answer(chat, plan, running) if plan.loop else "calls"
+
+        return await self._start(conversation, plan.name, lambda _: True, work, decided=True)
+
+    async def _start(
+        self,
+        conversation: str,
+        model: str,
+        prepare: Callable[[Conversation], bool],
+        work: Callable[[Conversation, RunningStep], Awaitable[StepOutcome]],
+        *,
+        decided: bool = False,
+    ) -> StepStarted:
+        running = self.claim(conversation, model)
+        try:
+            chat = await to_thread.run_sync(self._service.conversations.get, conversation)
+            await chat.recover()
+            goes_on = await to_thread.run_sync(prepare, chat)
+        except BaseException:
+            self.release(running)
+            raise
+        version = chat.history.version
+        if not goes_on:
+            self.release(running)
+            return StepStarted(step=None, version=version)
+        self.launch(running, lambda: work(chat, running))
+        if decided:
+            await running.decided.wait()
+            if running.refusal is not None:
+                raise running.refusal
+        return StepStarted(step=running.id, version=version)
+
+    def claim(self, conversation: str, model: str | None) -> RunningStep:
+        """Reserve the conversation's only step, and one of the server's steps."""
+        if conversation in self._running:
+            msg = "a step is under way in this conversation"
+            raise LeaseTaken(msg)
+        if len(self._running) >= self._settings.steps:
+            detail = f"{self._settings.steps} steps are under way, and no more may be"
+            raise RequestRefused(429, detail, headers={"Retry-After": "5"})
+        running = RunningStep(conversation, model, self._live)
+        self._running[conversation] = running
+        return running
+
+    def release(self, running: RunningStep) -> None:
+        """Give a claim back."""
+        self._running.pop(running.conversation, None)
+        running.decided.set()
+        running.done.set()
+
+    def launch(self, running: RunningStep, work: Callable[[], Awaitable[StepOutcome]]) -> None:
+        """Do the work of a step in a task of its own."""
+        self._create_task(self._run(running, work))
+
+    async def stop(self, conversation: str) -> None:
+        """Stop a step, and wait until what had arrived is stored."""
+        running = self._running.get(conversation)
+        if running is not None:
+            running.scope.cancel()
+            await running.done.wait()
+
+    # ── the work of a step ──────────────────────────────────────────────────────────────────────
+
+    async def _run(self, running: RunningStep, work: Callable[[], Awaitable[StepOutcome]]) -> None:
+        outcome: StepOutcome = "stopped"
+        failure: Exception | None = None
+        self._live.emit("step.started", {**running.names, "model": running.model})
+        with running.scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(running.draft.emit_forever)
+                try:
+                    outcome = await work()
+                except Exception as error:  # noqa: BLE001 - it is reported, and the server goes on
+                    outcome, failure = "failed", error
+                group.cancel_scope.cancel()
+        running.draft.clear()
+        self.release(running)
+        ended: dict[str, Any] = {**running.names, "outcome": outcome}
+        if failure is not None:
+            ended["error"] = _describe_failure(failure)
+        self._live.emit("step.ended", ended)
+
+    async def _answer(
+        self, chat: Conversation, plan: StepPlan, running: RunningStep
+    ) -> StepOutcome:
+        """Run calls and ask the model until it answers, or until a person must allow a call."""
+        if not plan.loop:
+            options = plan.next_options([], [])
+            on_delta = running.draft.add_delta
+            step = await chat.step(plan.model, tools=plan.tools, options=options, on_delta=on_delta)
+            running.draft.clear()
+            return "calls" if step.calls else "answered"
+        last = await run_until_answer(
+            chat,
+            plan.model,
+            tools=plan.tools,
+            options=plan.next_options,
+            needs_approval=lambda call: self._service.tools.asks_first(call.tool),
+            max_steps=_MAX_STEPS,
+            on_delta=running.draft.add_delta,
+            on_step=lambda _: running.draft.clear(),
+        )
+        return "waiting" if last.calls else "answered"
+
+    # ── status ──────────────────────────────────────────────────────────────────────────────────
+
+    def status(self, conversation: str) -> StepStatus:
+        """The status of a conversation's step, in this process or in another."""
+        running = self._running.get(conversation)
+        if running is not None:
+            return StepStatus(
+                running=True,
+                step=running.id,
+                since=running.since,
+                model=running.model or UNSET,
+                draft=running.draft.draft,
+            )
+        self._store.head(conversation)
+        for name, record in self._store.records(conversation, STEP).items():
+            intent = decode(record, StepIntent)
+            draft = self._store.records(conversation, DRAFT).get(name)
+            return StepStatus(
+                running=True,
+                step=name,
+                since=intent.at,
+                model=_model_name(intent.model) or UNSET,
+                draft=StepDraft() if draft is None else _read_draft(parse_message(draft)),
+                elsewhere=True,
+            )
+        return StepStatus(running=False)
+
+    def running(self, conversation: str) -> RunningStep | None:
+        """The step of a conversation that is running in this process, if there is one."""
+        return self._running.get(conversation)
+
+    def count_waiting(self, conversation: str) -> int:
+        """How many calls of a conversation wait to be run."""
+        try:
+            entries = read_ledger(self._store.records(conversation, CALL)).values()
+        except StoreError:  # it is gone or damaged: a list of conversations must not fail for it
+            return 0
+        return sum(entry.state.status == "pending" and not entry.stray for entry in entries)
+
+    # ── at the start, in the background ─────────────────────────────────────────────────────────
+
+    async def _hold_tools(self, ready: asyncio.Future[None]) -> None:
+        """Open the given tools and close them at the end, in one task, as MCP servers need it."""
+        try:
+            async with open_tools(self._settings.toolset) as tools:
+                self._service.tools = ServerTools((*builtin_tools(self._store), *tools))
+                ready.set_result(None)
+                await self._stopping.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    async def _prepare(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with anyio.create_task_group() as group:
+                if self._settings.warm:
+                    group.start_soon(load_default, self._service.models)
+                for name in await to_thread.run_sync(self._find_interrupted):
+                    group.start_soon(self._recover, name)
+
+    def _find_interrupted(self) -> list[str]:
+        heads = self._store.list(limit=_RECOVERED).conversations
+        return [head.id for head in heads if {STEP, CALL} & set(self._store.kinds(head.id))]
+
+    async def _recover(self, name: str) -> None:
+        try:
+            chat = await to_thread.run_sync(self._service.conversations.get, name)
+            for found in await chat.recover(wait=_LEASE_WAIT):
+                _log.info("%s: %s: %s", name, found.tool or found.kind, found.detail)
+        except PalaverError as error:
+            _log.warning("%s could not be recovered: %s", name, error)
+
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _describe_failure(failure: Exception) -> dict[str, Any]:
+    """What a client learns of a failure: palaver's own text, or only the type of the exception."""
+    if isinstance(failure, PalaverError):
+        return failure.to_dict()
+    _log.error("a step failed", exc_info=failure)
+    return {"name": type(failure).__name__, "message": "the step failed; the log says more"}
+
+
+def _model_name(ref: ModelRef | None) -> str | None:
+    return None if ref is None else f"{ref.provider_id}:{ref.model_id}"
+
+
+def _read_draft(message: Message) -> StepDraft:
+    """A draft that another process stored."""
+    reasoning = "".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+    calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+    made = tuple(DraftCall(part.call_id, part.tool, part.raw) for part in calls)
+    return StepDraft(text=message.text, reasoning=reasoning, calls=made)
+
+
+def _signature(call: ToolCallPart) -> tuple[str, str]:
+    return call.tool, call.raw
+
+
+_INTERVAL: Final = 1 / 30
+"""Seconds between two emitted pieces, at least."""
+
+_Kind: TypeAlias = Literal["text", "reasoning", "call"]
+
+
+class DraftCall(Struct, frozen=True):
+    """A tool call that is being written."""
+
+    call_id: str = field(name="callID")
+    tool: str
+    text: str
+
+
+class StepDraft(Struct, frozen=True):
+    """What has arrived of an answer."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[DraftCall, ...] = ()
+
+
+class DraftPiece(Struct, frozen=True, omit_defaults=True):
+    """What arrived since the last piece; `start` is where it begins in its text."""
+
+    kind: _Kind
+    text: str
+    start: int
+    name: str | None = None
+    call_id: str | None = field(default=None, name="callID")
+
+
+class DraftBuffer:
+    """Collects the deltas of an answer, and emits pieces at a pace that a page can follow.
+
+    >>> pieces = []
+    >>> buffer = DraftBuffer(pieces.append)
+    >>> buffer.add_delta(TextDelta("Ye")), buffer.add_delta(TextDelta("s."))
+    (None, None)
+    >>> buffer.flush()
+    >>> buffer.draft.text, [piece.text for piece in pieces]
+    ('Yes.', ['Yes.'])
+    """
+
+    def __init__(self, emit: Callable[[DraftPiece], Any]) -> None:
+        """Take the function that gets the pieces; it must not block."""
+        self._emit = emit
+        self._texts: dict[Any, _DraftText] = {}
+        self._news = anyio.Event()
+
+    @property
+    def draft(self) -> StepDraft:
+        """What has arrived."""
+        calls = tuple(
+            DraftCall(each.call_id or "", each.name or "", each.text)
+            for each in self._texts.values()
+            if each.kind == "call"
+        )
+        return StepDraft(self._text_of("text"), self._text_of("reasoning"), calls)
+
+    def add_delta(self, delta: Delta) -> None:
+        """Add one event of a model's stream."""
+        if isinstance(delta, TextDelta):
+            self._get_text("text").add(delta.text)
+        elif isinstance(delta, ReasoningDelta):
+            self._get_text("reasoning").add(delta.text)
+        elif isinstance(delta, CallStarted):
+            self._texts[delta.index] = _DraftText("call", delta.tool, delta.call_id)
+        elif isinstance(delta, CallDelta) and delta.index in self._texts:
+            self._texts[delta.index].add(delta.text)
+        elif isinstance(delta, CallReady) and delta.index not in self._texts:
+            self._texts[delta.index] = _DraftText("call", delta.tool, delta.call_id)
+            self._texts[delta.index].add(delta.raw)
+        else:
+            return
+        self._news.set()
+
+    def add_text(self, text: str, name: str) -> None:
+        """Add text that a member of a team writes."""
+        self._texts.setdefault("text", _DraftText("text", name)).add(text)
+        self._news.set()
+
+    def clear(self) -> None:
+        """Start a new draft: the answer is stored, or given up."""
+        self.flush()
+        self._texts.clear()
+
+    def flush(self) -> None:
+        """Emit what is new now."""
+        for text in self._texts.values():
+            piece = text.take_new()
+            if piece is not None:
+                self._emit(piece)
+
+    async def emit_forever(self) -> None:
+        """Emit what is new as it comes, until this is cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            self.flush()
+            await anyio.sleep(_INTERVAL)
+
+    def _text_of(self, kind: _Kind) -> str:
+        return self._texts[kind].text if kind in self._texts else ""
+
+    def _get_text(self, kind: _Kind) -> _DraftText:
+        return self._texts.setdefault(kind, _DraftText(kind))
+
+
+class _DraftText:
+    """One text of a draft, and how much of it was emitted."""
+
+    def __init__(self, kind: _Kind, name: str | None = None, call_id: str | None = None) -> None:
+        self.kind: _Kind = kind
+        self.name = name
+        self.call_id = call_id
+        self._pieces: list[str] = []
+        self._new: list[str] = []
+        self._emitted = 0
+        self._is_new = kind == "call"  # a call is emitted when it begins, while it is still empty
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._new.append(text)
+
+    @property
+    def text(self) -> str:
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+    def take_new(self) -> DraftPiece | None:
+        text = "".join(self._new)
+        if not (text or self._is_new):
+            return None
+        piece = DraftPiece(self.kind, text, self._emitted, self.name, self.call_id)
+        self._emitted += len(text)
+        self._new.clear()
+        self._is_new = False
+        return piece

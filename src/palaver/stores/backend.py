@@ -1,0 +1,271 @@
+"""The protocol that every backend implements. All methods are synchronous and all or nothing.
+
+Three backends come with palaver: `memory`, `sqlite`, `postgres`. Another one is a class with these
+methods that passes `palaver.testing.store_conformance`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from palaver.messages import Message, Role
+    from palaver.stores.records import (
+        Change,
+        Erased,
+        Head,
+        Hit,
+        JournalEntry,
+        Lease,
+        Listing,
+        Record,
+        StoredFrame,
+    )
+
+__all__ = ["Backend"]
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What stores conversations: it commits changes and returns what was committed."""
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """The schema's version when the store was opened, and the version it has now."""
+        ...
+
+    @property
+    def erasures(self) -> int:
+        """How often something was erased through this backend: messages read before may be gone."""
+        ...
+
+    def close(self) -> None:
+        """Close files and connections."""
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+    def create(self, head: Head, first: Change) -> None:
+        """Create a conversation, with its first messages, frame and records, in one change.
+
+        Raises `AlreadyExists` if the id is taken.
+        """
+
+    def commit(self, change: Change) -> int:
+        """Commit a change and return its version; `Stale` if another was committed first.
+
+        When it returns, the change is on disk. A change whose key is known is not made again: its
+        version is returned as an `AlreadyCommitted`.
+        """
+        ...
+
+    def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
+        """Commit changes of one conversation that were made elsewhere: all of them, or none.
+
+        It is one transaction. With a head, the first change creates the conversation, as `create`
+        does; without, they follow its newest version, as with `commit`. The `records` of every
+        change are stored too. Returns the last version. What `changes` itself raises ends it like
+        any other error.
+
+        A backend may have an attribute `adopts_in_turn` that is true: then `changes` is read inside
+        of the transaction, after everyone else is kept from committing, and may itself read from
+        this backend. A history uses it for a change that others overtook several times.
+        """
+        ...
+
+    def describe(
+        self,
+        conversation: str,
+        title: str | None,
+        tags: Sequence[str],
+        *,
+        after: int | None = None,
+    ) -> None:
+        """Set a conversation's title and tags.
+
+        With `after`, only if that is the newest version; `Stale` otherwise, and nothing changes.
+        The check and the change are one step, as in `commit`.
+        """
+
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
+        """Delete a conversation that nothing was forked from; `after` is as in `describe`."""
+
+    def family(self, conversation: str) -> list[str]:
+        """Return the ids of a conversation and of all that share its first ancestor."""
+        ...
+
+    def forks(self, conversation: str) -> list[Head]:
+        """Return the heads of the conversations that were forked from this one, oldest first."""
+        ...
+
+    def erase(
+        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+    ) -> Erased:
+        """Replace messages with tombstones, here and in the whole family; destroy the bytes.
+
+        Records that name or repeat them are removed too. `note` is the change that records it: it
+        is committed in the same step, or neither is.
+        """
+        ...
+
+    def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
+        """Replace messages that no version needs any more with tombstones; see `Store.prune`.
+
+        `note` is committed in the same step. Raises `Stale`, too, if the family has changed.
+        """
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def head(self, conversation: str) -> Head:
+        """Return a conversation's head; `UnknownConversation` if it does not exist."""
+        ...
+
+    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+        """Return a page of conversations, the last changed first."""
+        ...
+
+    def named(self, beginning: str, limit: int) -> list[str]:
+        """Return the ids that begin with a text, by their code points, at most `limit`."""
+        ...
+
+    def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
+        """Return the messages from one position to before another."""
+        ...
+
+    def before(self, conversation: str, position: int) -> int:
+        """Return how many messages there are before a position, in all and by role, packed."""
+        ...
+
+    def befores(self, conversation: str, start: int, stop: int) -> list[int]:
+        """Return what `before` returns for every position from one to before another."""
+        ...
+
+    def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
+        """Return the positions of a role's messages from its start-th to before its stop-th."""
+        ...
+
+    def positions_of(self, conversation: str, message_id: str) -> list[int]:
+        """Return the positions of the messages with an id."""
+        ...
+
+    def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
+        """Return the positions of the messages of a time, in the log's order."""
+        ...
+
+    def replaced(self, conversation: str, position: int) -> int | None:
+        """Return the position whose message was replaced by the one at a position, if any."""
+        ...
+
+    def stop(self, conversation: str, version: int) -> int:
+        """Return where the view's tail ended at a version."""
+        ...
+
+    def frames(self, conversation: str, after: int, upto: int) -> list[StoredFrame]:
+        """Return the frames after one version and up to another, oldest first."""
+        ...
+
+    def generation(self, conversation: str) -> int:
+        """Return how many ancestors a conversation has: 0 for one that was not forked.
+
+        It takes few statements, however many ancestors there are.
+        """
+        ...
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Return frames of a conversation's ancestors: generation, version, bytes, in any order.
+
+        `wanted` gives generations (0 is the first ancestor), each with the versions after which and
+        up to which its frames are wanted. Generations that this conversation's line does not have,
+        and what an ancestor did after the line was forked from it, are left out.
+        """
+        ...
+
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """Return the idempotency keys of changes after a version and up to another, by version."""
+        ...
+
+    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+        """Return the messages with all these words, best first."""
+        ...
+
+    # ── following ───────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, conversation: str | None, after: int, limit: int) -> list[JournalEntry]:
+        """Return the changes after a version (of a conversation) or a cursor (of the store)."""
+        ...
+
+    def newest(self) -> int:
+        """Return the cursor of the last change of all."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something may have changed, and no longer than this."""
+
+    # ── beside the log ──────────────────────────────────────────────────────────────────────────
+
+    def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
+        """Take or renew the lease for some seconds; `LeaseTaken` while another holds it.
+
+        One clock that all users of the store share measures the seconds: the database server's, or
+        the machine's monotonic one. The token rises with every holder, and when the same holder
+        comes back after its lease expired.
+        """
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+
+    def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
+        """Store a record beside the log (a tool call, a draft, an intent); None removes it."""
+
+    def keep(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Store or remove several records beside the log, all or none; see `put`.
+
+        With the token of a lease that another worker holds by now it is refused with `LeaseLost`.
+        """
+
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """Return the records of a kind, in the order of their names' code points.
+
+        All of them, or those with names from `since` to before `until`, and of these only the
+        `last` so many. Nothing else is read.
+        """
+        ...
+
+    def kinds(self, conversation: str) -> list[str]:
+        """Return the kinds of records that a conversation has, in order."""
+        ...
+
+    # ── proof ───────────────────────────────────────────────────────────────────────────────────
+
+    def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
+        """Yield what is wrong with the rows of some messages that are this conversation's own."""
+        ...
+
+    def unsound(self, conversation: str) -> Iterator[str]:
+        """Yield what is wrong with the rows of a conversation other than its messages."""
+        ...
+
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """Return the messages that a search does not find, or not in full: positions and reasons.
+
+        Only the conversation's own messages that the search index has reached are returned.
+        """
+        ...
+
+    def check(self) -> Iterator[str]:
+        """Yield everything that is wrong with the store as a whole, as text."""
+        ...

@@ -1,0 +1,136 @@
+"""Erasing in PostgreSQL: tombstones in place of messages, and the bytes of the rows they replace.
+
+The row changes run inside a transaction that has locked the search index. PostgreSQL keeps the old
+versions of rows until they are cleaned up (`clean_up`). VACUUM removes them from the tables: no
+statement can reach them, but their bytes may lie in the free space of a page until a new row is
+written over them. VACUUM FULL rewrites the tables and removes the old files, and nobody can read
+the tables meanwhile. So that is done while they are small, and above that it is the administrator's
+decision. The server's write-ahead log goes when the server removes those files; archives and
+backups are out of reach.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg import errors
+
+from palaver.errors import StoreError
+from palaver.stores.erase import Traces
+from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.postgres.search import PostgresSearchIndex
+from palaver.stores.records import Erased, decode_body, encode_body, row_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from palaver.messages import Message
+    from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
+
+__all__ = ["clean_up", "encode_tags", "erase_rows", "label", "prune_rows"]
+
+_PATIENCE: Final = 5.0
+_LOCKED: Final = b"SET lock_timeout = '5s'"
+_TABLES: Final = ("palaver.messages", "palaver.words", "palaver.records")
+_GENTLE: Final = f"VACUUM {', '.join(_TABLES)}".encode()
+_THOROUGH: Final = f"VACUUM FULL {', '.join(_TABLES)}".encode()
+
+
+def erase_rows(
+    connection: TimedConnection,
+    family: list[str],
+    ids: Sequence[str],
+    left: Callable[[Message], Message],
+) -> Erased:
+    """Replace all messages with some ids, and remove the records that have traces of them."""
+    rows = connection.execute(STATEMENTS["rows_of"], (family, list(ids))).fetchall()
+    traces = Traces([decode_body(row[0]) for row in rows])
+    _replace_bodies(connection, rows, left)
+    dropped = [
+        (name, kind, called)
+        for name, kind, called, value in connection.execute(STATEMENTS["all_records"], (family,))
+        if traces.found_in(kind, called, value)
+    ]
+    for name, kind, called in dropped:
+        connection.execute(STATEMENTS["drop_record"], {"id": name, "kind": kind, "name": called})
+    label(connection, family, lambda erased, *labels: (erased + 1, *labels))
+    return Erased(len(rows), tuple(dropped))
+
+
+def prune_rows(
+    connection: TimedConnection,
+    name: str,
+    positions: Sequence[int],
+    left: Callable[[Message], Message],
+) -> None:
+    """Replace the messages of a conversation at some positions."""
+    _replace_bodies(
+        connection,
+        connection.execute(STATEMENTS["rows_at"], (name, list(positions))).fetchall(),
+        left,
+    )
+    label(connection, [name], lambda erased, *labels: (erased + 1, *labels))
+
+
+def _replace_bodies(
+    connection: TimedConnection, rows: list[tuple[Any, ...]], left: Callable[[Message], Message]
+) -> None:
+    for old, *columns in rows:
+        body = encode_body(left(decode_body(old)))
+        name, position, *_ = columns
+        mark = row_hash(body.encode(), *columns)
+        connection.execute(STATEMENTS["bury"], (body, mark, name, position))
+        PostgresSearchIndex.replace(connection, name, position, body)
+
+
+def label(
+    connection: TimedConnection, names: list[str], change: Callable[..., tuple[Any, ...]]
+) -> int:
+    """Change count of erasures, title or tags, with the hash; return how many were changed."""
+    rows = connection.execute(STATEMENTS["labels"], (names,)).fetchall()
+    for *fixed, erased, title, tags in rows:
+        labels = change(erased, title, tags)
+        mark = row_hash(b"", *fixed, *labels[:-1], encode_tags(labels[-1]))
+        connection.execute(STATEMENTS["label"], (*labels, mark, fixed[0]))
+    return len(rows)
+
+
+def encode_tags(tags: Sequence[str]) -> str:
+    """Return tags as they go into a hash."""
+    return json.dumps(list(tags))
+
+
+def clean_up(connections: PostgresConnections, transaction: str, rewrite: int) -> None:
+    """Destroy what a transaction has replaced; tables smaller than `rewrite` are rewritten."""
+    try:
+        with connections.connect() as connection:
+            _wait_for_readers(connection, transaction)
+            connection.execute(b"SET statement_timeout = 0")
+            connection.longest = None
+            (size,) = connection.execute(STATEMENTS["footprint"], (list(_TABLES),)).fetchone() or (
+                0,
+            )
+            if size <= rewrite:
+                with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
+                    connection.execute(_LOCKED)
+                    connection.execute(_THOROUGH)
+                    return
+            connection.execute(b"SET lock_timeout = '60s'")
+            connection.execute(_GENTLE)
+    except (psycopg.Error, StoreError) as error:
+        msg = f"it is erased, but the server could not clean up; erase it again: {error}"
+        raise StoreError(msg) from error
+
+
+def _wait_for_readers(connection: TimedConnection, transaction: str) -> None:
+    """Wait for transactions older than the erasure: what they may still read is not removed."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        row = connection.execute(STATEMENTS["readers_of_the_past"], (transaction,)).fetchone()
+        if row is None or not row[0]:
+            return
+        time.sleep(0.01)

@@ -1,0 +1,196 @@
+"""The full-text index of the PostgreSQL store: fed behind the writes, caught up before a search.
+
+`palaver.stores.text_index` splits texts into words, not the server's dictionaries and locale, so
+that every store finds the same. The index knows which words a message has; whether they stand one
+after the other is seen in the message itself, which has to be read anyway.
+
+The index is fed in small transactions, each under the lock of the index, which no append takes.
+Each adds a limited number of messages and bytes. What was added stays, and the next process that
+takes the lock goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from palaver.errors import StoreError
+from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.records import decode_body
+from palaver.stores.text_index import (
+    OUT_OF_MEMORY,
+    TRUNCATED,
+    UNREADABLE,
+    collect_hits,
+    indexed_text,
+    is_truncated,
+    parse_query,
+    split_words,
+    token,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from palaver.messages import Message
+    from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
+    from palaver.stores.records import Hit
+
+__all__ = ["PostgresSearchIndex"]
+
+_MAX_MESSAGES: Final = 200  # changes, or messages, in a transaction
+_MAX_BYTES: Final = 1_000_000  # bytes of messages in a transaction; or one message
+_PAGE: Final = 10_000  # hits asked of the index at once
+_MAX_LEXEME: Final = 200  # characters of a word that are looked at; the server takes 2,046 bytes
+
+
+class PostgresSearchIndex:
+    """The index of the messages of one database."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        """Take the connections to the server."""
+        self._connections = connections
+
+    def catch_up(self) -> None:
+        """Index the messages that came since the last time."""
+        indexer = _Indexer()
+        while self._connections.run(indexer.add_some):
+            pass
+
+    @staticmethod
+    def lock(connection: TimedConnection) -> None:
+        """Lock the index until the transaction ends."""
+        connection.execute(STATEMENTS["lock_index"])
+
+    @staticmethod
+    def replace(connection: TimedConnection, conversation: str, position: int, body: str) -> None:
+        """Replace a message in the index by what is left of it; inside a transaction."""
+        found, reason = _lexemes(decode_body(body))
+        connection.execute(STATEMENTS["reindex_words"], (found, reason, conversation, position))
+
+    def search(
+        self, query: str, ranges: Sequence[tuple[str, int, int]] | None, limit: int
+    ) -> list[Hit]:
+        """Return the messages with all words of a query, in a conversation's ranges or anywhere."""
+        wanted = parse_query(query)
+        if not wanted or limit <= 0:
+            return []
+        return collect_hits(self._candidates(wanted, ranges, limit), query, wanted, limit)
+
+    def _candidates(
+        self,
+        wanted: list[list[str]],
+        ranges: Sequence[tuple[str, int, int]] | None,
+        limit: int,
+    ) -> Iterator[tuple[str, int, str]]:
+        """Yield what the index finds, the newest first; bodies are read when they are needed.
+
+        Pages grow, so that the index is not read often even where few candidates match.
+        """
+        lexemes = sorted({_lexeme(word) for phrase in wanted for word in phrase})
+        values: dict[str, Any] = {"query": " & ".join(f"'{lexeme}'" for lexeme in lexemes)}
+        name = "search"
+        if ranges is not None:
+            name = "search_in"
+            names, starts, stops = zip(*ranges, strict=True)
+            values |= {"names": list(names), "starts": list(starts), "stops": list(stops)}
+        offset, page = 0, min(max(limit, _MAX_MESSAGES), _PAGE)
+        while True:
+            rows = self._connections.fetch(name, values | {"limit": page, "offset": offset})
+            found = [row for row in rows if row[2] is not None]
+            while found:
+                count = min(_fitting([size for *_, size in found]), limit)
+                some, found = found[:count], found[count:]
+                where = [name for name, *_ in some], [position for _, position, _ in some]
+                yield from self._connections.fetch("bodies_at", where)
+            if len(rows) < page:
+                return
+            offset, page = offset + page, min(page * 4, _PAGE)
+
+
+class _Indexer:
+    """How far the index has been fed, from one transaction to the next.
+
+    A change above the snapshot's xmin is indexed too, but not counted as done: a smaller number may
+    still be under way, and the next time has to look from there.
+    """
+
+    def __init__(self) -> None:
+        self._upto = -1  # the last change that was indexed completely
+        self._settled = True  # so are all before it
+        self._done = 0  # messages of the change after it
+
+    def add_some(self, connection: TimedConnection) -> bool:
+        """Index some messages; return whether there may be more."""
+        with connection.transaction():
+            (indexed,) = connection.execute(STATEMENTS["lock_index"]).fetchone() or (0,)
+            upto, settled, done = self._upto, self._settled, self._done
+            if indexed > upto:  # at first, and where another process came further
+                upto, settled, done = indexed, True, 0
+            changes = connection.execute(STATEMENTS["unindexed"], (upto, _MAX_MESSAGES)).fetchall()
+            if not changes:
+                return False
+            rows = connection.execute(STATEMENTS["to_index"], _columns(changes, done)).fetchall()
+            count = _fitting([size for *_, size in rows])
+            _index(connection, rows[:count])
+            complete = len(changes)
+            if count < len(rows) or count == _MAX_MESSAGES:  # the last may have more
+                which, _, position, _ = rows[count - 1]
+                done = position + 1 - changes[which - 1][1]
+                complete = which - 1
+            else:
+                done = 0
+            for *_, upto, is_settled in changes[:complete]:
+                settled = settled and is_settled
+                if settled:
+                    indexed = upto
+            connection.execute(STATEMENTS["note_indexed"], (indexed,))
+        self._upto, self._settled, self._done = upto, settled, done
+        return complete < len(changes) or complete == _MAX_MESSAGES
+
+
+def _columns(
+    changes: Sequence[tuple[Any, ...]], done: int
+) -> tuple[list[Any], list[Any], list[Any], int]:
+    """Return which messages some changes brought, without the first `done` of the first change."""
+    names = [conversation for conversation, *_ in changes]
+    firsts = [first for _, first, *_ in changes]
+    stops = [first + count for _, first, count, *_ in changes]
+    firsts[0] += done
+    return names, firsts, stops, _MAX_MESSAGES
+
+
+def _fitting(sizes: Sequence[int]) -> int:
+    """Return how many of some messages are read at once."""
+    room = _MAX_BYTES
+    for index, size in enumerate(sizes):
+        room -= size
+        if room < 0:
+            return max(index, 1)
+    return len(sizes)
+
+
+def _index(connection: TimedConnection, rows: Sequence[tuple[Any, ...]]) -> None:
+    where = [name for _, name, *_ in rows], [position for _, _, position, _ in rows]
+    entries: list[tuple[Any, ...]] = []
+    for name, position, body in connection.execute(STATEMENTS["bodies_at"], where).fetchall():
+        try:
+            found, reason = _lexemes(decode_body(body))
+        except StoreError:
+            found, reason = [], UNREADABLE
+        except MemoryError:
+            found, reason = [], OUT_OF_MEMORY
+        entries.append((found, reason, name, position))
+    connection.cursor().executemany(STATEMENTS["index_words"], entries)
+
+
+def _lexeme(word: str) -> str:
+    return token(word)[:_MAX_LEXEME]
+
+
+def _lexemes(message: Message) -> tuple[list[str], str | None]:
+    """Return the different words of a message, and a note where these are not all.
+
+    The server takes 1 MiB of them, which the searched characters of a message never come to.
+    """
+    found = dict.fromkeys(map(_lexeme, split_words(indexed_text(message))))
+    return list(found), TRUNCATED if is_truncated(message) else None

@@ -1,0 +1,815 @@
+"""The SQLite backend: one file, one writer at a time, any number of readers.
+
+Every change is stored whole or not at all. A plain append of a few messages is one statement; any
+other change is a transaction with a journal record. Only `erase`, `bury` and `delete` destroy
+anything, and they leave nothing behind in the file. A conversation that was forked reads its first
+messages from its ancestors' rows: `lineage` knows which rows belong to whom.
+
+`connections` runs the transactions, `search` has the full-text index, and `queries.sql` every
+statement.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from functools import partial
+from hashlib import blake2b
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+from msgspec.structs import replace
+
+from palaver.errors import AlreadyExists, LeaseTaken, StoreDamaged, StoreError
+from palaver.history.erase import tombstone
+from palaver.history.log import packed_count
+from palaver.history.rope import SHIFTS
+from palaver.messages import ROLES, dump
+from palaver.messages.decode import decode_messages
+from palaver.messages.limits import EMPTY
+from palaver.stores.erase import Traces
+from palaver.stores.forks import FAR, Lineages, pages
+from palaver.stores.process_fork import restart_in_child
+from palaver.stores.records import (
+    ROLE_NUMBERS,
+    AlreadyCommitted,
+    Erased,
+    Head,
+    Hit,
+    JournalEntry,
+    Lease,
+    Listing,
+    StoredFrame,
+    boot_id,
+    check_journal_rows,
+    check_known,
+    check_message_rows,
+    check_records,
+    check_rows,
+    decode_body,
+    describe_holder,
+    encode_body,
+    monotonic_ms,
+    pack_counts,
+    pruned_message,
+    row_hash,
+    unpack_counts,
+)
+from palaver.stores.sql import (
+    check_family,
+    decode_head,
+    parse_cursor,
+    refuse_forked,
+    refuse_lease,
+    refuse_stale,
+    refuse_unknown,
+)
+from palaver.stores.sqlite.connections import QUERIES, SQLiteConnections, translate_errors
+from palaver.stores.sqlite.listing import read_page
+from palaver.stores.sqlite.search import SQLiteSearchIndex
+from palaver.stores.text_index import parse_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from palaver.messages import Message, Role
+    from palaver.stores.forks import Lineage, RowRange
+    from palaver.stores.records import Change, Record
+
+__all__ = ["SQLiteBackend"]
+
+_FEW: Final = 16
+_APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for more in range(_FEW)]
+"""The statements that append one message, two, and so on."""
+
+_PAGE: Final = 500
+_MAX_HEADS: Final = 1_000  # heads that are cached
+_HEAD_COLUMNS: Final = 17  # what the last journal record left
+_TAGS: Final = 13  # the column of the tags, as JSON
+_LAST_COLUMNS: Final = 7  # the last message
+_AFTER_ALL: Final = b""  # SQLite sorts bytes after every text
+_MAX_JOINED: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
+
+
+class SQLiteBackend:
+    """A store in one SQLite file."""
+
+    def __init__(self, path: str, *, vfs: str | None = None) -> None:
+        """Open the file, create it if it is missing, and bring its schema up to date."""
+        self.path = path
+        self._connections = SQLiteConnections(path, vfs=vfs)
+        self._read = self._connections.read
+        self._reader = self._connections.reader
+        self._write = self._connections.write
+        self.migrated = self._connections.migrated
+        self.erasures = 0
+        self._index = SQLiteSearchIndex(self._connections)
+        self._cids: dict[str, int] = {}
+        self._lineages: Lineages[int] = Lineages(self._read_line)
+        self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
+        restart_in_child(self)
+
+    @property
+    def _writer(self) -> apsw.Connection:
+        """The connection that writes; it is another one after a fork."""
+        return self._connections.writer
+
+    def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        self._connections.close()
+
+    def after_fork_in_child(self) -> None:
+        """Forget what was cached: another thread may have been changing it."""
+        self._cids.clear()
+        self._lineages.clear()
+        self._heads.clear()
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+    def create(self, head: Head, first: Change) -> None:
+        """Begin a conversation, with its first messages and frame."""
+        self._write(lambda: self._create(head, first))
+
+    def _create(self, head: Head, first: Change) -> int:
+        parent = None if head.parent is None else self._cid(head.parent, self._writer)
+        counts, tags = unpack_counts(head.counts), json.dumps(head.tags)
+        mark = row_hash(b"", head.id, parent, head.base, head.origin, head.created, 0, head.title,
+                        tags)  # fmt: skip
+        try:
+            self._writer.execute(
+                QUERIES["insert_conversation"],
+                (head.id, head.stop, head.length, *counts, head.size, parent, head.base,
+                 head.origin, head.title, tags, head.created, head.updated, mark),
+            )  # fmt: skip
+        except apsw.ConstraintError:
+            msg = f"a conversation has the id {head.id!r} already"
+            raise AlreadyExists(msg) from None
+        cid = self._writer.last_insert_rowid()
+        number = self._insert_rows(cid, 0, first)
+        self._insert_journal(number, cid, 0, first)
+        for record in first.records:
+            self._put(cid, *record)
+        return 0
+
+    def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
+        """Store changes that were made elsewhere: all of them, or none."""
+
+        def work() -> int:
+            version = -1
+            for change in changes:
+                if head is not None and change.after < 0:
+                    version = self._create(head, change)
+                else:
+                    version = self._commit(change)
+            return version
+
+        try:
+            return self._write(work, again=False)  # changes may come from a stream
+        except BaseException:
+            if head is not None:
+                self._cids.pop(head.id, None)  # it was rolled back
+            raise
+
+    def commit(self, change: Change) -> int:
+        """Store a change and return its version; raise `Stale` where another came first."""
+        few = 0 < len(change.messages) <= _FEW
+        if few and change.plain and not (change.token or change.records):
+            return self._write(partial(self._append, change), atomic=True)
+        return self._write(partial(self._commit, change))
+
+    def _stored_before(self, cid: int, change: Change) -> AlreadyCommitted | None:
+        """Return the version of a change that was stored before under the same key."""
+        row = self._writer.execute(QUERIES["version_of_key"], (cid, change.key)).fetchone()
+        return None if row is None else AlreadyCommitted(row[0])
+
+    def _append(self, change: Change) -> int:
+        """Store a plain append, the most common change of all, in one statement."""
+        writer = self._connections.writer
+        cid = self._cids.get(change.conversation) or self._cid(change.conversation, writer)
+        if change.key is not None:
+            before = self._stored_before(cid, change)
+            if before is not None:
+                return before
+        version = change.after + 1
+        count = len(change.messages)
+        if count == 1:
+            columns = _row(cid, change, 0, unpack_counts(change.counts), 1)
+        else:
+            columns = tuple(chain.from_iterable(_rows(cid, change)))
+        try:
+            writer.execute(_APPENDS[count - 1], (cid, version, change.at, *columns))
+        except apsw.ConstraintError:
+            refuse_stale(change.conversation, change.after)
+        return version
+
+    def _commit(self, change: Change) -> int:
+        """Store any change. A plain append is its messages; others have a journal record too."""
+        writer = self._writer
+        cid = self._cid(change.conversation, writer)
+        if change.key is not None:
+            before = self._stored_before(cid, change)
+            if before is not None:
+                return before
+        if change.token is not None:
+            self._check_token(cid, change.token)
+        self._check_version(cid, change.conversation, change.after)
+        version = change.after + 1
+        number = self._insert_rows(cid, version, change)
+        if not change.plain:
+            self._insert_journal(number, cid, version, change)
+            length = change.first + len(change.messages)
+            counts = unpack_counts(change.counts + sum(map(packed_count, change.messages)))
+            framed = None if change.frame is None else version
+            writer.execute(
+                QUERIES["advance"],
+                (version, change.stop, length, *counts, framed, change.size, change.at, cid),
+            )
+        for record in change.records:
+            self._put(cid, *record)
+        return version
+
+    def _check_version(self, cid: int, conversation: str, after: int) -> None:
+        """Raise `Stale` for a change that was made for another version than the newest."""
+        if self._writer.execute(QUERIES["standing"], (cid,)).get != after:
+            refuse_stale(conversation, after)
+
+    def _insert_rows(self, cid: int, version: int, change: Change) -> int:
+        """Insert a change's messages and return the number that comes after theirs."""
+        first: int = self._writer.execute(QUERIES["next_number"]).get
+        rows = [
+            (number, cid, version, change.at, *row)
+            for number, row in enumerate(_rows(cid, change), first)
+        ]
+        if rows:
+            self._writer.executemany(QUERIES["insert_message"], rows)
+        return first + len(rows)
+
+    def _insert_journal(self, number: int, cid: int, version: int, change: Change) -> None:
+        data = json.dumps(change.data, ensure_ascii=False) if change.data else None
+        columns = (cid, version, change.kind, change.at, change.first, len(change.messages),
+                   change.stop, data, change.key)  # fmt: skip
+        mark = row_hash(change.frame or b"", *columns)
+        row = (number, *columns, change.frame, mark)
+        self._writer.execute(QUERIES["insert_journal"], row)
+
+    def _check_token(self, cid: int, token: int) -> None:
+        row = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
+        if row is None or row[1] != token:
+            refuse_lease()
+
+    def describe(
+        self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
+    ) -> None:
+        """Set a conversation's title and tags."""
+
+        def work() -> None:
+            cid = self._cid(conversation, self._writer)
+            if after is not None:
+                self._check_version(cid, conversation, after)
+            self._label(cid, lambda erased, *_: (erased, title, json.dumps(list(tags))))
+
+        self._write(work)
+
+    def _label(self, cid: int, change: Callable[[int, str | None, str], tuple[Any, ...]]) -> None:
+        """Change a conversation's count of erasures, title or tags, and its hash."""
+        row: Any = self._writer.execute(QUERIES["labels"], (cid,)).fetchone()
+        if row is None:  # another process has deleted it meanwhile
+            refuse_unknown(f"number {cid}")
+        *fixed, erased, title, tags = row
+        labels = change(erased, title, tags)
+        self._writer.execute(QUERIES["label"], (*labels, row_hash(b"", *fixed, *labels), cid))
+
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
+        """Delete a conversation that nothing was forked from."""
+
+        def work() -> None:
+            cid = self._cid(conversation, self._writer)
+            if after is not None:
+                self._check_version(cid, conversation, after)
+            fork = self._writer.execute(QUERIES["a_fork_of"], (cid,)).fetchone()
+            if fork is not None:
+                refuse_forked(fork[0])
+            for number, body in self._writer.execute(QUERIES["all_rows"], (cid,)):
+                self._index.remove(number, cid, body)
+            newest: int = self._writer.execute(QUERIES["newest"]).get
+            for table in ("messages", "journal", "leases", "records", "conversations"):
+                self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
+            self._writer.execute(QUERIES["keep_counting"], (newest,))
+            self._writer.execute(QUERIES["index_again"])
+
+        self._write(work)
+        cid = self._cids.pop(conversation, None)
+        if cid is not None:
+            self._lineages.forget(cid)
+        self._finish_erasure()
+
+    def family(self, conversation: str) -> list[str]:
+        """Return a conversation and all its relatives: those that share its first ancestor."""
+        return [row[0] for row in self._read("family", self._cid(conversation))]
+
+    def erase(
+        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+    ) -> Erased:
+        """Replace messages by tombstones, here and in all relatives, and destroy their bytes."""
+
+        def work() -> Erased:
+            writer = self._writer
+            cid = self._cid(conversation, writer)
+            family: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
+            rows: list[Any] = [
+                row
+                for _, relative in family
+                for message_id in message_ids
+                for row in writer.execute(QUERIES["rows_of"], (message_id, relative)).fetchall()
+            ]
+            traces = Traces([decode_body(row[1]) for row in rows])
+            for number, body, *columns in rows:
+                self._replace_body(number, columns, body, tombstone(decode_body(body), at))
+            dropped = [
+                (name, *record)
+                for name, relative in family
+                for record in self._drop_records(relative, traces)
+            ]
+            for _, relative in family:
+                self._label(relative, lambda erased, *labels: (erased + 1, *labels))
+            if note is not None:
+                self._commit(note)
+            return Erased(len(rows), tuple(dropped))
+
+        erased = self._write(work)
+        self._finish_erasure()
+        return erased
+
+    def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
+        """Replace messages that nothing reaches any more by tombstones."""
+
+        def work() -> None:
+            writer = self._writer
+            cid = self._cid(note.conversation, writer)
+            found: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
+            check_family(note.conversation, family, (name for name, _ in found))
+            self._commit(note)
+            for position in positions:
+                row: Any = writer.execute(QUERIES["row_at"], (cid, position)).fetchone()
+                number, body, *columns = row
+                self._replace_body(
+                    number, columns, body, pruned_message(decode_body(body), note.at)
+                )
+            self._label(cid, lambda erased, *labels: (erased + 1, *labels))
+
+        self._write(work)
+        self._finish_erasure()
+
+    def _replace_body(self, number: int, columns: list[Any], body: str, left: Message) -> None:
+        """Replace a message by its tombstone, in its row and in the index."""
+        self._index.remove(number, columns[0], body)
+        new = encode_body(left)
+        mark = row_hash(new.encode(), *columns)
+        self._writer.execute(QUERIES["bury"], (new, mark, number))
+        self._index.add(number, columns[0], new)
+
+    def _drop_records(self, cid: int, traces: Traces) -> list[tuple[str, str]]:
+        """Remove the records that have traces of erased messages, and return which."""
+        stored: list[Any] = self._writer.execute(QUERIES["all_records"], (cid,)).fetchall()
+        found = [(kind, name) for kind, name, value in stored if traces.found_in(kind, name, value)]
+        for kind, name in found:
+            self._put(cid, kind, name, None)
+        return found
+
+    def _finish_erasure(self) -> None:
+        """Count an erasure, and empty the write-ahead log, which still has the erased bytes."""
+        self.erasures += 1
+        self._connections.truncate_wal()
+
+    def _put(self, cid: int, kind: str, name: str, value: bytes | None) -> None:
+        if value is None:
+            self._writer.execute(QUERIES["drop_record"], (cid, kind, name))
+        else:
+            mark = row_hash(value, cid, kind, name)
+            self._writer.execute(QUERIES["put_record"], (cid, kind, name, value, mark))
+
+    adopts_in_turn = True
+    """`adopt` reads its changes inside of its transaction, while nobody else can commit."""
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def head(self, conversation: str) -> Head:
+        """Return where a conversation stands."""
+        cached = self._heads.get(conversation)
+        if cached is not None:
+            rows = self._read("head_since", conversation)
+            if rows and rows[0][_LAST_COLUMNS:] == cached[1]:
+                return _add_appends(cached[0], rows[0][:_LAST_COLUMNS])
+        check_known(conversation)
+        rows = self._read("head", conversation)
+        if not rows:
+            refuse_unknown(conversation)
+        head, (*last, parent) = _decode_head(rows[0]), rows[0][_HEAD_COLUMNS:]
+        if len(self._heads) >= _MAX_HEADS:
+            self._heads.clear()
+        cid = last[_LAST_COLUMNS]
+        self._heads[conversation] = head, tuple(last[_LAST_COLUMNS:])
+        self._cids[conversation] = cid
+        self._lineages.learn(cid, parent, head.base, head.origin)
+        return _add_appends(head, tuple(last[:_LAST_COLUMNS]))
+
+    def _lineage(self, conversation: str) -> Lineage[int]:
+        """Return a conversation's line of ancestors."""
+        if self._cid(conversation) not in self._lineages:
+            self.head(conversation)
+        return self._lineages.get(self._cid(conversation))
+
+    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+        """Return a page of conversations, the latest changed first."""
+        with translate_errors(self.path), self._reader() as reader:
+            rows = read_page(reader, parse_cursor(after), limit + 1, tag)
+        heads = tuple(_decode_current_head(row) for _, row in rows[:limit])
+        more = f"{rows[limit - 1][0]}:{heads[-1].id}" if len(rows) > limit else None
+        return Listing(heads, more)
+
+    def forks(self, conversation: str) -> list[Head]:
+        """Return the heads of the conversations that were forked from this one."""
+        rows = self._read("forks", self._cid(conversation))
+        return [_decode_current_head(row) for row in rows]
+
+    def named(self, beginning: str, limit: int) -> list[str]:
+        """Return the ids that begin with a text, sorted by code points, at most `limit`."""
+        rows = self._read("named", beginning, f"{beginning}\U0010ffff", limit)
+        return [row[0] for row in rows]
+
+    def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
+        """Return the messages from one position to before another."""
+        found: list[Message] = []
+        for ranges in pages(self._lineage(conversation).row_ranges(start, stop), _PAGE):
+            read = self._read_page(ranges)
+            found += read
+            if not read and ranges[-1].stop > self.head(conversation).length:
+                break
+        return found
+
+    def _read_page(self, page: Sequence[RowRange[int]]) -> list[Message]:
+        """Read the messages of some ranges as one JSON list, or one by one where that fails."""
+        several, where = _where(page)
+        count, joined = self._read(f"joined_bodies{several}", *where, _MAX_JOINED)[0]
+        read = decode_messages(b"[%b]" % joined) if count else None
+        if read is None or len(read) != count:  # one by one, so that the error names the fault
+            read = [decode_body(row[0]) for row in self._read(f"bodies{several}", *where)]
+        return read
+
+    def before(self, conversation: str, position: int) -> int:
+        """Return how many messages come before a position, in all and by role, packed."""
+        owner = self._lineage(conversation).owner(position)
+        rows = [] if owner is None else self._read("before", owner.key, position)
+        if rows:
+            return pack_counts(position, *rows[0])
+        head = self.head(conversation)
+        if position != head.length:
+            msg = f"{conversation} has no message at {position}"
+            raise StoreDamaged(msg)
+        return head.counts
+
+    def befores(self, conversation: str, start: int, stop: int) -> list[int]:
+        """Return what `before` returns for every position from one to before another."""
+        ranges = self._lineage(conversation).row_ranges(start, stop)
+        several, where = _where(ranges)
+        return [pack_counts(*row) for row in self._read(f"befores{several}", *where)]
+
+    def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
+        """Return the positions of a role's messages from its start-th to before its stop-th."""
+        number = ROLE_NUMBERS[role]
+        ranges = self._lineage(conversation).row_ranges()
+        if len(ranges) == 1:
+            rows = self._read("select", ranges[0].key, number, start, stop, FAR)
+        else:
+            rows = self._read("select_of", json.dumps(ranges), number, start, stop)
+        return [row[0] for row in rows]
+
+    def positions_of(self, conversation: str, message_id: str) -> list[int]:
+        """Return the positions of the messages with an id."""
+        lineage = self._lineage(conversation)
+        return [
+            position
+            for cid, position in self._read("positions_of", message_id)
+            if (owner := lineage.owner(position)) is not None and owner.key == cid
+        ]
+
+    def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
+        """Return the positions of the messages from one time to before another, in log order."""
+        begin, end = 0 if since is None else since, FAR if until is None else until
+        ranges = self._lineage(conversation).row_ranges()
+        if len(ranges) == 1:
+            rows = self._read("between_times", ranges[0].key, FAR, begin, end)
+        else:
+            rows = self._read("between_times_of", json.dumps(ranges), begin, end)
+        return [row[0] for row in rows]
+
+    def replaced(self, conversation: str, position: int) -> int | None:
+        """Return the position whose message was replaced by the one at a position."""
+        owner = self._lineage(conversation).owner(position)
+        rows = [] if owner is None else self._read("replaced", owner.key, position)
+        return rows[0][0] if rows else None
+
+    def stop(self, conversation: str, version: int) -> int:
+        """Return where the view's tail ended at a version."""
+        cid = self._cid(conversation)
+        rows = self._read("stop", cid, version)
+        return int(rows[0][0]) if rows else self._first_after(conversation, version)
+
+    def _first_after(self, conversation: str, version: int) -> int:
+        """Return the position of the first message after a version, by binary search."""
+        head = self.head(conversation)
+        cid = self._cid(conversation)
+        low, high = head.base, head.length
+        while low < high:
+            middle = (low + high) // 2
+            rows = self._read("version_at", cid, middle)
+            if not rows or rows[0][0] is None:
+                msg = f"{conversation} has no message at {middle}"
+                raise StoreDamaged(msg)
+            if rows[0][0] > version:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def frames(self, conversation: str, after: int, upto: int) -> list[StoredFrame]:
+        """Return the frames after one version and up to another, oldest first."""
+        cid = self._cid(conversation)
+        return [StoredFrame(*row) for row in self._read("frames", cid, after, upto)]
+
+    def generation(self, conversation: str) -> int:
+        """Return how many ancestors a conversation has."""
+        return self._lineage(conversation).generation
+
+    def ancestor_frames(
+        self, conversation: str, wanted: Sequence[tuple[int, int, int]]
+    ) -> list[tuple[int, int, bytes]]:
+        """Return frames of a conversation's ancestors: generation, version and bytes."""
+        ranges = json.dumps(list(self._lineage(conversation).frames(wanted)))
+        return [
+            (self._lineages.get(cid).generation, version, data)
+            for cid, version, data in self._read("frames_of", ranges)
+        ]
+
+    def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
+        """Return the idempotency keys of the changes after one version and up to another."""
+        start, stop = (self._first_after(conversation, version) for version in (after, upto))
+        return dict(self._read("keys", self._cid(conversation), after, upto, start, stop))
+
+    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+        """Return the messages with all these words, best first."""
+        parse_query(words)  # a query that is refused waits for nothing
+        ranges = None if conversation is None else self._lineage(conversation).row_ranges()
+        with translate_errors(self.path), self._reader() as reader:
+            self._index.catch_up(reader)
+            hits = self._index.search(reader, words, ranges, limit)
+        if conversation is not None:  # inherited messages have the same position there
+            hits = [replace(hit, conversation=conversation) for hit in hits]
+        return hits
+
+    # ── following ───────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, conversation: str | None, after: int, limit: int) -> list[JournalEntry]:
+        """Return the changes after a version of a conversation, or a cursor of the whole store."""
+        found: list[Any]
+        if conversation is None:
+            found = self._read("journal_of_all", after, limit)
+        else:
+            start = self._first_after(conversation, after)
+            rows = self._read("journal", self._cid(conversation), after, start, limit)
+            found = [(conversation, *row) for row in rows]
+        return [
+            JournalEntry(name, version, kind, at, first, count, _decode_data(data), cursor)
+            for name, version, kind, at, first, count, data, cursor, *_ in found
+        ]
+
+    def newest(self) -> int:
+        """Return the cursor of the newest change."""
+        return int(self._read("newest")[0][0])
+
+    def wait(self, seconds: float) -> None:
+        """Wait until another connection has written, at most so many seconds."""
+        end = time.monotonic() + seconds
+        with self._reader() as reader:
+            self._connections.file.check(reader)
+        seen = self._data_version()
+        while time.monotonic() < end:
+            time.sleep(min(0.01, max(end - time.monotonic(), 0)))
+            if self._data_version() != seen:
+                return
+
+    def _data_version(self) -> tuple[int, int]:
+        """Return what changes when another connection writes, or this one is opened again."""
+        with translate_errors(self.path), self._reader() as reader:
+            return id(reader), reader.data_version()
+
+    # ── beside the log ──────────────────────────────────────────────────────────────────────────
+
+    def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
+        """Take or renew the lease; raise `LeaseTaken` while another holds it."""
+        lasts = round(seconds * 1000)
+
+        def work() -> Lease:
+            cid = self._cid(conversation, self._writer)
+            row: Any = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
+            now, boot = monotonic_ms(), boot_id()
+            token = 1
+            if row is not None:
+                other, token, expires, lasted, booted = row
+                live = booted == boot and expires - lasted <= now < expires
+                if live and other != holder:
+                    raise LeaseTaken(describe_holder(other, expires - now))
+                token += other != holder or not live
+            expires = now + lasts
+            self._writer.execute(QUERIES["put_lease"], (cid, holder, token, expires, lasts, boot))
+            return Lease(conversation, holder, token, expires, seconds)
+
+        return self._write(work)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+
+        def work() -> None:
+            cid = self._cid(lease.conversation, self._writer)
+            self._writer.execute(QUERIES["end_lease"], (cid, lease.token))
+
+        self._write(work)
+
+    def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
+        """Store a record beside the log; None removes it."""
+        check_records([(kind, name, value)])
+        self._write(lambda: self._put(self._cid(conversation, self._writer), kind, name, value))
+
+    def keep(
+        self, conversation: str, records: Sequence[Record], *, token: int | None = None
+    ) -> None:
+        """Store or remove several records beside the log, all or none."""
+        check_records(records)
+
+        def work() -> None:
+            cid = self._cid(conversation, self._writer)
+            if token is not None:
+                self._check_token(cid, token)
+            for record in records:
+                self._put(cid, *record)
+
+        self._write(work)
+
+    def records(
+        self,
+        conversation: str,
+        kind: str,
+        *,
+        since: str = "",
+        until: str | None = None,
+        last: int | None = None,
+    ) -> dict[str, bytes]:
+        """Return the records of a kind, by name, from one name to before another."""
+        where = self._cid(conversation), kind, since, _AFTER_ALL if until is None else until
+        if last is None:
+            return dict(self._read("records", *where))
+        return dict(reversed(self._read("last_records", *where, last)))
+
+    def kinds(self, conversation: str) -> list[str]:
+        """Return the kinds of records there are, sorted."""
+        return [row[0] for row in self._read("kinds", self._cid(conversation))]
+
+    # ── verification ─────────────────────────────────────────────────────────────────────────────
+
+    def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
+        """Yield what is wrong with the rows of some messages of the conversation's own."""
+        rows = self._read("hashes", self._cid(conversation), start, stop)
+        yield from check_message_rows(rows, start, stop)
+
+    def unsound(self, conversation: str) -> Iterator[str]:
+        """Yield what is wrong with the rows of a conversation other than its messages'."""
+        cid = self._cid(conversation)
+        yield from check_rows(self._read("label_hash", cid))
+        yield from check_journal_rows(
+            lambda version: self._read("journal_hashes", cid, version, _PAGE)
+        )
+        yield from check_rows(self._read("record_hashes", cid))
+
+    def unindexed(self, conversation: str) -> list[tuple[int, str]]:
+        """Return the messages that are not in the index, or not with all their text, and why."""
+        return self._read("unindexed", self._cid(conversation))
+
+    def check(self) -> Iterator[str]:
+        """Yield what SQLite itself finds wrong with the file.
+
+        A new connection checks it: one that has searched before may still hold parts of the search
+        index in memory that were destroyed since, and would report that as damage.
+        """
+        try:
+            with (
+                translate_errors(self.path),
+                self._reader(),
+                closing(self._connections.file.connect()) as new,
+            ):
+                rows: list[Any] = new.execute("PRAGMA integrity_check(100)").fetchall()
+            yield from (str(found) for (found,) in rows if found != "ok")
+        except (StoreError, apsw.Error) as error:
+            yield str(error)
+
+    def _read_line(self, cid: int) -> list[Any]:
+        """Read a conversation and all its ancestors: number, parent, base and origin of each."""
+        line = self._read("line", cid)
+        for child, parent, *_ in line:
+            if parent is not None and parent >= child:
+                msg = f"conversation number {child} is older than what it was forked from"
+                raise StoreDamaged(msg)
+        return line
+
+    def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
+        """Return a conversation's number; raise `UnknownConversation` where there is none."""
+        cid = self._cids.get(conversation)
+        if cid is None:
+            check_known(conversation)
+            if connection is None:
+                rows = self._read("cid", conversation)
+                cid = rows[0][0] if rows else None
+            else:
+                with translate_errors(self.path):
+                    cid = connection.execute(QUERIES["cid"], (conversation,)).get
+            if cid is None:
+                refuse_unknown(conversation)
+            self._cids[conversation] = cid
+        return cid
+
+
+def _where(ranges: Sequence[RowRange[int]]) -> tuple[str, tuple[Any, ...]]:
+    """Return the ending of a statement's name, for one range or several, and its values."""
+    if len(ranges) == 1:
+        return "", ranges[0]
+    return "_of", (json.dumps(ranges),)
+
+
+def _decode_current_head(row: tuple[Any, ...]) -> Head:
+    """Return a head from its row, which ends with the columns of the last message."""
+    return _add_appends(_decode_head(row), row[_HEAD_COLUMNS:])
+
+
+def _decode_head(row: tuple[Any, ...]) -> Head:
+    """Return a head as the last journal record left it."""
+    return decode_head(row[:_HEAD_COLUMNS], _parse_json(row[_TAGS]))
+
+
+def _add_appends(left: Head, last: tuple[Any, ...]) -> Head:
+    """Return the head after the plain appends since; the last message tells how many came."""
+    version, seq, role, system, user, assistant, at = last
+    if version is None or version <= left.version:
+        return left
+    counts = pack_counts(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
+    return Head(left.id, version, seq + 1, seq + 1, counts, left.framed,
+                left.size + seq + 1 - left.length, left.parent, left.base, left.origin, left.title,
+                left.tags, left.created, max(left.updated, at), left.erased)  # fmt: skip
+
+
+def _decode_data(text: str | None) -> Mapping[str, Any]:
+    """Return the data of a journal record; most have none."""
+    return EMPTY if text is None else _parse_json(text)
+
+
+def _rows(cid: int, change: Change) -> list[tuple[Any, ...]]:
+    """Return the rows of a change's messages; a plain append's last is its journal record, too."""
+    rows: list[tuple[Any, ...]] = []
+    system, user, assistant = unpack_counts(change.counts)
+    count = len(change.messages)
+    for index, message in enumerate(change.messages):
+        batch = count if change.plain and index == count - 1 else 0
+        rows.append(_row(cid, change, index, (system, user, assistant), batch))
+        system += message.role == "system"
+        user += message.role == "user"
+        assistant += message.role == "assistant"
+    return rows
+
+
+def _row(
+    cid: int, change: Change, index: int, counts: tuple[int, int, int], batch: int
+) -> tuple[Any, ...]:
+    """Return the columns of a message's row that are not the same for its whole change."""
+    message, position, version = change.messages[index], change.first + index, change.after + 1
+    system, user, assistant = counts
+    role = ROLE_NUMBERS[message.role]
+    ordinal = (system, user, assistant, position - system - user - assistant)[role]
+    key = change.key if batch else None
+    replaces = change.replaces.get(index)
+    body = dump(message)
+    # the same as `row_hash`, written out: it is a fifth of what Python does for an append
+    columns = f"{cid}\0{position}\0{replaces}\0{version}\0{batch}\0{change.at}\0{key}\0"
+    mark = int.from_bytes(
+        blake2b(columns.encode() + body, digest_size=8).digest(), "big", signed=True
+    )
+    return (position, batch, role, ordinal, system, user, assistant, message.timestamp, replaces,
+            mark, key, message.id, body.decode())  # fmt: skip
+
+
+def _parse_json(text: str) -> Any:  # noqa: ANN401 - what was written
+    """Return what a column of JSON holds."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        msg = f"what was written as JSON is none: {error}"
+        raise StoreDamaged(msg) from error

@@ -1,0 +1,802 @@
+"""The log and the versions of a stored conversation: read when needed, never all at once.
+
+Messages that were read or added are cached, since they do not change; an erasure empties the cache.
+The counts of roles that views and ropes ask for are cached too, and read ahead in bulk.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+from uuid import UUID, uuid5
+
+from msgspec.structs import replace
+
+from palaver.errors import (
+    AlreadyExists,
+    Clash,
+    Conflict,
+    Stale,
+    StoreDamaged,
+    UnknownConversation,
+    ValidationError,
+    VersionMismatch,
+)
+from palaver.history.erase import Receipt, with_summaries
+from palaver.history.frame import Versions, check_expected, expected_versions
+from palaver.history.history import BaseHistory
+from palaver.history.log import ROLE_COUNTS, StagedLog
+from palaver.history.operations import Rewrite, as_operation, read_messages
+from palaver.history.plan import (
+    HistoryState,
+    StaleCommit,
+    plan,
+    plan_append,
+    plan_erase,
+    rebase,
+    stale_policy,
+)
+from palaver.history.rope import MASK, SHIFTS, runs, size
+from palaver.messages import Message, new_id
+from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
+from palaver.stores.erase import family_messages
+from palaver.stores.frame_codec import read_frames
+from palaver.stores.process_fork import restart_in_child
+from palaver.stores.records import (
+    MERGED_POSITIONS,
+    AlreadyCommitted,
+    Change,
+    Head,
+    check_idempotency_key,
+    check_known,
+    check_records,
+    read_positions,
+    write_positions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from palaver.history.frame import Expected
+    from palaver.history.operations import Operation, Piece
+    from palaver.history.plan import Commit, Planner, WhenStale
+    from palaver.history.view import Result, View
+    from palaver.messages import Role
+    from palaver.stores.backend import Backend
+    from palaver.stores.records import Lease, Record
+
+__all__ = [
+    "StoredHistory",
+    "StoredLog",
+    "StoredStops",
+    "check_creation_key",
+    "create_once",
+    "id_from_key",
+    "was_created",
+]
+
+
+_CACHED: Final = 20_000
+_NEAR: Final = 8
+"""Ranges this close are read together: the messages between them cost less than another query."""
+_PAGE: Final = 500
+_AHEAD: Final = 64
+_IN_A_ROW: Final = 4
+"""Counts are read ahead after so many requests in a row, each at most `_AHEAD` from the last."""
+
+
+class StoredLog:
+    """The messages of a stored conversation by position."""
+
+    def __init__(self, backend: Backend, head: Head) -> None:
+        """Open the log as it is at the version of a head."""
+        self._backend = backend
+        self._name = head.id
+        self.start = head.base
+        self._length = head.length
+        self._counts: dict[int, int] = {head.length: head.counts}
+        self._asked = -_AHEAD - 1  # the last position whose counts were not known
+        self._in_a_row = 0  # how many such positions came closely one after the other
+        self._cache: dict[int, Message] = {}
+        self._erasures = backend.erasures
+        self._lock = threading.Lock()
+
+    def after_fork_in_child(self) -> None:
+        """Take a new lock: the thread that may hold the old one is not in this process."""
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many messages were ever added."""
+        return self._length
+
+    # ── following the backend ───────────────────────────────────────────────────────────────────
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        """Note messages that were committed at the end."""
+        position, cache, known = self._length, self._cache, self._counts
+        counts = self.before(position)
+        if len(known) > _CACHED:
+            known.clear()
+        if len(cache) + len(messages) > _CACHED:
+            self._remember(position, messages)
+            cache = {}
+        for message in messages:
+            cache[position] = message
+            counts += ROLE_COUNTS[message.role]
+            position += 1
+            known[position] = counts
+        self._length = position
+
+    def catch_up(self, head: Head) -> None:
+        """Go on from a newer head, after others have added messages."""
+        self._length = head.length
+        self._counts = {head.length: head.counts}
+
+    def clear_cache(self) -> None:
+        """Forget the messages that were read: some may have been erased."""
+        with self._lock:
+            self._cache.clear()
+            self._erasures = self._backend.erasures
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+    def _remember(self, first: int, messages: Sequence[Message]) -> None:
+        if len(self._cache) + len(messages) > _CACHED:
+            for oldest in list(self._cache)[: _CACHED // 2]:
+                del self._cache[oldest]
+        last = messages[-(_CACHED // 2) :]
+        self._cache.update(enumerate(last, first + len(messages) - len(last)))
+
+    def __getitem__(self, position: int) -> Message:
+        """Return the message at a position."""
+        if self._erasures != self._backend.erasures:
+            self.clear_cache()
+        found = self._cache.get(position)
+        return self.between(position, position + 1)[0] if found is None else found
+
+    def between(self, start: int, stop: int) -> list[Message]:
+        """Return the messages from one position to before another."""
+        if self._erasures != self._backend.erasures:
+            self.clear_cache()
+        stop = min(stop, self._length)
+        if start >= stop:
+            return []
+        cache = self._cache
+        found = [
+            message
+            for position in range(start, stop)
+            if (message := cache.get(position)) is not None
+        ]
+        if len(found) < stop - start:
+            with self._lock:
+                found = self._backend.messages(self._name, start, stop)
+                if stop - start <= _CACHED // 2:
+                    self._remember(start, found)
+        return found
+
+    def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[list[Message]]:
+        """Yield the messages of several ranges of positions, one list for each range.
+
+        Ranges that lie close together are read with one query.
+        """
+        group: list[tuple[int, int]] = []
+        for start, stop in ranges:
+            if group and not (0 <= start - group[-1][1] <= _NEAR and stop - group[0][0] <= _PAGE):
+                yield from self._read_group(group)
+                group = []
+            group.append((start, stop))
+        yield from self._read_group(group)
+
+    def _read_group(self, group: list[tuple[int, int]]) -> Iterator[list[Message]]:
+        if len(group) > 1 and any(
+            position not in self._cache for start, stop in group for position in range(start, stop)
+        ):
+            first = group[0][0]
+            messages = self.between(first, group[-1][1])
+            for start, stop in group:
+                yield messages[start - first : stop - first]
+        else:
+            for start, stop in group:
+                yield self.between(start, stop)
+
+    def before(self, position: int) -> int:
+        """Return how many messages there are before a position, in all and by role, packed."""
+        if not position:
+            return 0
+        counts = self._counts.get(position)
+        return self._read_counts(position) if counts is None else counts
+
+    def _read_counts(self, position: int) -> int:
+        """Read counts from the backend; many at once if position after position is asked for."""
+        known = self._counts
+        if len(known) > _CACHED:  # in place: other threads may hold on to it
+            for place in [place for place in list(known) if place < self._length]:
+                known.pop(place, None)
+        near = abs(position - self._asked) <= _AHEAD
+        self._asked, self._in_a_row = position, self._in_a_row + 1 if near else 0
+        stop = min(position + _PAGE, self._length)
+        found: dict[int, int] = {}
+        if self._in_a_row >= _IN_A_ROW and position < stop:
+            read = self._backend.befores(self._name, position, stop)
+            found = {counts & MASK: counts for counts in read}
+            self._asked = stop - 1
+        if position not in found:
+            found[position] = self._backend.before(self._name, position)
+        known.update(found)
+        return found[position]
+
+    def rank(self, role: Role, position: int) -> int:
+        """Return how many messages of a role there are before a position."""
+        return self.before(position) >> SHIFTS[role] & MASK
+
+    def select(self, role: Role, start: int, stop: int) -> list[int]:
+        """Return the positions of a role's messages, from its start-th to before its stop-th."""
+        stop = min(stop, self.rank(role, self._length))
+        return self._backend.select(self._name, role, start, stop) if start < stop else []
+
+    def of_times(self, since: int | None, until: int | None) -> list[tuple[int, int]]:
+        """Return the ranges of positions whose messages are of a time, in the log's order."""
+        since, until = (t if t is None else min(max(t, 0), MAX_INT) for t in (since, until))
+        return list(runs(self._backend.between_times(self._name, since, until)))
+
+    def positions_of(self, message_id: str) -> list[int]:
+        """Return the positions of the messages with an id."""
+        return self._backend.positions_of(self._name, message_id) if is_text(message_id) else []
+
+    def replaced(self, position: int) -> int | None:
+        """Return the position whose message was replaced by the one here, if any."""
+        return self._backend.replaced(self._name, position)
+
+
+class StoredStops:
+    """Where the view's tail ended at each version: the newest are known, older ones are read."""
+
+    __slots__ = ("_backend", "_first", "_known", "_name")
+
+    def __init__(self, backend: Backend, name: str, version: int, stop: int) -> None:
+        """Begin with one version, the newest."""
+        self._backend = backend
+        self._name = name
+        self._first = version
+        self._known = [stop]
+
+    def __len__(self) -> int:
+        """Return the number of versions."""
+        return self._first + len(self._known)
+
+    def __getitem__(self, version: int) -> int:
+        """Return where the tail ended at a version."""
+        if version >= self._first:
+            return self._known[version - self._first]
+        return self._backend.stop(self._name, version)
+
+    def append(self, stop: int) -> None:
+        """Add the next version."""
+        self._known.append(stop)
+
+    def catch_up(self, version: int, stop: int) -> None:
+        """Go on from a newer version, after others have made some."""
+        self._first, self._known = version, [stop]
+
+
+_PATIENCE: Final = 3
+"""How often others may overtake a change before it is planned and committed in one transaction."""
+
+
+class StoredHistory(BaseHistory):
+    """A history in a store. `Store.create` and `Store.get` return it."""
+
+    __slots__ = ("__weakref__", "_backend", "_codec", "_head", "_log", "_stops", "_token")
+
+    def __init__(self, backend: Backend, name: str, *, clock: Callable[[], int] = now_ms) -> None:
+        """Read the head of a conversation; its messages are read when they are needed."""
+        check_known(name)
+        self.id = name
+        self._backend = backend
+        self._token: int | None = None
+        self._open(clock)
+        restart_in_child(self)
+
+    def _open(self, clock: Callable[[], int]) -> None:
+        backend, name = self._backend, self.id
+        self._head = head = backend.head(name)
+        self._codec, frames = read_frames(backend, head)
+        self._log = StoredLog(backend, head)
+        self._stops = StoredStops(backend, name, head.version, head.stop)
+        self._state = HistoryState(
+            name, self._log, frames[-1][1], Versions.of(frames, self._stops), clock,
+            origin=None if head.parent is None else (head.parent, head.origin),
+        )  # fmt: skip
+        self._read_merged_positions()
+        self._lock = threading.RLock()
+
+    def _read_merged_positions(self) -> None:
+        stored = self._backend.records(self.id, MERGED_POSITIONS)
+        try:
+            found = {other: read_positions(pairs) for other, pairs in stored.items()}
+        except ValueError as error:
+            msg = f"which messages {self.id} has from elsewhere can't be read: {error}"
+            raise StoreDamaged(msg) from None
+        self._state.merged_positions = found
+
+    @property
+    def title(self) -> str | None:
+        """The conversation's title."""
+        return self._head.title
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The conversation's tags."""
+        return self._head.tags
+
+    def under(self, lease: Lease | None) -> Self:
+        """Write only while a lease is held: later writes are refused with `LeaseLost`."""
+        self._token = None if lease is None else lease.token
+        return self
+
+    def refresh(self) -> Self:
+        """Read the newest version, so that changes made by other processes become visible."""
+        with self._lock:
+            self._read_newest()
+            return self
+
+    def _read_newest(self) -> None:
+        state, backend = self._state, self._backend
+        head = backend.head(self.id)
+        if head.erased != self._head.erased:
+            self._log.clear_cache()
+        if head.version != state.version:
+            merges = False
+            for stored in backend.frames(self.id, state.version, head.version):
+                frame = self._codec.decode(stored.data, stored.version)
+                state.versions.learn(frame, stored.version)
+                merges |= frame.merged != state.frame.merged
+                state.frame = frame
+            self._stops.catch_up(head.version, head.stop)
+            self._log.catch_up(head)
+            state.stop = head.stop
+            if merges:
+                self._read_merged_positions()
+        self._head = head
+
+    # ── every change is committed before it is seen ─────────────────────────────────────────────
+
+    def _commit(
+        self,
+        planner: Planner,
+        *,
+        when_stale: WhenStale = "replan",
+        expect: Expected | None = None,
+        key: str | None = None,
+        records: tuple[Record, ...] = (),
+        lease: Lease | None = None,
+        unless: Callable[[View], None] | None = None,
+        send: Callable[[Change], int] | None = None,
+    ) -> int:
+        """Plan a change on the newest state and commit it; return the version it made.
+
+        Returns an `AlreadyCommitted` version if it was committed before under the same key, and the
+        newest version if there is nothing to change. `unless` is called with each view the change
+        would follow; what it raises stops the change. `send` replaces the backend's `commit`.
+        """
+        with self._lock:
+            token = self._token if lease is None else lease.token
+            stale: StaleCommit | None = None
+            tries = 0
+            while True:
+                before = None if expect is None else self._check_expected(expect, key)
+                if before is not None:
+                    return before
+                if unless is not None:
+                    unless(self._state.view())
+                prepared = self._prepare(planner, stale, key, token, records)
+                if prepared is None:
+                    return self._unchanged(expect, key)
+                commit, change = prepared
+                try:
+                    if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
+                        again = partial(self._prepare, planner, stale, key, token, records)
+                        return self._commit_in_turn(again)
+                    version = self._backend.commit(change) if send is None else send(change)
+                except Stale:
+                    policy = when_stale if expect is None else "replan"
+                    stale = self._look_again(commit, policy, stale)
+                    tries += 1
+                    continue
+                return self._committed(commit, version)
+
+    def _prepare(
+        self,
+        planner: Planner,
+        stale: StaleCommit | None,
+        key: str | None,
+        token: int | None,
+        records: tuple[Record, ...],
+    ) -> tuple[Commit, Change] | None:
+        """Plan a commit on what is seen, and return it with the change that the backend stores."""
+        state, log = self._state, self._log
+        commit = planner(state) if stale is None else rebase(planner, stale, state)
+        if commit is None:
+            return None
+        version, first, frame, data = state.version, len(log), commit.frame, None
+        if frame is None:
+            frame = state.frame
+        else:
+            data = self._codec.encode(frame, version + 1)
+        root = frame.root
+        count = commit.stop - frame.start + (0 if root is None else root.counts & MASK)
+        if commit.merged is not None:
+            other, positions = commit.merged
+            pairs = {**state.merged_positions.get(other, {}), **positions}
+            records = ((MERGED_POSITIONS, other, write_positions(pairs)), *records)
+        return commit, Change(
+            self.id, version, commit.kind, state.clock(), commit.stop, count, first,
+            log.before(first), commit.messages, data, commit.origins, key, token, EMPTY, records,
+        )  # fmt: skip
+
+    def _committed(self, commit: Commit, version: int) -> int:
+        """Make a commit visible that the backend has, under the version that it answered."""
+        if type(version) is AlreadyCommitted:
+            self._read_newest()
+            return version
+        if commit.frame is not None:
+            self._codec.keep(commit.frame, version)
+        self._state.apply(commit)
+        return version
+
+    def _can_take_turn(self, *conditions: object) -> bool:
+        """Tell whether a change that has no such conditions can be planned in a transaction."""
+        return getattr(self._backend, "adopts_in_turn", False) and not any(
+            condition is not None for condition in conditions
+        )
+
+    def _commit_in_turn(self, prepare: Callable[[], tuple[Commit, Change] | None]) -> int:
+        """Plan a change and commit it while nobody else can commit; return its version.
+
+        This is for a change that others overtook several times. `Backend.adopt` takes changes from
+        an iterator. A backend with `adopts_in_turn` reads it inside of its transaction, possibly in
+        another thread, so what is planned there cannot be overtaken.
+        """
+        made: list[Commit] = []
+
+        def changes() -> Iterator[Change]:
+            self._read_newest()
+            prepared = prepare()
+            if prepared is not None:
+                made.append(prepared[0])
+                yield prepared[1]
+
+        version = self._backend.adopt(None, changes())
+        return self._committed(made[0], version) if made else self._state.version
+
+    def _unchanged(self, expect: Expected | None, key: str | None) -> int:
+        """Return the newest version after a change that changed nothing."""
+        if expect is not None:
+            self.refresh()  # nothing was committed, so the backend has checked nothing
+            before = self._check_expected(expect, key)
+            if before is not None:
+                return before
+        return self._state.version
+
+    def _check_expected(self, expect: Expected, key: str | None) -> AlreadyCommitted | None:
+        """Refuse a change that expects another version than the newest.
+
+        A change that was committed under this key after an expected version is returned instead.
+        """
+        versions = expected_versions(expect)
+        if self._state.version not in versions:
+            self.refresh()
+        try:
+            check_expected(versions, self._state.version)
+        except VersionMismatch:
+            for made in [] if key is None else [version + 1 for version in versions]:
+                if self._backend.keys(self.id, made - 1, made).get(made) == key:
+                    return AlreadyCommitted(made)
+            raise
+        return None
+
+    def _look_again(
+        self, commit: Commit, when_stale: WhenStale, stale: StaleCommit | None
+    ) -> StaleCommit | None:
+        """Read what others committed first; return what is to be merged with it, if anything.
+
+        If nobody committed anything, the store is damaged.
+        """
+        state = self._state
+        version = state.version
+        if when_stale == "merge" and stale is None:
+            log = StagedLog(self._log, commit.messages, commit.origins)
+            stale = StaleCommit(commit, state.view(), log)
+        self.refresh()
+        if state.version == version:
+            msg = f"{self.id} takes no change at version {version}, though it is the last"
+            raise StoreDamaged(msg) from None
+        if when_stale == "refuse":
+            there = f"changed from version {version} to {state.version}"
+            raise Conflict((Clash("the conversation", commit.summary, there),)) from None
+        return stale
+
+    # ── changes with arguments that only a store has ────────────────────────────────────────────
+
+    def append(
+        self,
+        message: Message | Mapping[str, Any],
+        *,
+        key: str | None = None,
+        expect: Expected | None = None,
+    ) -> Message:
+        """Add a message at the end and return it.
+
+        With a `key`, appending again under the same key returns the message of the first time.
+        `expect` is the version that the message must follow; `VersionMismatch` if that is not the
+        newest.
+        """
+        if key is not None:
+            check_idempotency_key(key)
+        if type(message) is not Message:
+            (message,) = read_messages([message])
+        new = (message,)
+        version = self._commit(lambda state: plan_append(state, new), key=key, expect=expect)
+        if type(version) is AlreadyCommitted:
+            return self._message_of_version(version)
+        return message
+
+    def _message_of_version(self, version: int) -> Message:
+        found = self._backend.journal(self.id, version - 1, 1)
+        if not found or found[0].version != version or not found[0].count:
+            detail = f"is the key of version {version}, which brought no message"
+            raise ValidationError(detail, path="$.key")
+        return self._log[found[0].first]
+
+    def extend(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        key: str | None = None,
+        records: Sequence[Record] = (),
+        lease: Lease | None = None,
+        unless: Callable[[View], None] | None = None,
+        expect: Expected | None = None,
+    ) -> Result:
+        """Add messages at the end, in one change; a `key` makes repeating it harmless.
+
+        `records` are stored beside the log in the same change. Under a `lease` that another worker
+        holds by now it is refused with `LeaseLost`. `unless` is called with the view that the
+        messages would follow, whoever wrote it; what it raises stops the change. `expect` is the
+        version that they must follow; `VersionMismatch` if that is not the newest.
+        """
+        check_idempotency_key(key)
+        records = tuple(records)
+        check_records(records)
+        new = read_messages(messages)
+        if not new:  # nothing to add: only `expect` counts
+            records, unless = (), None
+        with self._lock:
+            self._commit(
+                lambda state: plan_append(state, new), key=key, records=records, lease=lease,
+                unless=unless, expect=expect,
+            )  # fmt: skip
+            return self._state.result()
+
+    def execute(
+        self,
+        operation: Operation | Mapping[str, Any] | bytes | str,
+        *,
+        key: str | None = None,
+        expect: Expected | None = None,
+    ) -> Result:
+        """Execute an operation, given as a value or as JSON; a `key` makes repeating it harmless.
+
+        An operation that was executed before under the same key is not executed again. `expect` is
+        the version that it must follow; `VersionMismatch` if that is not the newest.
+        """
+        check_idempotency_key(key)
+        known = as_operation(operation)
+        with self._lock:
+            self._commit(
+                lambda state: plan(state, known), when_stale=stale_policy(known), key=key,
+                expect=expect,
+            )  # fmt: skip
+            return self._state.result()
+
+    def rewrite(
+        self,
+        pieces: Iterable[Piece],
+        *,
+        reason: str = "COMPACT",
+        of_log: bool = False,
+        records: Sequence[Record] = (),
+        unless: Callable[[View], None] | None = None,
+        expect: Expected | None = None,
+    ) -> Result:
+        """Select anew in one batch; see `BaseHistory.rewrite`.
+
+        `records`, `unless` and `expect` are as in `extend`.
+        """
+        check_name(reason, "$.reason")
+        records = tuple(records)
+        check_records(records)
+        operation = Rewrite(tuple(pieces), reason, of_log)
+        with self._lock:
+            self._commit(
+                lambda state: plan(state, operation), when_stale="merge", records=records,
+                unless=unless, expect=expect,
+            )  # fmt: skip
+            return self._state.result()
+
+    def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
+        """Destroy a message's content in every version and fork; a tombstone stays in its place.
+
+        The summaries of the message and the records that repeat it are destroyed with it.
+        """
+        name, at = "", 0
+        receipts: list[Receipt] = []
+
+        def planner(state: HistoryState) -> Commit:
+            nonlocal name, at
+            if not name:  # an index means what it meant when the caller gave it
+                name = self._log[state.view().find(which)].id
+            at = state.clock()
+            return plan_erase(state)
+
+        def send(change: Change) -> int:
+            names = with_summaries(name, family_messages(self._backend, self.id))
+            note = replace(change, data={"messages": names})
+            done = self._backend.erase(self.id, names, at, note=note)
+            self._log.clear_cache()
+            version = change.after + 1
+            receipts.append(
+                Receipt(name, at, (name,), tuple(names[1:]), done.places, version,
+                        records=done.records)
+            )  # fmt: skip
+            return version
+
+        with self._lock:
+            self._commit(planner, expect=expect, send=send)
+            return receipts[0]
+
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        id: str | None = None,  # noqa: A002 - the word for it
+        key: str | None = None,
+        expect: Expected | None = None,
+    ) -> Self:
+        """Return a conversation that goes its own way from here; it shares every message so far.
+
+        With an `id` and a `key`, forking again returns the fork that was made. `expect` is the
+        version that must be the newest; `VersionMismatch` if it is not.
+        """
+        check_creation_key(id, key)
+        if id is not None:
+            check_name(id, "$.id")
+        if id == self.id:
+            raise ValidationError("must be another than its parent's", path="$.id", rule="fork-id")
+        with self._lock:
+            state = self._state
+            now = self._backend.head(self.id)  # it may have another title by now
+            try:
+                check_expected(expect, now.version)
+            except VersionMismatch:
+                if id is None or key is None or not was_created(self._backend, id, self.id, key):
+                    raise
+                return type(self)(self._backend, id, clock=state.clock)
+            newest = state.version if expect is None else now.version
+            if newest > state.version:
+                self.refresh()
+            name = new_id() if id is None else id
+            create_once(
+                self._backend, *self._first_of_fork(name, newest if at is None else at, now, key)
+            )
+            return type(self)(self._backend, name, clock=state.clock)
+
+    def _first_of_fork(
+        self, name: str, version: int, parent: Head, key: str | None
+    ) -> tuple[Head, Change]:
+        """Return the head and the first change of a fork from a version."""
+        state = self._state
+        frame, stop = state.versions.frame(version), state.stops[version]
+        base = max(frame.logged, stop)
+        counts, at = self._log.before(base), state.clock()
+        bare = replace(frame, logged=base, back=None, redo=None)
+        count = size(bare.root) + stop - bare.start
+        head = Head(
+            id=name, version=0, stop=stop, length=base, counts=counts, framed=0, size=count,
+            parent=self.id, base=base, origin=version, title=parent.title, tags=parent.tags,
+            created=at, updated=at,
+        )  # fmt: skip
+        first = Change(
+            conversation=name, after=-1, kind="fork", at=at, stop=stop, size=count, first=base,
+            counts=counts, frame=self._codec.encode(bare, 0), key=key,
+        )  # fmt: skip
+        return head, first
+
+    # ── in a forked process ─────────────────────────────────────────────────────────────────────
+
+    def after_fork_in_child(self) -> None:
+        """Wait for no thread that is not in this process."""
+        self._log.after_fork_in_child()
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:  # another thread was changing it: what there is of that change is not looked at
+            self._lock = cast("threading.RLock", _ReopeningLock(self._reopen))
+
+    def _reopen(self) -> threading.RLock:
+        self._open(self._state.clock)
+        return self._lock
+
+
+class _ReopeningLock:
+    """Stands in for the lock of a history that was forked in the middle of a change.
+
+    Whoever takes it first has the history read again from its store; then it has a lock again.
+    """
+
+    def __init__(self, reopen: Callable[[], threading.RLock]) -> None:
+        self._reopen = reopen
+        self._gate = threading.Lock()
+        self._lock: threading.RLock | None = None
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take the lock of the reopened history; False if the caller may not wait for that."""
+        if not blocking:
+            return False
+        with self._gate:
+            if self._lock is None:
+                self._lock = self._reopen()
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+# ── creating a conversation once ────────────────────────────────────────────────────────────────
+
+_NAMESPACE: Final = UUID("b6a2a7f3-5c0e-5c6a-9d0b-7d1d7a1f2e11")
+
+
+def id_from_key(key: str | None, parent: str | None) -> str | None:
+    """Return an id that follows from an idempotency key, so that repeating gives the same id.
+
+    >>> id_from_key("42", None) == id_from_key("42", None) != id_from_key("42", "a parent")
+    True
+    >>> id_from_key(None, None) is None
+    True
+    """
+    return None if key is None else str(uuid5(_NAMESPACE, json.dumps([parent, key])))
+
+
+def check_creation_key(name: str | None, key: str | None) -> None:
+    """Refuse a key without an id: a second call could not find the first conversation."""
+    check_idempotency_key(key)
+    if key is not None and name is None:
+        raise ValidationError("needs an id beside it", path="$.key")
+
+
+def create_once(backend: Backend, head: Head, first: Change) -> None:
+    """Create a conversation, unless it was created with the same key and from the same parent."""
+    try:
+        backend.create(head, first)
+    except AlreadyExists:
+        if first.key is None or not was_created(backend, head.id, head.parent, first.key):
+            raise
+
+
+def was_created(backend: Backend, name: str, parent: str | None, key: str) -> bool:
+    """Tell whether a conversation exists that was created from a parent with a key."""
+    try:
+        found = backend.head(name)
+    except UnknownConversation:
+        return False
+    return (found.parent, backend.keys(name, -1, 0).get(0)) == (parent, key)

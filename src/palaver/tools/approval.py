@@ -1,0 +1,315 @@
+"""Approval of tool calls by people: which tools need it, what was decided, and what follows.
+
+A decision is stored beside the log, by the id of its call, before the call runs, so that a crash
+neither loses it nor lets a call run that nobody allowed. It names the digest of the call that was
+shown: if the call has changed since, the decision is void and a person is asked again. The result
+of the call then says what was decided: the model is told of a refusal and of other arguments, and
+the metadata say who decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palaver.errors import StoreDamaged, ToolFailed, ValidationError
+from palaver.messages.decode import convert, decode
+from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY, path_step
+from palaver.tools.base import Toolbox
+from palaver.wire import ToolSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from palaver.messages import ToolCallPart
+    from palaver.stores.records import Record
+    from palaver.stores.store import Store
+    from palaver.tools.base import Tool, ToolContext, ToolMiddleware, ToolOutput
+
+__all__ = [
+    "ApprovalRequired",
+    "Decision",
+    "apply_decisions",
+    "calls_to_ask",
+    "deny_call",
+    "forget_decisions",
+    "load_decisions",
+    "parse_answer",
+    "save_decisions",
+    "valid_decisions",
+]
+
+APPROVAL: Final = "approval"
+"""The kind of record that holds a decision."""
+ASKED: Final = "asked"
+"""The kind of record that holds the digests of the calls that a question showed."""
+ANSWERED: Final = "answered"
+"""The kind of record that holds when a question was answered."""
+_NO_KEY: Final = ""
+"""The record's name of a question without a key."""
+_MAX_ANSWERED: Final = 64
+"""How many keys of answered questions are remembered; an engine that replays one does so soon."""
+_VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
+
+
+class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """What a person decided about a call: approve it, deny it, or run it with other arguments.
+
+    `digest` is that of the call which was shown. An answer may leave it out; a stored decision has
+    it.
+    """
+
+    verdict: Literal["approve", "deny", "edit"]
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+    by: str | None = None
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there are arguments if the verdict is "edit", and only then."""
+        if (self.verdict == "edit") != (self.arguments is not None):
+            detail = 'is needed with "edit"' if self.verdict == "edit" else 'goes with "edit" only'
+            raise ValidationError(detail, path="$.arguments", rule="node-answer")
+
+
+class ApprovalRequired:
+    """A tool whose calls wait until a person has approved them.
+
+    >>> from palaver.tools import tool
+    >>> def send(text: str) -> str:
+    ...     "Send a message."
+    ...     return "sent"
+    >>> ApprovalRequired(tool(send)).spec.name
+    'send'
+    """
+
+    def __init__(self, inner: Tool) -> None:
+        """Wrap a tool."""
+        self.spec: ToolSpec = inner.spec
+        self.idempotent: bool = inner.idempotent
+        self.timeout: float | None = inner.timeout
+        self._inner = inner
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """Run the tool: whoever calls this has the approval."""
+        return await self._inner.call(arguments, context)
+
+
+def deny_call(call: ToolCallPart, reason: str) -> Toolbox:
+    """Return a toolbox in which this call fails, with the reason as its error."""
+    return Toolbox([_DeniedTool(call.tool, reason)])
+
+
+class _DeniedTool:
+    idempotent: bool = False
+    timeout: float | None = None
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.spec = ToolSpec(name)
+        self._reason = reason
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        del arguments, context
+        raise ToolFailed(self._reason)
+
+
+def apply_decisions(decisions: Mapping[str, Decision]) -> ToolMiddleware:
+    """Return a middleware that follows decisions: a denied call never reaches its tool."""
+
+    async def middleware(
+        call: ToolCallPart,
+        context: ToolContext,
+        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+    ) -> ToolOutput:
+        del context
+        decision = decisions.get(call.id)
+        if decision is None:
+            return await run(call)
+        if decision.verdict == "deny":
+            by = f" by {decision.by}" if decision.by else ""
+            reason = f": {decision.reason}" if decision.reason else ""
+            raise ToolFailed(f"not run: the call was denied{by}{reason}")
+        note = ""
+        if decision.arguments is not None:
+            raw = msgspec.json.encode(decision.arguments).decode()
+            call = replace(call, input=decision.arguments, raw=raw)
+            note = f"[run with other arguments, as a person decided: {raw}]\n"
+        output = await run(call)
+        metadata = {**output.metadata, "approval": msgspec.to_builtins(decision)}
+        return replace(output, text=note + output.text, metadata=metadata)
+
+    return middleware
+
+
+# ── stored decisions ────────────────────────────────────────────────────────────────────────────
+
+
+class _Conversation(Protocol):
+    """The part of a `Conversation` that is needed here."""
+
+    store: Store
+
+    @property
+    def id(self) -> str: ...
+
+
+def load_decisions(conversation: _Conversation) -> dict[str, Decision]:
+    """Return the stored decisions, by the ids of the calls."""
+    stored = conversation.store.records(conversation.id, APPROVAL)
+    try:
+        return {name: decode(value, Decision) for name, value in stored.items()}
+    except msgspec.DecodeError as error:
+        msg = f"what was decided about tool calls can't be read: {error}"
+        raise StoreDamaged(msg) from None
+
+
+def valid_decisions(
+    decisions: Mapping[str, Decision], digests: Mapping[str, str]
+) -> dict[str, Decision]:
+    """Return the decisions about calls that still have the digest which was shown."""
+    return {
+        name: decision
+        for name, decision in decisions.items()
+        if decision.digest == digests.get(name, "")
+    }
+
+
+def save_decisions(
+    conversation: _Conversation, decisions: Mapping[str, Decision], *, key: str | None = None
+) -> None:
+    """Store decisions, and settle the question that they answer. Each has to name its digest."""
+    for name, decision in decisions.items():
+        if not decision.digest:
+            detail = "must be the digest of the call that was shown"
+            raise ValidationError(detail, path=f"${path_step(name)}.digest", rule="node-answer")
+    records: list[Record] = [
+        (APPROVAL, name, msgspec.json.encode(decision)) for name, decision in decisions.items()
+    ]
+    settled = _settle_question(conversation, key)
+    conversation.store.put_records(conversation.id, [*records, *settled])
+
+
+def forget_decisions(conversation: _Conversation, names: Iterable[str]) -> None:
+    """Remove the decisions about calls that have run."""
+    records = [(APPROVAL, name, None) for name in names]
+    if records:
+        conversation.store.put_records(conversation.id, records)
+
+
+def calls_to_ask(
+    conversation: _Conversation,
+    calls: Sequence[ToolCallPart],
+    digests: Mapping[str, str],
+    key: str | None,
+    *,
+    anew: bool,
+) -> list[ToolCallPart]:
+    """Return the calls that a question is about: those that it showed at first, if unchanged.
+
+    So nobody approves a call that came after the question, or that was changed since. With `anew`
+    the question is asked again, and shows the calls as they are now.
+    """
+    store, name = conversation.store, _NO_KEY if key is None else key
+    if key is not None and key in store.records(conversation.id, ANSWERED):
+        return []
+    stored = store.records(conversation.id, ASKED).get(name)
+    if key is None and stored is None and not anew:
+        return list(calls)  # whoever answers is shown the question now
+    if stored is None or (key is None and anew):
+        found = list(calls)
+    else:
+        before = _shown_digests(stored)
+        found = [
+            call
+            for call in calls
+            if call.id in before and (anew or before[call.id] == digests[call.id])
+        ]
+    shown = {call.id: digests[call.id] for call in found}
+    if not found:
+        store.put_records(conversation.id, _settle_question(conversation, key))
+    elif anew or stored is None:
+        store.put_records(conversation.id, [(ASKED, name, msgspec.json.encode(shown))])
+    return found
+
+
+def _settle_question(conversation: _Conversation, key: str | None) -> list[Record]:
+    """Return the records that settle a question: its key can't be asked again."""
+    if key is None:
+        return [(ASKED, _NO_KEY, None)]
+    known = conversation.store.records(conversation.id, ANSWERED)
+    by_age = sorted(known, key=lambda name: msgspec.json.decode(known[name], type=int))
+    old = by_age[: max(0, len(by_age) - _MAX_ANSWERED + 1)]
+    answered = (ANSWERED, key, msgspec.json.encode(now_ms()))
+    return [(ASKED, key, None), *((ANSWERED, name, None) for name in old), answered]
+
+
+def _shown_digests(stored: bytes) -> dict[str, str]:
+    """Return the digests of the calls that a question showed; older records have only ids."""
+    shown = msgspec.json.decode(stored, type=dict[str, str] | list[str])
+    return shown if isinstance(shown, dict) else dict.fromkeys(shown, "")
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def parse_answer(
+    answer: object, calls: Sequence[ToolCallPart], digests: Mapping[str, str] = EMPTY
+) -> dict[str, Decision]:
+    """Return what an answer decides about calls, by their ids.
+
+    For all calls alike, the answer is true, false, "approve", "deny", or a decision. For each call
+    by itself it is an object of any of these, by the calls' ids or callIDs. With `digests`, the
+    digests of the calls that were shown, each decision gets its own; one that names another digest
+    is refused with `ValidationError`.
+
+    >>> from palaver.messages import new_id, tool_call_part
+    >>> call = tool_call_part(new_id(), new_id(), "pay", {}, call_id="c1")
+    >>> parse_answer({"c1": {"verdict": "deny", "reason": "too dear"}}, [call])[call.id].reason
+    'too dear'
+    """
+    if not isinstance(answer, Mapping) or "verdict" in answer:
+        same = _parse_decision(answer, "$")
+        return {call.id: _with_digest(same, digests.get(call.id), "$") for call in calls}
+    names = {name: call.id for call in calls for name in (call.call_id, call.id)}
+    decisions: dict[str, Decision] = {}
+    for name, value in answer.items():
+        path = f"${path_step(str(name))}"
+        if name not in names:
+            raise ValidationError("no such call waits", path=path, rule="node-answer")
+        digest = digests.get(names[name])
+        decisions[names[name]] = _with_digest(_parse_decision(value, path), digest, path)
+    for call in calls:
+        if call.id not in decisions:
+            path = f"${path_step(call.call_id)}"
+            raise ValidationError("is not decided", path=path, rule="node-answer")
+    return decisions
+
+
+def _with_digest(decision: Decision, digest: str | None, path: str) -> Decision:
+    if digest is None or decision.digest == digest:
+        return decision
+    if decision.digest is not None:
+        detail = f"is that of another call than the one that waits, which has {digest}"
+        raise ValidationError(detail, path=f"{path}.digest", rule="node-answer")
+    return replace(decision, digest=digest)
+
+
+def _parse_decision(value: object, path: str) -> Decision:
+    verdict = _VERDICTS.get(value.strip().lower()) if isinstance(value, str) else value
+    if isinstance(verdict, bool):
+        return Decision("approve" if verdict else "deny")
+    if isinstance(value, Decision):
+        return value
+    try:
+        return convert(value, Decision)
+    except msgspec.ValidationError as error:
+        inner = error.__cause__
+        if isinstance(inner, ValidationError):
+            raise inner.under(path) from None
+        detail = f"must be true, false, approve, deny or a decision: {error}"
+        raise ValidationError(detail, path=path, rule="node-answer") from None

@@ -1,0 +1,341 @@
+"""Running one tool call: within its limits, in a thread or in the event loop, to a final state.
+
+What a tool raises becomes the error of its call, without secrets; what it returns becomes text for
+the model, and files. A thread can't be stopped: one whose call has timed out or was cancelled is
+abandoned, so that a tool that hangs delays neither the store, nor other tools, nor the end of the
+process.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import os
+import threading
+import traceback
+from collections import deque
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import anyio
+import msgspec
+from anyio import from_thread
+from anyio.lowlevel import current_token
+from msgspec import Struct
+
+from palaver.errors import PalaverError, ValidationError
+from palaver.messages import FilePart, ToolRunning, complete, fail, file_part
+from palaver.messages.ids import now_ms
+from palaver.messages.limits import EMPTY, freeze_mapping, is_object, is_plain, replace_refused
+from palaver.messages.redaction import redact
+from palaver.messages.tool_state import expire
+from palaver.tools.base import ToolContext, ToolOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from palaver.messages import ToolCallPart, ToolState
+    from palaver.tools.base import Executor, Tool, ToolMiddleware
+
+__all__ = [
+    "MAX_FILE",
+    "Progress",
+    "ToolLimits",
+    "ToolRunner",
+    "attach_file",
+    "call_function",
+    "storable_metadata",
+    "storable_text",
+    "to_output",
+]
+
+MAX_FILE: Final = 20_000_000
+"""The largest file in a result, in bytes; of a larger one, only the size is stored."""
+_CUT: Final = "\n[… {left:,} more characters were left out]"
+_SIGNATURES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+class ToolLimits(Struct, frozen=True):
+    """How many seconds a call may take, how many run at once, how long a result's text may be."""
+
+    seconds: float = 600.0
+    at_once: int = 16
+    output: int = 1_000_000
+
+
+class ToolRunner:
+    """Runs single calls with tools, or with an executor in their place. It stores nothing."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        *,
+        limits: ToolLimits,
+        executor: Executor | None = None,
+        middleware: ToolMiddleware | None = None,
+    ) -> None:
+        """Take the tools by name; `middleware` wraps every call."""
+        self.tools = tools
+        self.limits = limits
+        self._executor = executor
+        self._middleware = middleware
+
+    async def run(
+        self,
+        call: ToolCallPart,
+        state: ToolState,
+        *,
+        conversation: str,
+        record_arguments: Callable[[Mapping[str, Any]], Awaitable[ToolState]],
+        on_progress: Callable[[str, Mapping[str, Any]], None],
+    ) -> ToolState:
+        """Run a call that is in the state running, and return the state that it ends in.
+
+        `record_arguments` is awaited before a tool gets other arguments than the call's; it returns
+        the state with them.
+        """
+        tool = self.tools.get(call.tool)
+        limit = self.limits.seconds
+        if tool is not None and tool.timeout is not None:
+            limit = tool.timeout
+        progress, output = Progress(on_progress), None
+        context = ToolContext(conversation, call, progress)
+
+        async def run(chosen: ToolCallPart) -> ToolOutput:
+            nonlocal state
+            if (chosen.id, chosen.call_id, chosen.tool) != (call.id, call.call_id, call.tool):
+                detail = "another call may not run in its place, only other arguments"
+                raise ValidationError(detail, path="$.calls", rule="tool-call")
+            if chosen.input != call.input:
+                state = await record_arguments(chosen.input)
+            return await self._call(tool, chosen, context)
+
+        try:
+            with anyio.move_on_after(limit):
+                if self._middleware is None:
+                    output = to_output(await run(call), context)
+                else:
+                    output = to_output(await self._middleware(call, context, run), context)
+            return self._final_state(call, state, output, round(limit * 1_000))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
+            return fail(state, self._cut(_error_text(error)))
+        finally:
+            progress.stop()
+
+    async def _call(
+        self, tool: Tool | None, call: ToolCallPart, context: ToolContext
+    ) -> ToolOutput:
+        if self._executor is not None:
+            return await self._executor(call, context)
+        if tool is None:
+            known = ", ".join(sorted(self.tools)) or "none"
+            raise ValidationError(f"there is no tool {call.tool!r}; there are: {known}")
+        return await tool.call(_arguments(call), context)
+
+    def _final_state(
+        self, call: ToolCallPart, state: ToolState, output: ToolOutput | None, limit_ms: int
+    ) -> ToolState:
+        if output is None:
+            # the clock may have been set back, but the time is up
+            since = state.time.start if isinstance(state, ToolRunning) else 0
+            return expire(state, limit_ms=limit_ms, at=max(now_ms(), since + limit_ms))
+        return complete(
+            state,
+            self._cut(output.text),
+            tool=call.tool,
+            title=output.title,
+            metadata=output.metadata,
+            attachments=output.attachments,
+        )
+
+    def _cut(self, text: str) -> str:
+        most = self.limits.output
+        if len(text) <= most:
+            return text
+        return text[:most] + _CUT.format(left=len(text) - most)
+
+
+def _error_text(error: BaseException) -> str:
+    """Return what the model is told of an error: palaver's text or Python's, without secrets."""
+    if isinstance(error, PalaverError) and str(error).strip():
+        return storable_text(redact(str(error)))
+    return storable_text(redact("".join(traceback.format_exception_only(error)).strip()))
+
+
+def _arguments(call: ToolCallPart) -> Mapping[str, Any]:
+    """Return a call's arguments; raise if the model did not write a JSON object."""
+    if call.raw.strip() and not call.input:
+        try:
+            found = msgspec.json.decode(call.raw)
+        except msgspec.DecodeError as error:
+            detail = f"the arguments are no JSON: {error}"
+            raise ValidationError(detail, path="$.arguments", rule="tool-arguments") from None
+        if not isinstance(found, dict):
+            detail = "the arguments must be a JSON object"
+            raise ValidationError(detail, path="$.arguments", rule="tool-arguments")
+    return call.input
+
+
+class Progress:
+    """Reports the progress of a call from any thread to a function in the event loop.
+
+    Make it in the loop. After `stop`, reports of an abandoned call are ignored.
+    """
+
+    def __init__(self, on_progress: Callable[[str, Mapping[str, Any]], None]) -> None:
+        """Call `on_progress` in the loop for every report."""
+        self._on_progress = on_progress
+        self._loop = current_token()
+        self._thread = threading.get_ident()
+        self._running = True
+
+    def __call__(self, title: str, metadata: Mapping[str, Any] = EMPTY, /) -> None:
+        """Report a title, and perhaps data."""
+        if threading.get_ident() == self._thread:
+            self._report(title, metadata)
+        elif self._running:
+            with suppress(anyio.RunFinishedError):
+                from_thread.run_sync(self._report, title, metadata, token=self._loop)
+
+    def _report(self, title: str, metadata: Mapping[str, Any]) -> None:
+        if self._running:
+            self._on_progress(storable_text(title), storable_metadata(metadata))
+
+    def stop(self) -> None:
+        """Ignore further reports."""
+        self._running = False
+
+
+# ── outputs ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def to_output(value: Any, context: ToolContext) -> ToolOutput:  # noqa: ANN401 - whatever a tool returns
+    """Convert what a tool returned: bytes become text or a file, other objects become JSON."""
+    if isinstance(value, ToolOutput):
+        title = None if value.title is None else storable_text(value.title)
+        metadata = storable_metadata(value.metadata)
+        return ToolOutput(storable_text(value.text), title, metadata, tuple(value.attachments))
+    if value is None or isinstance(value, str):
+        return ToolOutput(storable_text(value or ""))
+    if isinstance(value, FilePart):
+        return ToolOutput(f"[a file of type {value.mime}]", attachments=(value,))
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _bytes_output(bytes(value), context)
+    try:
+        return ToolOutput(storable_text(msgspec.json.encode(value).decode()))
+    except (TypeError, ValueError, RecursionError):
+        return ToolOutput(storable_text(repr(value)))
+
+
+def attach_file(encoded: str, mime: str, context: ToolContext, **fields: Any) -> FilePart | None:  # noqa: ANN401 - of a file part
+    """Make a file part of base64 data; None if it is larger than `MAX_FILE`."""
+    if len(encoded) > MAX_FILE * 4 // 3 + 4:
+        return None
+    call = context.call
+    url = f"data:{mime};base64,{encoded}"
+    return file_part(call.session_id, call.message_id, mime, url, **fields)
+
+
+def storable_text(text: str) -> str:
+    """Return the text with characters replaced that no store accepts."""
+    return text if is_plain(text) else str(replace_refused(text))
+
+
+def storable_metadata(value: object) -> Mapping[str, Any]:
+    """Return metadata that every store accepts; what is not JSON becomes its `repr`."""
+    plain = replace_refused(msgspec.to_builtins(value, str_keys=True, enc_hook=repr))
+    return freeze_mapping(plain if is_object(plain) else {"value": plain}, "$.metadata")
+
+
+def _bytes_output(value: bytes, context: ToolContext) -> ToolOutput:
+    mime = next((mime for magic, mime in _SIGNATURES if value.startswith(magic)), "")
+    if not mime:
+        try:
+            return ToolOutput(storable_text(value.decode()))
+        except UnicodeDecodeError:
+            mime = "application/octet-stream"
+    size = f"[{len(value):,} bytes of {mime}]"
+    part = attach_file(base64.b64encode(value).decode(), mime, context)
+    return ToolOutput(size, metadata={"bytes": len(value)}, attachments=(part,) if part else ())
+
+
+# ── functions and threads ───────────────────────────────────────────────────────────────────────
+
+
+async def call_function(function: Callable[[], Any], context: ToolContext) -> ToolOutput:
+    """Call a function, async ones in the event loop and others in a thread; return its output."""
+    if inspect.iscoroutinefunction(function):
+        return to_output(await function(), context)
+
+    def in_thread() -> Any:  # noqa: ANN401 - an output, or an awaitable
+        value = function()
+        return value if inspect.isawaitable(value) else to_output(value, context)
+
+    found = await _run_in_thread(in_thread)
+    return to_output(await found, context) if inspect.isawaitable(found) else found
+
+
+async def _run_in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
+    done, loop = anyio.Event(), cast("Any", current_token().native_token)
+    # asyncio's name for it, or trio's; neither waits for the loop
+    soon: Callable[..., object] = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
+    value: Any = None
+    failure: BaseException | None = None
+
+    def run() -> None:
+        nonlocal value, failure
+        try:
+            value = work()
+        except BaseException as error:  # noqa: BLE001 - raised again, in the loop
+            failure = error
+
+    def finish() -> None:
+        with suppress(RuntimeError):  # the call was abandoned, and the loop is closed
+            soon(done.set)
+
+    _idle_thread().put((partial(copy_context().run, run), finish))
+    await done.wait()
+    if failure is not None:
+        raise failure
+    return value
+
+
+_WorkQueue: TypeAlias = "SimpleQueue[tuple[Callable[[], None], Callable[[], None]]]"
+"""A thread's queue of work, each with a function to call when the thread is idle again."""
+_MAX_IDLE: Final = 32
+_idle: Final[deque[_WorkQueue]] = deque()
+"""The queues of idle threads; a thread that hangs never comes back here."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # threads stay with the parent
+
+
+def _idle_thread() -> _WorkQueue:
+    """Return the queue of an idle thread; start one if there is none."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        queue: _WorkQueue = SimpleQueue()
+        # a daemon, so that a tool that never returns does not keep the process from ending
+        threading.Thread(target=_serve, args=(queue,), name="palaver tool", daemon=True).start()
+        return queue
+
+
+def _serve(queue: _WorkQueue) -> None:
+    while True:
+        work, finish = queue.get()
+        work()
+        stays = len(_idle) < _MAX_IDLE
+        if stays:
+            _idle.append(queue)
+        finish()
+        if not stays:
+            return

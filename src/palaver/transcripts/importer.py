@@ -1,0 +1,182 @@
+"""Import of a file's conversations into a store: read once to plan, then again to store.
+
+Each becomes a conversation of the store, with its title; what the file says about it is stored in a
+record beside it. Each is stored in one change, whole or not at all. Where one fails, those before
+it are deleted again, except those that somebody has changed or forked from meanwhile: the error
+names these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from palaver.errors import (
+    AlreadyExists,
+    PalaverError,
+    StoreError,
+    UnknownConversation,
+    ValidationError,
+)
+from palaver.messages import dump, new_id
+from palaver.messages.limits import check_name
+from palaver.wire.notes import notes_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from palaver.stores import Store
+    from palaver.wire.notes import Note, ParsedConversation
+
+    Progress = Callable[[int, int | None], None] | None
+
+__all__ = ["ORIGIN", "PlannedImport", "TranscriptImport"]
+
+ORIGIN: Final = "origin"
+"""The kind of record that holds what a file said about a conversation."""
+_SHOWN: Final = 5
+"""How many ids an error lists."""
+
+
+class PlannedImport(NamedTuple):
+    """A conversation that is to be stored."""
+
+    id: str
+    place: int
+    title: str | None
+    size: int
+
+
+class TranscriptImport:
+    """The import of one file into a store.
+
+    `plan` reads the file and changes nothing, `run` stores what was planned. `known` are the ids
+    that the store has already; `unnamed` says that one id was given for several conversations.
+
+    >>> import palaver
+    >>> from palaver.transcripts import each_conversation
+    >>> store, said = palaver.open(":memory:"), b'[{"role": "user", "content": "hi"}]'
+    >>> transcript = TranscriptImport(store, lambda: each_conversation(said))
+    >>> transcript.plan(), transcript.run(), len(store.list().conversations)
+    (None, None, 1)
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        conversations: Callable[[], Iterator[ParsedConversation]],
+        name: str | None = None,
+    ) -> None:
+        """Import into a store; `conversations` reads the file from its beginning at every call."""
+        self.planned: list[PlannedImport] = []
+        self.notes: list[Note] = []
+        self.known: list[str] = []
+        self.unnamed = False
+        self._store = store
+        self._conversations = conversations
+        self._name = name
+        self._key = new_id()  # the first change of each conversation has it: it tells ours apart
+
+    def plan(self, progress: Progress = None) -> None:
+        """Read everything and change nothing: find the conversations, and what is lost."""
+        ids: set[str] = set()
+        for place, parsed in enumerate(self._conversations()):
+            self.notes += parsed.notes
+            if not parsed.messages:
+                continue
+            name = self._name or _id_of(parsed, ids)
+            self.unnamed = self.unnamed or name in ids
+            ids.add(name)
+            if name in self._store:
+                self.known.append(name)
+                continue
+            title = parsed.about.get("title")
+            self.planned.append(
+                PlannedImport(name, place, str(title) if title else None, len(parsed.messages))
+            )
+            if progress is not None:
+                progress(len(ids), None)
+
+    def run(self, progress: Progress = None) -> None:
+        """Read the file again and store each conversation in one change.
+
+        Where that fails, what was stored is deleted again. What somebody has changed or forked from
+        meanwhile stays, and the error names it. After a kill nothing is deleted; what is there is
+        whole, and the next `plan` finds it among the `known`.
+        """
+        stored: list[PlannedImport] = []
+        try:
+            wanted = {planned.place: planned for planned in self.planned}
+            for place, parsed in enumerate(self._conversations()):
+                if place not in wanted:
+                    continue
+                planned = wanted[place]
+                stored.append(planned)
+                about = [(ORIGIN, "about", dump(parsed.about))] if parsed.about else []
+                self._store.create(
+                    parsed.messages,
+                    id=planned.id,
+                    title=planned.title,
+                    key=self._key,
+                    records=about,
+                )
+                if progress is not None:
+                    progress(len(stored), len(wanted))
+        except BaseException as error:
+            stays = [planned.id for planned in stored if not self._delete_again(planned)]
+            if stays:
+                _raise_with_rest(error, stays)
+            raise
+
+    def _delete_again(self, planned: PlannedImport) -> bool:
+        """Delete a conversation that was stored here; return False where others changed it."""
+        store = self._store
+        try:
+            head = store.head(planned.id)
+            if store.keys(planned.id, -1, 0).get(0) != self._key:
+                return True  # somebody else has begun it
+            described = (head.title, head.tags) != (planned.title, ())
+            if described or set(store.kinds(planned.id)) - {ORIGIN}:
+                return False  # neither makes a version
+            store.delete(planned.id, expect=0)
+        except UnknownConversation:
+            return True
+        except (PalaverError, OSError):  # it has another version, or forks, or the store is gone
+            return False
+        return True
+
+    def report(self) -> dict[str, Any]:
+        """Return what was planned, for programs."""
+        conversations = [
+            {"conversation": planned.id, "title": planned.title, "messages": planned.size}
+            for planned in self.planned
+        ]
+        return {"conversations": conversations, "known": self.known, **notes_report(self.notes)}
+
+
+def _raise_with_rest(error: BaseException, stays: list[str]) -> None:
+    """Raise an error that also says which conversations could not be deleted again.
+
+    What is no error but an interruption is not replaced: it gets a note.
+    """
+    more = f" and {len(stays) - _SHOWN:,} more" if len(stays) > _SHOWN else ""
+    shown = ", ".join(map(repr, stays[:_SHOWN]))
+    note = f"imported, and not taken back, for it was changed or can't be reached: {shown}{more}"
+    if not isinstance(error, Exception):
+        error.add_note(note)
+        return
+    why = str(error) if isinstance(error, PalaverError) else f"{type(error).__name__}: {error}"
+    kind = AlreadyExists if isinstance(error, AlreadyExists) else StoreError
+    raise kind(f"{why}; {note}") from error
+
+
+def _id_of(parsed: ParsedConversation, taken: set[str]) -> str:
+    """Return the id that a conversation has, where a store can use it; else a new one."""
+    about = parsed.about
+    name = about.get("id")
+    if about.get("sidechain"):
+        name = f"{about.get('parent')}:{name}"  # such an id is short, and good in its session only
+    try:
+        check_name(name)
+    except ValidationError:
+        return new_id()
+    return new_id() if name in taken else str(name)

@@ -1,0 +1,1 @@
+"""Anthropic Messages: requests, content blocks and replies."""

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import palaver
+import palaver.cli
+from palaver.cli import runtime
+from palaver.cli.app import COMMANDS, app
+from palaver.errors import PalaverError
+from tests.cli.conftest import START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Palaver = Callable[..., subprocess.CompletedProcess[bytes]]
+
+GOOD = b'{"role": "user", "content": "hi"}'
+BAD = b'{"role": "robot", "content": "hi"}'
+
+
+def test_version(palaver: Palaver) -> None:
+    done = palaver("--version")
+    assert (0, b"palaver 0.1.0\n", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_version_loads_no_command_and_no_rich() -> None:
+    code = "from palaver.cli import main; main(['--version']); import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert set() == loaded & {*COMMANDS.values(), "rich", "palaver.messages", "asyncio"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["validate", "--help"]])
+def test_help(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert 0 == result.exit_code
+    assert "Usage: palaver" in result.stdout
+
+
+def test_every_command_is_there() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).stdout
+    for name in COMMANDS:
+        assert f"  {name} " in listed
+        assert 0 == CliRunner().invoke(app, [name, "--help"]).exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], b"Usage: palaver"),
+        (["fly"], b"palaver: No such command 'fly'"),
+        (["validate"], b"palaver: Missing argument 'FILE'"),
+        (["validate", "-", "--fly"], b"palaver: No such option"),
+        (["validate", "no such file"], b"palaver: Invalid value for 'FILE': File 'no such file'"),
+        (["validate", "."], b"is a directory"),
+    ],
+)
+def test_wrong_usage_is_2(palaver: Palaver, arguments: list[str], text: bytes) -> None:
+    done = palaver(*arguments)
+    assert (2, b"") == (done.returncode, done.stdout)
+    assert text in done.stderr
+    if arguments:
+        assert 1 == done.stderr.count(b"\n")
+
+
+def test_status_and_streams_of_the_real_command(palaver: Palaver) -> None:
+    done = palaver("validate", "-", given=GOOD)
+    assert (0, b"standard input: 1 checked, all valid\n", b"") == (
+        done.returncode,
+        done.stdout,
+        done.stderr,
+    )
+    done = palaver("validate", "-", "--json", given=BAD)
+    assert (1, b"") == (done.returncode, done.stderr)
+    assert "role" == json.loads(done.stdout)["errors"][0]["rule"]
+
+
+def test_utf8_whatever_the_locale_says(palaver: Palaver) -> None:
+    given = '{"role": "文", "content": "hi"}'.encode()
+    done = palaver("validate", "-", given=given, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="")
+    assert "'文'" in done.stdout.decode()
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "many.jsonl"
+    file.write_bytes((BAD + b"\n") * 20_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, "validate", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert b"" == process.stderr.read()
+    process.stderr.close()
+    assert runtime.PIPE_CLOSED == process.wait(10)
+
+
+def test_ctrl_c_is_quiet() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, "validate", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write((BAD + b"\n") * 2)
+    process.stdin.flush()
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=10)
+    assert (runtime.INTERRUPTED, b"") == (process.returncode, err)
+
+
+def on_a_terminal(**variables: str) -> bytes:
+    """Run the command with a terminal as its standard output; answer what it showed."""
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    subprocess.run(
+        [sys.executable, "-c", START, "validate", "-"],
+        input=GOOD,
+        stdout=theirs,
+        check=True,
+        env={**environment, "TERM": "xterm", **variables},
+    )
+    os.close(theirs)
+    shown = os.read(ours, 4096)
+    os.close(ours)
+    return shown
+
+
+def test_colour_is_for_terminals() -> None:
+    assert b"\x1b[32m" in on_a_terminal()
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colour_can_be_turned_off(variables: dict[str, str]) -> None:
+    assert b"standard input: 1 checked, all valid\r\n" == on_a_terminal(**variables)
+
+
+NEEDS_EXTRA = "palaver: the command needs its extra: pip install 'palaver[cli]'\n"
+
+
+def test_without_click_it_says_how_to_get_it() -> None:
+    hide = "import sys; sys.modules['click'] = None; "
+    done = subprocess.run(
+        [sys.executable, "-c", hide + START, "--version"], capture_output=True, check=False
+    )
+    assert (2, b"", NEEDS_EXTRA.encode()) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_without_rich_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*_given: object) -> int:
+        raise ModuleNotFoundError(name="rich.progress")
+
+    monkeypatch.setattr(runtime, "run", run)
+    assert 2 == palaver.cli.main([])
+    assert NEEDS_EXTRA == capsys.readouterr().err
+
+
+def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "palaver.cli.app", None)
+    with pytest.raises(ModuleNotFoundError, match=r"palaver\.cli\.app"):
+        palaver.cli.main([])
+
+
+def failing(error: BaseException) -> click.Command:
+    @click.group(cls=runtime.CommandGroup)
+    def group() -> None:
+        pass
+
+    @group.command()
+    def fail() -> None:
+        raise error
+
+    return group
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (PalaverError("no such thing"), 1, "palaver: no such thing\n"),
+        (runtime.Refused("not this\none \x1b"), 1, "palaver: not this one \\x1b\n"),
+        (OSError(5, "the disk is gone"), 1, "palaver: [Errno 5] the disk is gone\n"),
+        (click.UsageError("not so"), 2, "palaver: not so (try 'palaver fail --help')\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_an_error_is_one_line_and_a_status(
+    error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status == runtime.run(failing(error), ["fail"])
+    assert ("", said) == capsys.readouterr()
+
+
+def test_a_mistake_of_ours_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        runtime.run(failing(ZeroDivisionError()), ["fail"])
+
+
+def test_main_takes_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == palaver.cli.main(["--version"])
+    assert f"palaver {palaver.__version__}\n" == capsys.readouterr().out
+
+
+def test_shell_completion(palaver: Palaver) -> None:
+    done = palaver(_PALAVER_COMPLETE="bash_source")
+    assert 0 == done.returncode
+    assert b"_palaver_completion" in done.stdout

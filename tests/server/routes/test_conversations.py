@@ -1,0 +1,131 @@
+"""Conversations over HTTP: listed, begun, described, forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import palaver
+
+if TYPE_CHECKING:
+    from palaver.stores import Store
+    from tests.server.client import APIClient
+
+
+def test_a_conversation_is_begun_and_found(ask: APIClient, store: Store) -> None:
+    answer = ask.post(
+        "/api/conversations",
+        json={
+            "id": "tea",
+            "title": "Tea",
+            "tags": ["a"],
+            "messages": [{"role": "user", "content": "Tea,   or \n coffee?"}],
+        },
+    )
+    assert (201, '"0"') == (answer.status_code, answer.headers["etag"])
+    head = answer.json()
+    assert ("tea", "Tea", ["a"], 0, 1) == (
+        head["id"],
+        head["title"],
+        head["tags"],
+        head["version"],
+        head["length"],
+    )
+    assert "Tea, or coffee?" == head["preview"]
+    assert {"stepping": False, "waiting": 0} == head["state"]
+    assert (None, None) == (head["parent"], head["origin"])
+    assert head == ask.good("GET", "conversations/tea")
+    assert "Tea" == store.get("tea").title
+
+
+def test_an_id_that_is_taken_is_refused(ask: APIClient) -> None:
+    ask.begun(id="rum")
+    assert 409 == ask.refused("POST", "conversations", {"id": "rum"})["status"]
+
+
+def test_beginning_again_with_a_key_is_harmless(ask: APIClient) -> None:
+    headers = {"idempotency-key": "k1"}
+    first = ask.good("POST", "conversations", {"id": "milk"}, headers=headers)
+    assert first == ask.good("POST", "conversations", {"id": "milk"}, headers=headers)
+
+
+def test_beginning_again_with_a_key_and_no_id_is_harmless_too(ask: APIClient) -> None:
+    headers = {"idempotency-key": "k2"}
+    for where in ("conversations", f"conversations/{ask.begun('x')}/fork"):
+        made = {ask.good("POST", where, {}, headers=headers)["id"] for _ in range(3)}
+        other = ask.good("POST", where, {}, headers={"idempotency-key": "k3"})["id"]
+        assert 1 == len(made)
+        assert other not in made
+        assert len({ask.good("POST", where, {})["id"] for _ in range(3)}) == 3
+
+
+def test_what_is_wrong_with_a_message_is_told_with_its_place(ask: APIClient) -> None:
+    wrong = {"messages": [{"role": "user", "content": "a"}, {"role": "user"}]}
+    problem = ask.refused("POST", "conversations", wrong)
+    assert (422, "$.messages[1].content") == (problem["status"], problem["path"])
+
+
+def test_they_are_listed_page_by_page(ask: APIClient) -> None:
+    names = [
+        ask.begun(f"{number}", tags=["all", "odd"] if number % 2 else ["all"])
+        for number in range(5)
+    ]
+    first = ask.good("GET", "conversations", params={"limit": 2, "tag": "all"})
+    assert names[:2:-1] == [head["id"] for head in first["items"]]
+    rest = ask.good("GET", "conversations", params={"tag": "all", "after": first["next"]})
+    assert (names[2::-1], None) == ([head["id"] for head in rest["items"]], rest["next"])
+    odd = ask.good("GET", "conversations", params={"tag": "odd"})
+    assert [names[3], names[1]] == [head["id"] for head in odd["items"]]
+    assert 422 == ask.refused("GET", "conversations", params={"after": "x"})["status"]
+
+
+def test_a_title_is_changed_and_the_tags_stay(ask: APIClient) -> None:
+    name = ask.begun(title="old", tags=["a", "b"])
+    assert ["a", "b"] == ask.good("PATCH", f"conversations/{name}", {"title": "new"})["tags"]
+    assert "new" == ask.good("PATCH", f"conversations/{name}", {"tags": []})["title"]
+    assert [] == ask.good("GET", f"conversations/{name}")["tags"]
+    assert ask.good("PATCH", f"conversations/{name}", {"title": None})["title"] is None
+
+
+def test_one_is_forgotten_unless_others_read_it(ask: APIClient) -> None:
+    name = ask.begun("hi")
+    fork = ask.good("POST", f"conversations/{name}/fork", {})["id"]
+    problem = ask.refused("DELETE", f"conversations/{name}")
+    assert 409 == problem["status"]
+    assert fork in problem["detail"]
+    ask.good("DELETE", f"conversations/{fork}")
+    ask.good("DELETE", f"conversations/{name}")
+    assert 404 == ask.refused("GET", f"conversations/{name}")["status"]
+    assert 404 == ask.refused("DELETE", f"conversations/{name}")["status"]
+
+
+def test_a_preview_is_of_what_is_in_view(ask: APIClient, store: Store) -> None:
+    history = store.create([palaver.user("first"), palaver.user("last")])
+    history.truncate(keep_first=1)
+    assert "first" == ask.good("GET", f"conversations/{history.id}")["preview"]
+
+
+def test_the_server_says_what_it_has(ask: APIClient) -> None:
+    info = ask.good("GET", "info")
+    assert ("memory", False) == (info["store"], info["readOnly"])
+    assert ["openai-chat", "openai-responses", "anthropic", "gemini"] == info["formats"]
+    assert info["models"][0]["isDefault"] is True
+    assert {"name", "description", "schema"} == info["tools"][0].keys()
+    assert info["limits"]["body"] > 1_000_000
+    assert info["cursor"].isdecimal()
+
+
+def test_requests_are_counted(ask: APIClient) -> None:
+    def count(text: str, what: str) -> int:
+        return int(next(line for line in text.splitlines() if line.startswith(what)).split()[-1])
+
+    ask.get("/api/nothing")
+    missing, all_of_them = (
+        'palaver_requests_total{method="GET",status="404"}',
+        "palaver_request_seconds_count",
+    )
+    before = ask.get("/api/metrics").text
+    ask.get("/api/nothing")
+    after = ask.get("/api/metrics").text
+    assert count(before, missing) + 1 == count(after, missing)
+    assert count(before, all_of_them) + 2 == count(after, all_of_them)
+    assert "palaver_streams 0" in after

@@ -1,0 +1,162 @@
+"""The pool of PostgreSQL connections: how many, in which order, and which are used again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from palaver.errors import StoreError
+from palaver.stores.postgres.connections import PostgresConnections
+from tests.patience import within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from palaver.stores.postgres.connections import TimedConnection
+
+
+@pytest.fixture
+def connections(postgres: str) -> Iterator[PostgresConnections]:
+    made = PostgresConnections(postgres, size=2, patience=5)
+    yield made
+    made.close()
+
+
+def session(line: TimedConnection) -> int:
+    line.execute("SELECT 1")
+    return line.pgconn.backend_pid
+
+
+def test_one_thread_uses_one_connection(connections: PostgresConnections) -> None:
+    assert 1 == len({connections.run(session) for _ in range(10)})
+
+
+def test_no_more_than_so_many_are_in_use(connections: PostgresConnections) -> None:
+    inside: set[int] = set()
+    most: list[int] = []
+
+    def work(line: TimedConnection) -> int:
+        inside.add(line.pgconn.backend_pid)
+        most.append(len(inside))
+        line.execute("SELECT pg_sleep(0.01)")
+        inside.remove(line.pgconn.backend_pid)
+        return line.pgconn.backend_pid
+
+    with ThreadPoolExecutor(8) as pool, within(60):
+        used = {each.result() for each in [pool.submit(connections.run, work) for _ in range(40)]}
+    assert 2 == len(used) == max(most)
+
+
+def test_waiting_too_long_for_a_connection_is_an_error(postgres: str) -> None:
+    connections = PostgresConnections(postgres, size=1, patience=0.2)
+    done, inside = threading.Event(), threading.Event()
+
+    def work(line: TimedConnection) -> bool:
+        inside.set()
+        line.execute("SELECT 1")
+        return done.wait()
+
+    with within(60), ThreadPoolExecutor(1) as pool:
+        first = pool.submit(connections.run, work)
+        inside.wait()
+        with pytest.raises(StoreError, match="in use"):
+            connections.run(session)
+        done.set()
+        assert first.result()
+        assert connections.run(session)
+    connections.close()
+
+
+def test_turns_go_by_who_came_first(postgres: str) -> None:
+    connections = PostgresConnections(postgres, size=1, patience=20)
+    done, inside, order = threading.Event(), threading.Event(), list[int]()
+
+    def first(line: TimedConnection) -> None:
+        inside.set()
+        done.wait()
+        session(line)
+
+    def task(number: int) -> None:
+        connections.run(lambda _: order.append(number))
+
+    with within(60):
+        threads = [threading.Thread(target=connections.run, args=(first,))]
+        threads[0].start()
+        inside.wait()
+        for number in range(5):
+            threads.append(threading.Thread(target=task, args=(number,)))
+            threads[-1].start()
+            while len(connections._waiting) <= number:
+                time.sleep(0.001)
+        done.set()
+        for thread in threads:
+            thread.join()
+    connections.close()
+    assert [0, 1, 2, 3, 4] == order
+
+
+def test_what_is_in_a_transaction_is_not_used_again(connections: PostgresConnections) -> None:
+    class Interrupt(BaseException):
+        """What comes from outside, such as Ctrl-C."""
+
+    used: list[int] = []
+
+    def work(line: TimedConnection) -> None:
+        used.append(session(line))
+        line.execute("BEGIN")
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        connections.run(work)
+    assert used != [connections.run(session)]
+
+
+@pytest.mark.parametrize("limit", ["_OLD", "_UNUSED"])
+def test_old_and_unused_connections_are_closed(
+    connections: PostgresConnections, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        both = threading.Barrier(2)
+
+        def work(line: TimedConnection) -> TimedConnection:
+            both.wait(30)
+            return line
+
+        lines = [each.result() for each in [pool.submit(connections.run, work) for _ in range(2)]]
+    assert 2 == len(connections._idle)
+    monkeypatch.setattr(f"palaver.stores.postgres.connections.{limit}", 0.0)
+    time.sleep(0.01)
+    used = connections.run(lambda line: line)
+    assert [line.closed for line in lines if line is not used] == [limit == "_UNUSED"]
+    assert used.closed is (limit == "_OLD")
+
+
+def test_a_store_that_is_closed_in_use(connections: PostgresConnections) -> None:
+    def work(line: TimedConnection) -> TimedConnection:
+        connections.close()
+        session(line)
+        return line
+
+    assert connections.run(work).closed
+    with pytest.raises(StoreError, match="closed"):
+        connections.run(session)
+
+
+def test_what_the_server_says_is_wrong_is_no_lost_connection(
+    connections: PostgresConnections,
+) -> None:
+    times: list[int] = []
+
+    def work(line: TimedConnection) -> None:
+        times.append(session(line))
+        line.execute("SELECT no_such_thing")
+
+    with pytest.raises(StoreError, match="no_such_thing") as caught:
+        connections.run(work)
+    assert isinstance(caught.value.__cause__, psycopg.errors.UndefinedColumn)
+    assert times == [connections.run(session)]

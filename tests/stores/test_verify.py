@@ -1,0 +1,208 @@
+"""`verify` finds each kind of damage, reports where it is, and goes on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+import palaver
+from palaver.errors import StoreDamaged, StoreError
+from tests.history.samples import one, talk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from palaver.stores import Store
+
+
+def damage(path: Path, *statements: str) -> list[str]:
+    """A store with two conversations and a fork; do something to its file, and verify."""
+    with palaver.open(path) as store:
+        history = store.create(talk("s0 u1 a2 u3"), id="talk")
+        history.append(one("u4"))
+        history.replace(1, one("u5"))
+        history.extend(talk("a6 t7"))
+        history.truncate(keep_last=4)
+        history.fork(id="fork").append(one("u8"))
+        store.create(talk("u1"), id="other")
+        assert [] == list(store.verify())
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        connection.execute(statement)
+        assert connection.changes()
+    connection.close()
+    with palaver.open(path) as store:
+        return list(store.verify())
+
+
+MINE = "cid = (SELECT cid FROM conversations WHERE id = 'talk')"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (
+            f"UPDATE messages SET body = replace(body, 'says u3', 'says u!') WHERE {MINE}",  # noqa: S608 - nobody else writes it
+            "talk: message 3: the row is not what was written",
+        ),
+        (
+            f"UPDATE messages SET body = substr(body, 2) WHERE {MINE} AND seq = 2",  # noqa: S608 - as above
+            "talk: message 2: the row is not what was written",
+        ),
+        (
+            f"UPDATE messages SET hash = hash + 1 WHERE {MINE} AND seq = 0",  # noqa: S608 - as above
+            "talk: message 0: the row is not what was written",
+        ),
+        (f"DELETE FROM messages WHERE {MINE} AND seq = 2", "talk: message 2 is missing"),  # noqa: S608 - as above
+        (f"DELETE FROM messages WHERE {MINE} AND seq = 7", "talk: message 7 is missing"),  # noqa: S608 - as above
+        (
+            f"UPDATE messages SET n_user = n_user + 1 WHERE {MINE} AND seq = 3",  # noqa: S608 - as above
+            "talk: message 3: the row is not that of its message",
+        ),
+        (
+            f"DELETE FROM journal WHERE {MINE} AND version = 2",  # noqa: S608 - as above
+            "talk: version 2 is missing from the journal",
+        ),
+        (
+            f"UPDATE journal SET first = first + 1 WHERE {MINE} AND version = 2",  # noqa: S608 - as above
+            "talk: version 2 begins at 6, expected 5",
+        ),
+        (
+            f"UPDATE journal SET frame = 'nonsense' WHERE {MINE} AND version = 2",  # noqa: S608 - as above
+            "talk: the frame of version 2 can't be read",
+        ),
+        (
+            "UPDATE conversations SET size = size + 1 WHERE id = 'talk'",
+            "talk: the view has 4 messages, the head says 5",
+        ),
+        (
+            "UPDATE conversations SET n_user = n_user + 1 WHERE id = 'talk'",
+            "talk: the head: says there are",
+        ),
+        (
+            "UPDATE conversations SET length = length + 1 WHERE id = 'talk'",
+            "talk: message 8 is missing",
+        ),
+    ],
+)
+def test_damage_is_found_and_named(path: Path, statement: str, said: str) -> None:
+    found = damage(path, statement.replace("'nonsense'", "CAST('nonsense' AS BLOB)"))
+    assert [] != [problem for problem in found if problem.startswith(said)], found
+    assert [] == [problem for problem in found if problem.startswith("other:")]
+
+
+COLUMNS = {
+    "messages": "version batch at role ordinal n_system n_assistant time replaces hash key id",
+    "journal": "version kind at first count stop data key frame hash",
+    "conversations": "version stop length n_system framed size base origin title tags created "
+    "updated erased hash",
+    "records": "kind name value hash",
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(table, column) for table, columns in COLUMNS.items() for column in columns.split()],
+)
+def test_no_column_can_be_changed_unnoticed(path: Path, table: str, column: str) -> None:
+    """Whatever it says: one more than it was, or something else."""
+    with palaver.open(path) as store:
+        history = store.create(talk("s0 u1"), id="talk", title="Tea", tags=["hot"])
+        history.append(one("u2"), key="k1")
+        history.extend(talk("a3 t4"), key="k2")
+        history.replace(1, one("u5"))
+        store.backend.put("talk", "draft", "d", b"x")
+        history.fork(id="fork").append(one("u6"))
+    connection = apsw.Connection(str(path))
+    connection.execute("DROP INDEX messages_role")  # so that it can't be what notices
+    last = {"messages": "seq = 3", "journal": "version = 3"}.get(table, "cid = 1")
+    odd = {"tags": "'[]'", "value": "x'00'", "data": "'{}'", "frame": "NULL"}.get(
+        column,
+        f"CASE typeof({column}) WHEN 'text' THEN {column} || 'x' ELSE ifnull({column}, 0) + 1 END",
+    )
+    connection.execute(f"UPDATE {table} SET {column} = {odd} WHERE cid = 1 AND {last}")  # noqa: S608 - from the list above
+    assert 1 == connection.changes()
+    connection.close()
+    with palaver.open(path) as store:
+        assert [] != list(store.verify("talk"))
+
+
+def test_many_are_looked_at_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proving asks for a thousand messages at once, and for none by itself."""
+    history = store.create(id="talk")
+    history.extend(one(f"u{number}") for number in range(2_500))
+    asked: list[str] = []
+
+    def count(name: str) -> None:
+        method = getattr(store.backend, name)
+
+        def counted(*values: Any) -> Any:  # noqa: ANN401 - handed on
+            asked.append(name)
+            return method(*values)
+
+        monkeypatch.setattr(store.backend, name, counted)
+
+    for name in ("before", "befores", "messages", "damaged", "journal", "stop", "frames"):
+        count(name)
+    seen: list[tuple[int, int | None]] = []
+    assert [] == list(store.verify(progress=lambda *said: seen.append(said)))
+    assert len(asked) < 20, asked
+    assert (2_502, 2_502) == seen[-1]
+    assert sorted(seen) == seen
+
+
+def test_what_merges_need_is_looked_at(store: Store) -> None:
+    store.create(id="talk")
+    store.backend.put("talk", "names", "fork", b"[[1, 2], nonsense")
+    with pytest.raises(StoreDamaged, match="has from elsewhere can't be read"):
+        store.get("talk")
+    assert [] != [problem for problem in store.verify() if "from elsewhere" in problem]
+
+
+def test_an_index_that_does_not_know_how_far_it_goes_is_damaged(path: Path) -> None:
+    damage(path, "INSERT INTO indexing VALUES (7)")
+    with palaver.open(path) as store, pytest.raises(StoreDamaged, match="search index"):
+        store.search("tea")
+
+
+def test_one_fault_does_not_hide_another(path: Path) -> None:
+    found = damage(
+        path,
+        f"UPDATE messages SET body = 'x' WHERE {MINE} AND seq = 0",  # noqa: S608 - nobody else writes it
+        f"DELETE FROM journal WHERE {MINE} AND version = 1 OR {MINE} AND version = 2",  # noqa: S608 - as above
+        f"UPDATE messages SET body = 'y' WHERE {MINE.replace('talk', 'other')}",  # noqa: S608 - as above
+    )
+    for said in ("talk: message 0: ", "talk: version 2 is missing", "other: message 0: "):
+        assert [] != [problem for problem in found if problem.startswith(said)], found
+
+
+def test_a_file_that_is_cut_off_is_said_to_be_damaged(path: Path) -> None:
+    with palaver.open(path) as store:
+        history = store.create(id="talk")
+        for number in range(300):
+            history.append(one(f"u{number}", "tea " * 100))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2 // 4096 * 4096])
+    found: list[str] = []
+    with suppress(StoreError):  # where it can't even be opened
+        store = palaver.open(path)
+        found = list(store.verify()) or ["nothing"]
+        store.close()
+    assert ["nothing"] != found
+
+
+def test_a_page_that_is_overwritten_is_found(path: Path) -> None:
+    with palaver.open(path) as store:
+        history = store.create(id="talk")
+        for number in range(100):
+            history.append(one(f"u{number}", "tea " * 100))
+    data = bytearray(path.read_bytes())
+    pages = len(data) // 4096
+    for page in range(pages // 2, pages // 2 + 4):
+        data[page * 4096 : (page + 1) * 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    with palaver.open(path) as store:
+        assert [] != list(store.verify())

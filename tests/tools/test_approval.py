@@ -1,0 +1,195 @@
+"""Approval: decisions are stored before calls run, and hold only for the call that was shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from palaver.conversation import Conversation, Toolbox
+from palaver.errors import StoreDamaged, ValidationError
+from palaver.messages import user
+from palaver.tools import approval, tool
+from palaver.tools.approval import (
+    ApprovalRequired,
+    Decision,
+    apply_decisions,
+    calls_to_ask,
+    deny_call,
+    forget_decisions,
+    load_decisions,
+    parse_answer,
+    save_decisions,
+    valid_decisions,
+)
+from tests.conversation.scripted import Scripted, calling
+
+if TYPE_CHECKING:
+    from palaver import Store
+    from palaver.messages import ToolCallPart
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+async def asked(store: Store, count: int = 1) -> tuple[Conversation, tuple[ToolCallPart, ...]]:
+    """A conversation whose answer makes some calls of `pay`."""
+    conversation = Conversation(store, tools=[ApprovalRequired(pay)])
+    conversation.add(user("go"))
+    step = await conversation.step(
+        Scripted(calling(*(("pay", {"amount": 5 + i}) for i in range(count))))
+    )
+    return conversation, step.calls
+
+
+async def run(conversation: Conversation, *calls: ToolCallPart, **fields: Any) -> list[str]:  # noqa: ANN401 - of a decision
+    """Run calls as decided, one decision for all."""
+    decisions = {call.id: Decision(**fields) for call in calls}
+    outcomes = await conversation.run_tools(calls, around=apply_decisions(decisions))
+    return [outcome.text for outcome in outcomes]
+
+
+async def test_an_approved_call_runs_and_its_result_says_who_approved(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    assert ["paid 5"] == await run(conversation, call, verdict="approve", by="Ann")
+    part: Any = conversation.messages[-1].parts[0]
+    assert {"verdict": "approve", "by": "Ann"} == part.state.metadata["approval"]
+
+
+async def test_a_denied_call_never_reaches_its_tool(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    expected = "not run: the call was denied by Ann: too dear"
+    assert [expected] == await run(conversation, call, verdict="deny", by="Ann", reason="too dear")
+
+
+async def test_a_call_runs_with_the_arguments_that_a_person_chose(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    (text,) = await run(conversation, call, verdict="edit", arguments={"amount": 3})
+    assert text.endswith("paid 3")
+    assert text.startswith('[run with other arguments, as a person decided: {"amount":3}]')
+
+
+async def test_calls_without_a_decision_run(store: Store) -> None:
+    conversation, calls = await asked(store)
+    (outcome,) = await conversation.run_tools(calls, around=apply_decisions({}))
+    assert "paid 5" == outcome.text
+
+
+async def test_a_denying_toolbox_fails_the_call_with_the_reason(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    (outcome,) = await conversation.run_tools([call], tools=deny_call(call, "not today"))
+    assert (True, "not today") == (outcome.failed, outcome.text)
+
+
+async def test_decisions_are_stored_until_they_are_forgotten(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    digests = conversation.digests([call])
+    made = {call.id: Decision("approve", digest=digests[call.id])}
+    save_decisions(conversation, made)
+    again = Conversation(store, conversation.id)
+    assert made == load_decisions(again) == valid_decisions(made, digests)
+    assert {} == valid_decisions(made, {call.id: "another"})
+    forget_decisions(again, [call.id])
+    assert {} == load_decisions(conversation)
+
+
+async def test_a_stored_decision_names_its_digest(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    with pytest.raises(ValidationError, match="must be the digest of the call that was shown"):
+        save_decisions(conversation, {call.id: Decision("approve")})
+
+
+async def test_damaged_decisions_are_said_to_be(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    store.put_records(conversation.id, [(approval.APPROVAL, call.id, b"{")])
+    with pytest.raises(StoreDamaged):
+        load_decisions(conversation)
+
+
+async def test_a_question_is_about_the_calls_it_showed_at_first(store: Store) -> None:
+    conversation, calls = await asked(store, 2)
+    digests = conversation.digests(calls)
+    assert [calls[0]] == calls_to_ask(conversation, calls[:1], digests, "k", anew=False)
+    assert [calls[0]] == calls_to_ask(conversation, calls, digests, "k", anew=False)
+    changed = {**digests, calls[0].id: "changed"}
+    assert [calls[0]] == calls_to_ask(conversation, calls, changed, "k", anew=True)
+    assert [] == calls_to_ask(conversation, calls, digests, "k", anew=False)
+
+
+async def test_an_answered_question_is_not_asked_again(store: Store) -> None:
+    conversation, calls = await asked(store)
+    digests = conversation.digests(calls)
+    calls_to_ask(conversation, calls, digests, "k", anew=False)
+    decision = Decision("approve", digest=digests[calls[0].id])
+    save_decisions(conversation, {calls[0].id: decision}, key="k")
+    assert [] == calls_to_ask(conversation, calls, digests, "k", anew=False)
+
+
+async def test_only_the_latest_answered_questions_are_remembered(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approval, "_MAX_ANSWERED", 2)
+    conversation, _ = await asked(store)
+    for key in ("a", "b", "c"):
+        save_decisions(conversation, {}, key=key)
+    assert 2 == len(store.records(conversation.id, approval.ANSWERED))
+
+
+async def test_older_records_of_questions_have_only_ids(store: Store) -> None:
+    conversation, calls = await asked(store)
+    record = (approval.ASKED, "k", f'["{calls[0].id}"]'.encode())
+    store.put_records(conversation.id, [record])
+    digests = conversation.digests(calls)
+    assert [calls[0]] == calls_to_ask(conversation, calls, digests, "k", anew=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (True, "approve"),
+        (False, "deny"),
+        ("Yes", "approve"),
+        ("deny", "deny"),
+        (Decision("deny"), "deny"),
+    ],
+)
+async def test_an_answer_for_all_calls(store: Store, answer: object, verdict: str) -> None:
+    _, calls = await asked(store, 2)
+    digests = {call.id: f"digest of {call.id}" for call in calls}
+    found = parse_answer(answer, calls, digests)
+    expected = {call.id: (verdict, digests[call.id]) for call in calls}
+    assert expected == {name: (one.verdict, one.digest) for name, one in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("perhaps", "must be true, false, approve, deny or a decision"),
+        ({"other": True}, "no such call waits"),
+        ({}, "is not decided"),
+        ({"verdict": "edit"}, 'is needed with "edit"'),
+        ({"verdict": "deny", "arguments": {}}, 'goes with "edit" only'),
+        ({"verdict": "deny", "digest": "another"}, "is that of another call"),
+    ],
+)
+async def test_an_answer_that_decides_nothing_is_refused(
+    store: Store, answer: object, problem: str
+) -> None:
+    _, calls = await asked(store)
+    with pytest.raises(ValidationError, match=problem):
+        parse_answer(answer, calls, {calls[0].id: "digest"})
+
+
+def test_a_guarded_tool_is_described_like_the_tool_itself() -> None:
+    guarded = ApprovalRequired(pay)
+    assert (pay.spec, pay.idempotent, pay.timeout) == (
+        guarded.spec,
+        guarded.idempotent,
+        guarded.timeout,
+    )
+    assert ["pay"] == list(Toolbox([guarded]))
