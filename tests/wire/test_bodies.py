@@ -189,6 +189,16 @@ def test_whatever_is_read_can_be_written(form: str, body: Any, head: Any, other:
         assert () == check_types(target, again)
 
 
+def test_a_reference_to_an_item_need_not_say_that_it_is_one() -> None:
+    """OpenAI takes it so, and it is written as it was read."""
+    body = {"input": [{"id": "msg_1"}]}
+    parsed = wire.from_("openai-responses", body)
+    again = wire.to("openai-responses", parsed.messages).body
+
+    assert (body, ()) == (again, parsed.notes)
+    assert () == check_request("openai-responses", again)
+
+
 def test_a_system_message_that_stood_among_the_others_is_not_forgotten() -> None:
     """It leads now, and the body had no head: nothing to compare it with."""
     spoken = [{"role": "system", "content": "s"}, {"role": "user", "content": "x"}]

@@ -182,6 +182,12 @@ CASES = [
         {"input[0]": "item-id"},
     ),
     Case(
+        "a reference that does not say that it is one",
+        body({"id": "msg_1"}),
+        body({"id": "msg_1"}, store=False),
+        {"input[0]": "item-id"},
+    ),
+    Case(
         "input text of the assistant",
         body(spoken("msg_1", {"type": "refusal", "refusal": "No."})),
         body({"role": "assistant", "content": [{"type": "input_text", "text": "Hi"}]}),

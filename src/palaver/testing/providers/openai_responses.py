@@ -247,8 +247,21 @@ ITEM = Kinds(ITEMS)
 
 
 def item(found: Findings, path: str, value: object) -> None:
-    """One item; a message need not say that it is one."""
-    (message if look(value, "type") is None and look(value, "role") else ITEM)(found, path, value)
+    """One item; a message need not say that it is one, nor a reference to an item."""
+    if look(value, "type") is None and look(value, "role"):
+        message(found, path, value)
+    else:
+        (REFERENCE if is_reference(value) else ITEM)(found, path, value)
+
+
+REFERENCE = Form({"id": filled}, {"type": anything})
+
+
+def is_reference(value: object) -> bool:
+    """Tell whether an item refers to a stored one: by its type, or by having an id alone."""
+    kind_ = look(value, "type")
+    untyped = kind_ is None and not look(value, "role") and word(value, "id") is not None
+    return untyped or kind_ == "item_reference"
 
 
 def given(found: Findings, path: str, value: object) -> None:
@@ -395,7 +408,7 @@ def reasoning(found: Findings, line: list[tuple[str, object]], *, stateless: boo
     """Require each reasoning item to lead to something the model did, and to be readable."""
     for (path, value), following in zip(line, [*line[1:], ("", None)], strict=False):
         kind_ = word(value, "type")
-        if kind_ == "item_reference" and stateless:
+        if is_reference(value) and stateless:
             found.add(path, "item-id", "nothing is stored, so no item can be referred to")
         if kind_ != "reasoning":
             continue
