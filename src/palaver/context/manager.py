@@ -1,7 +1,8 @@
-"""The prompt that an agent had before it last spoke, worked out again from the history.
+"""`ContextManager`: the prompt that an agent of a team gets, over any history.
 
-Nothing is stored for it: the messages before the agent's last one give the same prompt again, in
-every process and after a restart.
+It chooses the messages that the agent may see, adds the agent's window and budget, and hands the
+sections to an assembler. The prompt that an agent had before it last spoke is worked out again from
+the history: nothing is stored for it, and every process gets the same.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The tool calls of an answer: run side by side, each at most once, with a record of every state.
+"""A step: one request to a model, its stored answer, and the tool calls of that answer.
 
-The state running, with the arguments that the tool gets, is stored before a tool is called; the
-outcome is stored when the call is done; when all are done, the results are appended in the order of
-the calls, in one change. So a crash at any moment leaves a ledger that says what may have run, and
-nothing runs twice unless its tool says that it may. A call that differs from the approved one does
-not run.
+The intent to ask is stored before the model is asked, and the answer with its usage in one change.
+Calls run side by side, each at most once: the state running, with the arguments that the tool gets,
+is stored before a tool is called; the outcome is stored when the call is done; when all are done,
+the results are appended in the order of the calls, in one change. So a crash at any moment leaves a
+ledger that says what may have run, and nothing runs twice unless its tool says that it may. A call
+that differs from the approved one does not run.
 """
 
 from __future__ import annotations

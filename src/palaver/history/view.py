@@ -1,8 +1,9 @@
 """A view: an ordered selection of the log; what a conversation is now, or was at some version.
 
 A view is a sequence of messages that never changes. It reads straight from the log, so holding one
-costs nothing. `State`, `Stats`, `BatchSnapshot`, `MarkMap` and `Result` are what a history returns;
-they hold a view and compute the rest when asked.
+costs nothing, and a query goes straight to the positions that it asks for. `State`, `Stats`,
+`BatchSnapshot`, `MarkMap` and `Result` are what a history returns; they hold a view and compute the
+rest when asked.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A backend knows nothing of ropes and operations. It stores messages by conversation and position,
 one journal entry for each change, and for each conversation a head: its newest version. The
-functions encode what is stored: message bodies, packed counts, the positions of merged messages.
+functions encode what is stored (message bodies, packed counts, the positions of merged messages),
+hash rows and check the hashes, check the arguments of a change, and read the clock of leases.
 """
 
 from __future__ import annotations

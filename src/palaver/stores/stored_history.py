@@ -1,7 +1,11 @@
-"""The log and the versions of a stored conversation: read when needed, never all at once.
+"""A history in a store: planned on what this process has read, committed by the backend.
 
-Messages that were read or added are cached, since they do not change; an erasure empties the cache.
-The counts of roles that views and ropes ask for are cached too, and read ahead in bulk.
+`StoredHistory` has a state and a backend. Its one way to change anything plans on what is seen,
+gives the commit to the backend, and applies it once it is stored. If another process was first, the
+policy of the operation decides: append after them, merge the edit, or refuse.
+
+`StoredLog` reads messages and counts when they are needed, never all at once. Messages that were
+read or added are cached, since they do not change; an erasure empties the cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The agents of a team: each is given a prompt made for it, and answers with a message.
+"""The coordinator of a team: whose turn it is, and what each member is given to answer.
 
 A model is asked once, with its prompt as the whole question. A program is run with its prompt on
 standard input, and its output becomes the message. Whatever goes wrong is `MemberFailed`, with the

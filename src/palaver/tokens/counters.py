@@ -1,4 +1,4 @@
-"""Token counters for texts: exact with an installed vocabulary, else an estimate.
+"""Token counters: for texts, for messages and parts, and running totals over a log.
 
 The exact counters come with the `tokens` extra and are loaded when they are first used. The
 estimate needs nothing: characters / 2.5, and one for each character of Chinese, Japanese or Korean.

@@ -1,4 +1,4 @@
-"""Context: the prompt that an agent would get now, its explanation, and a provider's request."""
+"""Context: an agent's prompt and its explanation, a provider's request, tokens and compaction."""
 
 from __future__ import annotations
 

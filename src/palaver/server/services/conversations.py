@@ -1,7 +1,7 @@
-"""The conversations that a server has open, so that reading one again is cheap and counts stay.
+"""The conversations that a server has open, and what their agents are shown.
 
 A conversation is identified by its id and its creation time: one that was deleted and created again
-under the same id is another one.
+under the same id is another one. Reading one again is cheap, and its counts stay.
 """
 
 from __future__ import annotations

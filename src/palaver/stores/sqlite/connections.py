@@ -1,9 +1,10 @@
-"""Group commit: threads that write at the same time share one transaction and one sync to disk.
+"""Connections to an SQLite file: one writer, readers by thread, and who may write when.
 
-The first thread to come leads: it takes every job that waits, runs them in one transaction, and
-hands each its own result. A thread that comes meanwhile waits, and the first of those leads the
-next group. A thread that writes alone pays for none of this. `FairTurns` does the same for
-processes: it lets the others write now and then.
+Threads that write at the same time share one transaction and one sync to disk (`GroupCommit`). The
+first thread to come leads: it takes every job that waits, runs them in one transaction, and hands
+each its own result. A thread that comes meanwhile waits, and the first of those leads the next
+group. A thread that writes alone pays for none of this. `FairTurns` does the same for processes: it
+lets the others write now and then.
 
 An interrupt (Ctrl-C) concerns the thread it comes to alone. If that thread leads, the others' jobs
 run in the next group, unless they were committed already; if it waits, it leaves the queue.

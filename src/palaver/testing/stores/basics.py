@@ -1,4 +1,4 @@
-"""What is stored comes back: conversations, messages, records, pages. Bad arguments are refused."""
+"""What is stored comes back and is found: conversations, messages, records, pages, search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several writers, followers and workers: stale changes, keys, leases, threads."""
+"""Several writers, followers and workers: stale changes, keys, leases, preconditions, threads."""
 
 from __future__ import annotations
 
