@@ -4,8 +4,8 @@
 
     options = ClaudeAgentOptions(session_store=PalaverSessionStore(palaver.open("chat.db")))
 
-`entries` turns a line of a transcript into messages and back, `transcript` writes the whole of it
-as it is now, `mending` makes an edited one whole, and `store` is the SDK's own interface.
+`session_store` holds the SDK's interface; `convert` turns a line of a transcript into messages and
+back, writes the transcript as it is now, and repairs one that was edited.
 """
 
 from palaver.adapters.claude_agent_sdk.session_store import PalaverSessionStore
