@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import palaver
-from palaver.adapters.openai_agents import PalaverSession
-from palaver.adapters.openai_agents.convert import (
+from palaver.adapters.openai_agents import (
     METADATA_KEY,
+    PalaverSession,
     from_any_items,
     from_plain_items,
+    last_items,
+    repair_items,
     to_items,
 )
-from palaver.adapters.openai_agents.session import last_items, repair_items
 from palaver.errors import ValidationError
 from palaver.messages import (
     Message,

@@ -37,8 +37,7 @@ from pydantic_ai.usage import RequestUsage
 
 import palaver
 from compat.pydantic_agent import agent, ask, main
-from palaver.adapters.pydantic_ai import load, save
-from palaver.adapters.pydantic_ai.history import METADATA_KEY, REQUEST_KEY, to_request_parts
+from palaver.adapters.pydantic_ai import METADATA_KEY, REQUEST_KEY, load, save, to_request_parts
 from palaver.history import History
 from palaver.messages import (
     Message,

@@ -38,12 +38,12 @@ __all__ = ["LIMITS", "Walk", "main", "walk", "walks"]
 
 LIMITS: Final = {
     "append": 9,
-    "truncate": 12,
+    "truncate": 11,
     "rollback": 11,
-    "a step with a tool call": 40,
+    "a step with a tool call": 32,
     "append over HTTP": 20,
     "wire.to": 9,
-    "a prompt": 10,
+    "a prompt": 9,
 }
 """The most files that each walk may cross."""
 

@@ -335,7 +335,7 @@ def test_what_fails_before_the_model_is_asked_gives_the_lease_back(
 
     conversation = Conversation(store)
     conversation.add(user("go"))
-    monkeypatch.setattr("palaver.wire.reply_reader", broken)
+    monkeypatch.setattr("palaver.wire.openai_chat.request.ChatFormat.reply_reader", broken)
     with pytest.raises(OverflowError):
         asyncio.run(conversation.step(Scripted(saying("never"))))
     assert is_free(store, conversation.id)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from palaver.history.rope import MASK, SHIFTS, Branch, Leaf
+from palaver.history.frame import MASK, SHIFTS, Branch, Leaf
 
 if TYPE_CHECKING:
     from palaver.history import BaseHistory
+    from palaver.history.frame import Rope
     from palaver.history.log import LogReader
-    from palaver.history.rope import Rope
 
 
 def counted(start: int, stop: int, log: LogReader) -> int:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.history.diff import common_prefix, compare
-from palaver.history.frame import Frame
-from palaver.history.rope import build
+from palaver.history.frame import Frame, build
 from palaver.history.view import View
 from palaver.messages import to_dict
 from tests.history.samples import begin, line, one

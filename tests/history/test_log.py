@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from palaver.errors import ValidationError
 from palaver.history import RoleIndex
+from palaver.history.frame import MASK, SHIFTS
 from palaver.history.log import Log
-from palaver.history.rope import MASK, SHIFTS
 from palaver.messages import ROLES, Message, Role
 from tests.history.samples import line, one, talk
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaver.history.frame import Leaf, Rope, ranges
 from palaver.history.marks import PersistentMap, _Node, changes_between, has, overlaps, put, take
-from palaver.history.rope import Leaf, Rope, ranges
 from tests.history.checks import check_rope
 from tests.history.test_rope import LENGTH, LOG
 from tests.profiles import at_least

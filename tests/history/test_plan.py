@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from palaver.errors import ValidationError
 from palaver.history import Clear, Filter, Insert, Piece, Replace, Rewrite, Truncate
+from palaver.history.frame import ranges
 from palaver.history.plan import edit_rope, plan_selection
-from palaver.history.rope import ranges
 from tests.history.samples import begin, line, one, talk
 from tests.profiles import at_least
 

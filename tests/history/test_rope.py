@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.history.log import Log
-from palaver.history.rope import (
+from palaver.history.frame import (
     MASK,
     Branch,
     Leaf,
@@ -23,12 +22,13 @@ from palaver.history.rope import (
     split,
     split_last,
 )
+from palaver.history.log import Log
 from palaver.messages import ROLES, Message
 from tests.history.checks import check_rope
 from tests.profiles import at_least
 
 if TYPE_CHECKING:
-    from palaver.history.rope import Rope
+    from palaver.history.frame import Rope
 
 LENGTH = 64
 

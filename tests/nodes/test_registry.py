@@ -71,7 +71,7 @@ async def test_what_is_under_way_here_is_not_taken_for_left_behind(store: Store)
 async def test_a_few_are_kept_and_whoever_is_in_use_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palaver.nodes.registry._MAX_IDLE", 1)
+    monkeypatch.setattr("palaver.nodes.results._MAX_IDLE", 1)
     opened: list[str] = []
     registry = ConversationRegistry(
         store, on_open=lambda conversation: opened.append(conversation.id)

@@ -18,7 +18,7 @@ import pytest
 
 import palaver
 from palaver.server import Settings, run
-from palaver.server.connections import ClientConnections, UvicornConfig
+from palaver.server.run import ClientConnections, UvicornConfig
 from tests.patience import within
 from tests.server.client import TOKEN
 from tests.server.process import BEARER, run_in_thread

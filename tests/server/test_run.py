@@ -18,7 +18,7 @@ from palaver.server import Settings, make_app
 from palaver.server import run as module
 from palaver.server.routes.server import events
 from palaver.server.run import bind, serve
-from palaver.server.service import Service
+from palaver.server.services import Service
 from tests.patience import within
 from tests.server.client import ADDRESS, TOKEN, APIClient
 

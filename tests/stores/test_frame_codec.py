@@ -7,7 +7,7 @@ import random
 import pytest
 
 from palaver.errors import StoreDamaged
-from palaver.history.rope import Branch, Leaf
+from palaver.history.frame import Branch, Leaf
 from palaver.stores import Store
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.memory import MemoryBackend

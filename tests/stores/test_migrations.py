@@ -12,7 +12,7 @@ import pytest
 
 import palaver
 from palaver.errors import LeaseTaken
-from palaver.stores.sql import load_migrations
+from palaver.stores.backend import load_migrations
 from tests.history.samples import one
 from tests.stores.frozen import DATA, contents, fill
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 import palaver
 from palaver.errors import Stale, StoreDamaged
-from palaver.history.frame import Frame
-from palaver.history.rope import Leaf
+from palaver.history.frame import Frame, Leaf
 from palaver.history.view import intersect
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.memory import MemoryBackend

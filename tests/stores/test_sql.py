@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.stores.sql import load_migrations, load_queries
+from palaver.stores.backend import load_migrations, load_queries
 
 PACKAGES = ("palaver.stores.sqlite", "palaver.stores.postgres")
 

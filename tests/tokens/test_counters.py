@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaver import tokens as counters
 from palaver.errors import ValidationError
-from palaver.tokens import counter, counters, estimate
-from palaver.tokens.counters import ENCODINGS
+from palaver.tokens import ENCODINGS, counter, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

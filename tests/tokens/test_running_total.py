@@ -26,8 +26,7 @@ from palaver.messages import (
     tool_part,
     user,
 )
-from palaver.tokens import RunningTotal, Weights, weigh
-from palaver.tokens.counters import weigh_schema
+from palaver.tokens import RunningTotal, Weights, weigh, weigh_schema
 from tests.profiles import at_least
 from tests.wire.conversations import histories
 

@@ -9,7 +9,7 @@ import pytest
 
 from palaver.errors import ValidationError
 from palaver.tools import Toolbox, tool
-from palaver.tools.base import import_object, open_tools
+from palaver.tools.runner import import_object, open_tools
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from palaver.conversation import Toolbox, ToolContext
 from palaver.errors import ValidationError
 from palaver.messages.limits import freeze_mapping
 from palaver.tools import SchemaTool
-from palaver.tools.json_schema import check_arguments
+from palaver.tools.function import check_arguments
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -14,7 +14,7 @@ from palaver.messages import dump, tool_call_part, user
 from palaver.messages.ids import NIL_ID
 from palaver.stores.transfer import export_conversation
 from palaver.transcripts import READERS, detect, each_conversation, read_transcript, sources
-from palaver.transcripts.detect import document_format, line_format
+from palaver.transcripts.readers import document_format, line_format
 from tests.transcripts.samples import DATA, database, sample
 
 if TYPE_CHECKING:

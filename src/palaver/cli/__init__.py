@@ -1,7 +1,7 @@
 """The command `palaver`.
 
-`app` names the commands and the files that hold them, `runtime` is how all of them behave, and
-`options`, `source` and `output` are what they share.
+`app` names the commands and the files that hold them and is how all of them behave; `options` and
+`output` are what they share.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ _NEEDED = ("click", "rich")
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with these arguments, or those of the process; return its exit status."""
     try:
-        from palaver.cli.app import app  # noqa: PLC0415 - without the extra it can't be loaded
-        from palaver.cli.runtime import run  # noqa: PLC0415 - the same
+        from palaver.cli.app import app, run  # noqa: PLC0415 - without the extra it can't be loaded
 
         return run(app, sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:

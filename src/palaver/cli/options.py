@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from palaver.cli.runtime import Refused, display_name, open_input, printable
+from palaver.cli.app import Refused, display_name, open_input, printable
 from palaver.errors import ValidationError
 from palaver.history import Append, Insert, Operation, Replace, parse_operation
 from palaver.messages import Message, parse_messages

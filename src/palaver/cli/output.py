@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from palaver.cli.runtime import is_terminal, print_line, printable, styled
+from palaver.cli.app import is_terminal, print_line, printable, styled
 from palaver.messages import to_dict
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, EventBus
 from palaver.messages import Message, parse_message
 from palaver.messages.limits import EMPTY
-from palaver.tokens import RunningTotal, counter
-from palaver.tokens.counters import weigh_schema, with_fallback
+from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools import Toolbox
 from palaver.tools.runner import ToolLimits, ToolRunner
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from palaver.stores.store import Store
     from palaver.tokens import TokenCounter
     from palaver.tools import Tool
-    from palaver.tools.base import Executor, ToolMiddleware
+    from palaver.tools.runner import Executor, ToolMiddleware
     from palaver.wire import Request
 
 __all__ = ["Conversation"]

@@ -33,7 +33,7 @@ from palaver.messages import Message, ToolCallPart, ToolState, fail, start
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import EMPTY, MAX_ANSWER
 from palaver.models.base import ModelRequest
-from palaver.wire import Note, tool_names
+from palaver.wire import Note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -354,7 +354,7 @@ async def take_step(
     async with OnExit(release, needed=holds):
         incoming: _IncomingAnswer | None = None
         try:
-            names = {**tool_names(model.format, tools), **begun.request.names}
+            names = {**wire.FORMATS[model.format].own_names(tools), **begun.request.names}
             request = ModelRequest(begun.request.body, tools=tools, names=names, options=options)
             incoming = _IncomingAnswer(access, begun, model, names, on_delta)
             await access.lease.keep_renewed(partial(incoming.receive, request))
@@ -383,8 +383,7 @@ class _IncomingAnswer:
         self._step = step
         self._model = model
         self._on_delta = on_delta
-        self.fold = wire.reply_reader(
-            model.format,
+        self.fold = wire.FORMATS[model.format].reply_reader(
             model=model.ref,
             session=uuid_for(access.history.id),
             names=names,

@@ -55,6 +55,7 @@ ANSWER: Final = "answer"
 _MAX_ANSWERS: Final = 32
 """How many answers are remembered by the keys of their steps; a step is repeated soon or never."""
 _CHUNK: Final = 100
+_RECENT: Final = 8  # messages at the end of a view, where a call that waits is found
 
 
 class StepIntent(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -394,9 +395,15 @@ def _calls_in(view: View, message_id: str) -> list[ToolCallPart]:
 
 
 def _calls_with_positions(view: View, message_id: str) -> Iterator[tuple[int, ToolCallPart]]:
-    """Yield the calls of a message in the view, each with the message's log position."""
-    for position in view.log.positions_of(message_id):
-        if view.index_of(position) is not None:
+    """Yield the calls of a message in the view, each with the message's log position.
+
+    It is nearly always one of the last; only if it is not, the store is asked where it is.
+    """
+    first = max(0, len(view) - _RECENT)
+    recent = [i for i, message in enumerate(view[first:], first) if message.id == message_id]
+    found = list(map(view.position, recent)) or view.log.positions_of(message_id)
+    for position in found:
+        if recent or view.index_of(position) is not None:
             for part in view.log[position].parts:
                 if isinstance(part, ToolCallPart):
                     yield position, part

@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Literal
 
+    from palaver.history.frame import Counter, Rope
     from palaver.history.operations import Piece
     from palaver.history.plan import Commit, Planner, WhenStale
-    from palaver.history.rope import Counter, Rope
     from palaver.history.view import BatchSnapshot, MarkMap, Result, State, Stats
     from palaver.messages import Role
 
@@ -111,7 +111,8 @@ class BaseHistory(Sequence[Message]):
     def view(self) -> View:
         """The conversation as it is now: a sequence that does not change when the history does."""
         with self._lock:
-            return self._state.view()
+            state = self._state
+            return View(state.log, state.frame, state.stop, len(state.stops) - 1)
 
     def __len__(self) -> int:
         """Return how many messages there are now."""

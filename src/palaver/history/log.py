@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
 from palaver.errors import ValidationError
-from palaver.history.rope import MASK, SHIFTS, runs
+from palaver.history.frame import MASK, SHIFTS, runs
 from palaver.messages import ROLES
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from palaver.history.rope import MASK, Branch, Leaf, Rope, concat, ranges, split
+from palaver.history.frame import MASK, Branch, Leaf, Rope, concat, ranges, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from palaver.history.rope import Counter
+    from palaver.history.frame import Counter
 
 __all__ = ["PersistentMap", "changes_between", "has", "overlaps", "put", "take"]
 

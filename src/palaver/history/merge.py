@@ -16,14 +16,14 @@ from msgspec import Struct
 from palaver.errors import Clash, Conflict
 from palaver.history import marks as marking
 from palaver.history.diff import common_prefix
+from palaver.history.frame import Rope, build, concat, ranges, split
 from palaver.history.marks import PersistentMap
-from palaver.history.rope import Rope, build, concat, ranges, split
 from palaver.history.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from palaver.history.rope import Counter
+    from palaver.history.frame import Counter
     from palaver.messages import Message
 
 __all__ = ["MergeInput", "MergeResult", "merge_views"]

@@ -7,7 +7,7 @@ change. Planning changes nothing: new messages are staged (see `StagedLog`), and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
@@ -15,7 +15,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver.errors import NothingToUndo, ValidationError
-from palaver.history.frame import Batch, Frame, Redo, Versions, jump_of, session_after
+from palaver.history.frame import (
+    Batch,
+    Frame,
+    Leaf,
+    Redo,
+    Versions,
+    build,
+    concat,
+    jump_of,
+    runs,
+    session_after,
+    splice,
+    split,
+    split_last,
+)
 from palaver.history.log import LogReader, StagedLog
 from palaver.history.marks import PersistentMap
 from palaver.history.merge import MergeInput, merge_views
@@ -31,15 +45,14 @@ from palaver.history.operations import (
     Rollback,
     Truncate,
 )
-from palaver.history.rope import Leaf, build, concat, runs, splice, split, split_last
 from palaver.history.view import Result, State, View, view_of_log
 from palaver.messages import Message
 from palaver.messages.limits import EMPTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from palaver.history.rope import Counter, Rope
+    from palaver.history.frame import Counter, Rope
 
 __all__ = [
     "Commit",

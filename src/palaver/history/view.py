@@ -19,29 +19,30 @@ from msgspec import Struct
 
 from palaver.errors import UnknownMessage, ValidationError
 from palaver.history import marks as marking
-from palaver.history.frame import Frame, handle_of, position_of_handle
-from palaver.history.marks import overlaps
-from palaver.history.rope import (
+from palaver.history.frame import (
     MASK,
     SHIFTS,
     Branch,
+    Frame,
     Leaf,
     concat,
     find,
+    handle_of,
+    position_of_handle,
     ranges,
     ranges_between,
     runs,
     size,
 )
+from palaver.history.marks import overlaps
 from palaver.messages import ROLES, Message, Role
 from palaver.messages.codec import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from palaver.history.frame import Batch
+    from palaver.history.frame import Batch, Rope
     from palaver.history.log import LogReader
-    from palaver.history.rope import Rope
 
 __all__ = [
     "BatchSnapshot",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NoReturn, get_args
 
@@ -69,6 +69,7 @@ __all__ = [
     "PART_TYPES",
     "decode_message",
     "dump",
+    "encode",
     "image_mime",
     "load_json",
     "parse_message",
@@ -120,7 +121,8 @@ def _plain(value: object) -> object:
     raise TypeError(msg)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+encode: Final[Callable[[object], bytes]] = msgspec.json.Encoder(enc_hook=_plain).encode
+"""What `dump` calls, for those who have many to encode."""
 
 
 def dump(value: object) -> bytes:
@@ -129,7 +131,7 @@ def dump(value: object) -> bytes:
     >>> dump(parse_message('{"role": "user", "content": "hi", "id": "m1", "timestamp": 5}'))
     b'{"role":"user","content":"hi","id":"m1","timestamp":5}'
     """
-    return _encoder.encode(value)
+    return encode(value)
 
 
 def to_dict(value: object) -> Any:  # noqa: ANN401 - dict or list, as the value is
@@ -138,7 +140,7 @@ def to_dict(value: object) -> Any:  # noqa: ANN401 - dict or list, as the value 
     >>> to_dict(Message("user", "hi", id="m1", timestamp=5))
     {'role': 'user', 'content': 'hi', 'id': 'm1', 'timestamp': 5}
     """
-    return msgspec.json.decode(_encoder.encode(value))
+    return msgspec.json.decode(encode(value))
 
 
 def parse_message(data: bytes | str | Mapping[str, Any], *, replace: bool = False) -> Message:

@@ -3,11 +3,13 @@
 A value that passes is safe in every store and on every wire, and can't be changed afterwards: text
 is Unicode without NUL, numbers are finite and within ±2^53, nesting and size have a maximum, and
 dicts and lists are frozen. Any other value raises `ValidationError` with its path and the rule it
-breaks. `replace_refused` is for callers who prefer to lose a character over an error.
+breaks. `replace_refused` is for callers who prefer to lose a character over an error. A part that
+is refused is logged before its error is raised.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -26,14 +28,18 @@ from typing import (
     get_origin,
 )
 
-from msgspec.structs import fields
+from msgspec.structs import fields, force_setattr
 
-from palaver.errors import ValidationError
+from palaver.errors import PartValidationError, ValidationError
+from palaver.messages.ids import is_uuid, require_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from msgspec import Struct
+
+    from palaver.messages.part_base import PartBase
+
 
 __all__ = [
     "EMPTY",
@@ -44,12 +50,16 @@ __all__ = [
     "MAX_TEXT",
     "FrozenDict",
     "FrozenList",
+    "check_all",
     "check_fields",
+    "check_ids",
     "check_name",
     "check_text",
     "check_time",
+    "check_value",
     "describe_number",
     "freeze",
+    "freeze_field",
     "freeze_mapping",
     "is_list",
     "is_object",
@@ -58,6 +68,7 @@ __all__ = [
     "kind_of",
     "path_step",
     "quote_value",
+    "refuse",
     "replace_refused",
 ]
 
@@ -78,6 +89,7 @@ _READABLE: Final = 64
 _SHALLOW: Final = 1
 """Levels of objects within an object that the fast path accepts."""
 
+_log = logging.getLogger("palaver.messages")
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -528,3 +540,66 @@ def _digits(value: int) -> str:
         return str(value)
     except ValueError:  # Python does not write thousands of digits in decimal
         return hex(value)
+
+
+def refuse(owner: Struct, detail: str, path: str, rule: str) -> NoReturn:
+    """Log and raise a `PartValidationError` for a part, or for the state of a tool part."""
+    part: str = getattr(owner, "type", "tool")
+    error = PartValidationError(detail, path=path, rule=rule, part=part)
+    _log.error("%s", error)
+    raise error
+
+
+def check_value(
+    owner: Struct,
+    check: Callable[[Any, str], None],
+    value: object,
+    path: str,
+    rule: str | None = None,
+) -> None:
+    """Check one value of a part or a state; an error of the rule `schema` gets the given rule."""
+    try:
+        check(value, path)
+    except ValidationError as error:
+        chosen = rule if rule and error.rule == "schema" else error.rule
+        refuse(owner, error.detail, error.path, chosen)
+
+
+def check_all(part: PartBase) -> None:
+    """Check the ids, and every other field by its annotation."""
+    check_ids(part)
+    try:
+        check_fields(part)
+    except ValidationError as error:
+        refuse(part, error.detail, error.path, error.rule)
+
+
+def freeze_field(owner: Struct, name: str, value: object) -> None:
+    """Replace an object of a part or a state by a frozen copy."""
+    try:
+        frozen = freeze_mapping(value, f"$.{name}")
+    except ValidationError as error:
+        refuse(owner, error.detail, error.path, error.rule)
+    if frozen is not value:
+        force_setattr(owner, name, frozen)
+
+
+def check_ids(part: PartBase) -> None:
+    """Check that a part has an id and the UUIDs of its session and its message."""
+    part_id = part.id
+    try:
+        require_uuid(part.session_id)
+        require_uuid(part.message_id)
+        if 0 < len(part_id) <= MAX_NAME and part_id.isprintable():
+            return
+    except (AttributeError, TypeError, ValueError):
+        pass
+    _explain_ids(part)
+
+
+def _explain_ids(part: PartBase) -> NoReturn:
+    names = (("id", part.id), ("sessionID", part.session_id), ("messageID", part.message_id))
+    for name, value in names:
+        check_value(part, lambda item, path: check_name(item, path, "part-id"), value, f"$.{name}")
+    name, value = names[2] if is_uuid(part.session_id) else names[1]
+    refuse(part, f"must be a UUID, not {value[:80]!r}", f"$.{name}", "not-a-uuid")

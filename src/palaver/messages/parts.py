@@ -24,27 +24,22 @@ from palaver.messages.limits import (
     MAX_INT,
     MAX_NAME,
     MAX_TEXT,
+    check_all,
     check_fields,
+    check_ids,
     check_name,
     check_text,
     check_time,
+    check_value,
     describe_number,
+    freeze_field,
     freeze_mapping,
     is_list,
     is_plain,
     kind_of,
-)
-from palaver.messages.part_base import (
-    FilePart,
-    PartBase,
-    SourceText,
-    check_all,
-    check_ids,
-    check_value,
-    freeze_field,
-    json_name,
     refuse,
 )
+from palaver.messages.part_base import FilePart, PartBase, SourceText, json_name
 from palaver.messages.tool_state import ToolState
 
 if TYPE_CHECKING:

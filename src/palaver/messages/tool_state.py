@@ -21,12 +21,15 @@ from palaver.messages.limits import (
     MAX_INT,
     check_text,
     check_time,
+    check_value,
+    freeze_field,
     is_list,
     is_object,
     is_plain,
     kind_of,
+    refuse,
 )
-from palaver.messages.part_base import FilePart, check_value, freeze_field, json_name, refuse
+from palaver.messages.part_base import FilePart, json_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

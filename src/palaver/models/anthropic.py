@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import anthropic
 
 from palaver.errors import AuthError
+from palaver.models.base import CONNECT_SECONDS, SdkModel
 from palaver.models.errors import (
     ErrorReply,
     Failure,
@@ -21,7 +22,6 @@ from palaver.models.errors import (
     retry_after,
     timed_out,
 )
-from palaver.models.sdk import CONNECT_SECONDS, SdkModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

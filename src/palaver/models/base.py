@@ -2,26 +2,39 @@
 
 A model knows nothing of histories. It gets the fields of a request that `palaver.wire` has written,
 adds what the provider expects beside them, and returns the provider's events unchanged.
+
+`SdkModel` is the common part of all models over a provider's SDK: clients, retries and errors. A
+provider's module says how a request is written, how the SDK is called and what its errors mean. Raw
+JSON goes in and comes out, so that fields a provider adds later are not lost. The SDKs' own retries
+are off, because only this module knows whether a part of the answer has arrived.
 """
 
 from __future__ import annotations
 
+import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
+import anyio
+from anyio.lowlevel import RunVar
 from msgspec import Struct
+from msgspec.structs import replace
 
-from palaver.errors import ValidationError
+from palaver.errors import BadAnswer, ModelError, NetworkError, ValidationError
 from palaver.messages.limits import EMPTY, is_object
-from palaver.wire import ToolSpec
+from palaver.messages.parts import ModelRef
+from palaver.models.errors import Failure, bad_answer, scrub, transport_failure
+from palaver.models.retry import RetryPolicy
+from palaver.wire import ToolSpec, spell_tool, write_tools
+from palaver.wire.request import Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
-    from palaver.messages.parts import ModelRef
-    from palaver.wire.request import Target
+__all__ = ["CONNECT_SECONDS", "OPTIONS", "Model", "ModelRequest", "SdkModel", "merge_fields"]
 
-__all__ = ["OPTIONS", "Model", "ModelRequest", "merge_fields"]
 
 OPTIONS: Final = frozenset(
     ("temperature", "top_p", "max_tokens", "stop", "tool_choice", "schema", "extra")
@@ -126,3 +139,202 @@ def merge_fields(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, 
             value = merge_fields(below, value)  # noqa: PLW2901 - the merged one
         merged[name] = value
     return merged
+
+
+ClientT = TypeVar("ClientT")
+
+CONNECT_SECONDS: Final = 10.0
+_log: Final = logging.getLogger("palaver.models")
+_LOOP: Final[RunVar[object]] = RunVar("palaver.models.loop")
+"""An object for each event loop: connections of one loop can't be used in another."""
+
+
+class SdkModel(ABC, Generic[ClientT]):
+    """A model that is reached through its provider's SDK.
+
+    `timeout` is the longest wait for the next piece of an answer, in seconds. The SDK reads the API
+    key from the provider's usual environment variables, unless `api_key` is given.
+    """
+
+    provider: ClassVar[str]
+    format: str
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        window: int | None = None,
+        target: Target | None = None,
+        timeout: float = 600.0,
+        retries: RetryPolicy | None = None,
+    ) -> None:
+        """Set up the model; nothing is connected before the first request."""
+        self.ref = ModelRef(provider_id=self.provider, model_id=name)
+        self.window = window
+        self.target = replace(target or Target(), model=self.ref)
+        self.base_url = base_url
+        self.timeout = timeout
+        self.retries = retries or RetryPolicy()
+        self._api_key = api_key
+        self._client: tuple[object, ClientT] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.ref.model_id}>"
+
+    # ── what a provider's module defines ──────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def open_client(self) -> ClientT:
+        """Make the SDK's client."""
+
+    @abstractmethod
+    async def close_client(self, client: ClientT) -> None:
+        """Close the SDK's client."""
+
+    @abstractmethod
+    def request_fields(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the fields of a request beside the conversation and the tools."""
+
+    @abstractmethod
+    async def send(self, client: ClientT, body: dict[str, Any]) -> object:
+        """Request a complete answer."""
+
+    @abstractmethod
+    def send_stream(self, client: ClientT, body: dict[str, Any]) -> AsyncGenerator[object]:
+        """Request a stream, and yield its events."""
+
+    @abstractmethod
+    def is_final(self, event: Mapping[str, Any]) -> bool:
+        """Tell whether an event says that the answer is complete."""
+
+    @abstractmethod
+    def find_failure(self, event: Mapping[str, Any]) -> Failure | None:
+        """Return the failure that an event reports, if it does."""
+
+    @abstractmethod
+    def classify_error(self, error: Exception) -> Failure | None:
+        """Classify an error of the SDK; None if it is not one of its errors."""
+
+    @abstractmethod
+    def secrets(self, client: ClientT) -> Sequence[str | None]:
+        """Return the keys that must not appear in any text."""
+
+    # ── what every model does ─────────────────────────────────────────────────────────────────────
+
+    def request(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the body of a request: the conversation, the tools, the options and the extras."""
+        request.check()
+        body = {**request.body, **self.request_fields(request)}
+        if request.tools:
+            body["tools"] = write_tools(self.format, request.tools)
+        return merge_fields(body, request.extra)
+
+    def tool_name(self, tool: str) -> str:
+        """Return a tool's name as it is written in a request."""
+        return spell_tool(self.format, tool)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
+        """Send a request and yield the provider's stream events as they arrive."""
+        body = self.request(request)
+        repeats = 0
+        while True:
+            arrived = ended = False
+            try:
+                async with aclosing(self.send_stream(self._open(), body)) as events:
+                    async for event in events:
+                        checked = self._check(event)
+                        arrived = True
+                        ended = ended or self.is_final(checked)
+                        yield checked
+                self._check_complete(ended=ended)
+                return  # noqa: TRY300 - the way out of the loop
+            except Exception as error:  # noqa: BLE001 - classified and raised again
+                wait = self._retry_wait(error, repeats, arrived=arrived)
+            repeats += 1
+            await anyio.sleep(wait)
+
+    async def complete(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Send a request and return the provider's complete answer."""
+        body = self.request(request)
+        repeats = 0
+        while True:
+            try:
+                return self._check(await self.send(self._open(), body))
+            except Exception as error:  # noqa: BLE001 - classified and raised again
+                wait = self._retry_wait(error, repeats, arrived=False)
+            repeats += 1
+            await anyio.sleep(wait)
+
+    async def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        current, self._client = self._client, None
+        if current is not None and current[0] is _LOOP.get(None):
+            await self.close_client(current[1])
+
+    def _open(self) -> ClientT:
+        loop = _LOOP.get(None)
+        if loop is None:
+            loop = object()
+            _LOOP.set(loop)
+        if self._client is None or self._client[0] is not loop:
+            self._client = (loop, self.open_client())
+        return self._client[1]
+
+    def _check(self, event: object) -> Mapping[str, Any]:
+        if not is_object(event):
+            raise BadAnswer("what came is not a JSON object", provider=self.provider)
+        failure = self.find_failure(event)
+        if failure is not None:
+            raise _ReportedFailure(failure)
+        return event
+
+    def _check_complete(self, *, ended: bool) -> None:
+        if not ended:
+            raise BadAnswer("the answer broke off", provider=self.provider)
+
+    def _retry_wait(self, error: Exception, repeats: int, *, arrived: bool) -> float:
+        """Return the seconds to wait before a repeat; raise the error if there is no repeat."""
+        failure = self._failure(error)
+        if failure is None:
+            raise error
+        typed = failure.error
+        if arrived and isinstance(typed, NetworkError):
+            typed = BadAnswer(f"the answer broke off: {typed.detail}", provider=self.provider)
+        may_repeat = failure.retryable and not arrived
+        wait = self.retries.wait(repeats, typed.retry_after) if may_repeat else None
+        if wait is None:
+            raise typed from None  # the SDK's own error may contain secrets
+        _log.info("%s; asking again in %.1f s", typed, wait)
+        return wait
+
+    def _failure(self, error: Exception) -> Failure | None:
+        if isinstance(error, _ReportedFailure):
+            failure: Failure | None = error.failure
+        elif isinstance(error, ModelError):
+            failure = Failure(error)
+        else:
+            failure = self.classify_error(error)
+            failure = failure or transport_failure(error, self.provider, self.timeout)
+            if failure is None and isinstance(error, ValueError):
+                failure = bad_answer(self.provider, f"what came is not JSON: {error}")
+        if failure is None:
+            return None
+        raw = failure.error
+        text = scrub(raw.detail, self._secrets())
+        clean = type(raw)(
+            text, provider=raw.provider, status=raw.status, retry_after=raw.retry_after
+        )
+        return Failure(clean, failure.retryable)
+
+    def _secrets(self) -> Sequence[str | None]:
+        return (self._api_key, *(self.secrets(self._client[1]) if self._client else ()))
+
+
+class _ReportedFailure(Exception):  # noqa: N818 - it never leaves this module
+    """A failure that the provider reported inside a stream or an answer."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure

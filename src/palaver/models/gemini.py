@@ -16,7 +16,7 @@ from google.genai import errors, types
 
 from palaver.errors import AuthError
 from palaver.messages.limits import is_list, is_object
-from palaver.models.base import merge_fields
+from palaver.models.base import SdkModel, merge_fields
 from palaver.models.errors import (
     ErrorReply,
     Failure,
@@ -25,7 +25,6 @@ from palaver.models.errors import (
     read_error_body,
     retry_after,
 )
-from palaver.models.sdk import SdkModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

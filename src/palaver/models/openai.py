@@ -14,6 +14,7 @@ import openai
 
 from palaver.errors import AuthError, ValidationError
 from palaver.messages.limits import is_list, is_object
+from palaver.models.base import CONNECT_SECONDS, SdkModel
 from palaver.models.errors import (
     ErrorReply,
     Failure,
@@ -24,7 +25,6 @@ from palaver.models.errors import (
     retry_after,
     timed_out,
 )
-from palaver.models.sdk import CONNECT_SECONDS, SdkModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -29,8 +29,8 @@ from palaver.nodes.config import (
 )
 from palaver.nodes.context import compress_context, compress_handler, edit_context
 from palaver.nodes.human import QuestionHandler, ask_human
-from palaver.nodes.registry import ConversationRegistry
 from palaver.nodes.results import (
+    ConversationRegistry,
     ConversationStatus,
     NodeResult,
     PendingCall,

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from palaver.conversation.step import OnDelta
     from palaver.models.base import Model
     from palaver.nodes.config import ConfigInput, HumanConfig
-    from palaver.nodes.registry import ConversationRegistry
-    from palaver.nodes.results import NodeResult, Question
+    from palaver.nodes.results import ConversationRegistry, NodeResult, Question
 
 __all__ = [
     "GraphState",

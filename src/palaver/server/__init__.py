@@ -10,7 +10,7 @@ from __future__ import annotations
 from palaver.server.app import make_app
 from palaver.server.run import bind, serve
 from palaver.server.security import LOOPBACK, read_token
-from palaver.server.service import Service
+from palaver.server.services import Service
 from palaver.server.settings import Settings, read_limit
 
 __all__ = [

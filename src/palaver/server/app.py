@@ -25,7 +25,7 @@ from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
 from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
 from palaver.server.security import HEADERS, OPEN, RateLimit, read_headers, read_path
-from palaver.server.service import Service
+from palaver.server.services import Service
 from palaver.server.static import page_files
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from palaver.errors import StoreDamaged
-from palaver.history.frame import Batch, Frame, Redo, session_after
+from palaver.history.frame import Batch, Branch, Frame, Leaf, Redo, Rope, session_after
 from palaver.history.marks import PersistentMap, changes_between
-from palaver.history.rope import Branch, Leaf, Rope
 from palaver.stores.records import pack_counts, unpack_counts
 
 if TYPE_CHECKING:

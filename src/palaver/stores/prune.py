@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from palaver.errors import Stale, ValidationError
 from palaver.history import check_expected
 from palaver.history.erase import ERASED
-from palaver.history.frame import Versions
-from palaver.history.rope import Branch, Leaf
+from palaver.history.frame import Branch, Leaf, Versions
 from palaver.stores.frame_codec import read_frames
 from palaver.stores.records import PRUNED, Change, encode_body
 from palaver.stores.stored_history import StoredStops
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from palaver.history import Expected
-    from palaver.history.frame import Batch, Frame
-    from palaver.history.rope import Rope
+    from palaver.history.frame import Batch, Frame, Rope
     from palaver.stores.backend import Backend
     from palaver.stores.frame_codec import FrameCodec
     from palaver.stores.records import Head

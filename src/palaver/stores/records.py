@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from palaver.errors import StoreDamaged, UnknownConversation, ValidationError
-from palaver.history.rope import MASK, SHIFTS
+from palaver.history.frame import MASK, SHIFTS
 from palaver.messages import ROLES, Message, dump
 from palaver.messages.codec import decode_message
 from palaver.messages.decode import decoder_for
@@ -88,7 +88,7 @@ class Head(Struct, frozen=True, gc=False):
     """The newest version of a conversation, and what is known about the conversation.
 
     `stop` is where the view's tail ends, `length` the number of messages in the log, `counts` their
-    numbers by role (packed, see `palaver.history.rope`), `framed` the version of the frame in
+    numbers by role (packed, see `palaver.history.frame`), `framed` the version of the frame in
     force. A fork reads the first `base` messages from its `parent`, as it was at version `origin`.
     `erased` counts the erasures: when it rises, messages that were read before may be gone.
     """

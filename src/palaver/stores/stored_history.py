@@ -29,7 +29,15 @@ from palaver.errors import (
     VersionMismatch,
 )
 from palaver.history.erase import Receipt, with_summaries
-from palaver.history.frame import Versions, check_expected, expected_versions
+from palaver.history.frame import (
+    MASK,
+    SHIFTS,
+    Versions,
+    check_expected,
+    expected_versions,
+    runs,
+    size,
+)
 from palaver.history.history import BaseHistory
 from palaver.history.log import ROLE_COUNTS, StagedLog
 from palaver.history.operations import Rewrite, as_operation, read_messages
@@ -42,7 +50,6 @@ from palaver.history.plan import (
     rebase,
     stale_policy,
 )
-from palaver.history.rope import MASK, SHIFTS, runs, size
 from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
@@ -575,7 +582,9 @@ class StoredHistory(BaseHistory):
         check_idempotency_key(key)
         records = tuple(records)
         check_records(records)
-        new = read_messages(messages)
+        if not (isinstance(messages, list | tuple) and {*map(type, messages)} <= {Message}):
+            messages = read_messages(messages)
+        new = tuple(messages)
         if not new:  # nothing to add: only `expect` counts
             records, unless = (), None
         with self._lock:

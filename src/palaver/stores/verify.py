@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from palaver.errors import PalaverError
+from palaver.history.frame import MASK, SHIFTS
 from palaver.history.log import packed_count
-from palaver.history.rope import MASK, SHIFTS
 from palaver.stores.records import check_known
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from palaver.tools.base import Executor, Tool, Toolbox, ToolContext, ToolOutput
-from palaver.tools.function import FunctionTool, tool
-from palaver.tools.json_schema import SchemaTool
+from palaver.tools.function import FunctionTool, SchemaTool, tool
+from palaver.tools.runner import Executor, Tool, Toolbox, ToolContext, ToolOutput
 
 __all__ = [
     "Executor",

@@ -20,7 +20,7 @@ from palaver.errors import StoreDamaged, ToolFailed, ValidationError
 from palaver.messages.decode import convert, decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, path_step
-from palaver.tools.base import Toolbox
+from palaver.tools.runner import Toolbox
 from palaver.wire import ToolSpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from palaver.messages import ToolCallPart
     from palaver.stores.records import Record
     from palaver.stores.store import Store
-    from palaver.tools.base import Tool, ToolContext, ToolMiddleware, ToolOutput
+    from palaver.tools.runner import Tool, ToolContext, ToolMiddleware, ToolOutput
 
 __all__ = [
     "ApprovalRequired",

@@ -26,9 +26,14 @@ import msgspec
 from palaver.errors import ToolFailed, ToolUnreachable
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.redaction import redact
-from palaver.tools.base import ToolContext, ToolOutput
-from palaver.tools.json_schema import check_arguments
-from palaver.tools.runner import attach_file, storable_metadata, storable_text
+from palaver.tools.function import check_arguments
+from palaver.tools.runner import (
+    ToolContext,
+    ToolOutput,
+    attach_file,
+    storable_metadata,
+    storable_text,
+)
 from palaver.wire import ToolSpec
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ have neither ids nor times.
 
 from __future__ import annotations
 
-from palaver.transcripts.detect import detect
-from palaver.transcripts.readers import READERS, each_conversation, read_transcript
+from palaver.transcripts.readers import READERS, detect, each_conversation, read_transcript
 
 __all__ = ["READERS", "detect", "each_conversation", "read_transcript"]

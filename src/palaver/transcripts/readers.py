@@ -1,37 +1,238 @@
-"""Readers of transcripts by format: the one way to read a file in any format that palaver knows."""
+"""Readers of transcripts by format: the one way to read a file in any format that palaver knows.
+
+`detect` tells a file's format by its content, never by its name; each answer rests on fields that
+only that format has.
+"""
 
 from __future__ import annotations
 
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from palaver import wire
 from palaver.errors import ValidationError
 from palaver.messages import parse_message, parse_messages
-from palaver.messages.codec import MAX_DOCUMENT
+from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.limits import is_list, is_object, kind_of
 from palaver.stores import open_store
 from palaver.stores.transfer import import_conversation
 from palaver.transcripts import claude_code, codex, llm, opencode, request_logs
-from palaver.transcripts.detect import detect
-from palaver.transcripts.sources import load_value, open_source, read_records
+from palaver.transcripts.codex import BARE, WRAPPED
+from palaver.transcripts.request_logs import messages_format, request_format
+from palaver.transcripts.sources import (
+    MAGIC,
+    MAX_LINE,
+    get_list,
+    get_text,
+    load_record,
+    load_value,
+    open_database,
+    open_source,
+    read_lines,
+    read_records,
+)
 from palaver.wire.notes import Note, NoteCollector, ParsedConversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from palaver.messages.message import Message
+    from palaver.transcripts.sources import Database
 
 __all__ = [
     "NAMES",
     "READERS",
     "SNAPSHOTS",
+    "detect",
+    "document_format",
     "each_conversation",
     "format_of",
+    "line_format",
     "read_file",
     "read_transcript",
 ]
+
+
+_LOOKS: Final = 200
+"""Lines that are read before a file is given up."""
+_GOES_ON: Final = (b"[", b"{", b":", b",")
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+def detect(source: bytes | Path) -> str | None:
+    """Return the format of a file, of bytes, or of opencode's folder; None where it is unknown.
+
+    The answers: `claude-code`, `codex`, `opencode`, `opencode-export`, `opencode-folder`, `llm`,
+    `requests` (a log of them, as JSON lines), `messages` (palaver's own JSON, or what is as plain),
+    `palaver-lines`, `palaver-2`, `palaver-1` (snapshots), and of a single request `openai-chat`,
+    `openai-responses`, `anthropic` or `gemini`.
+
+    >>> detect(b'{"type": "session_meta", "payload": {"id": "s1"}}')
+    'codex'
+    >>> detect(b"Dear diary") is None
+    True
+    """
+    if isinstance(source, Path) and source.is_dir():
+        there = all((source / name).is_dir() for name in opencode.TABLES)
+        return "opencode-folder" if there else None
+    with open_source(source) as stream:
+        opening = stream.read(len(MAGIC))
+        stream.seek(0)
+        if opening == MAGIC:
+            return _database_format(source)
+        return _text_format(stream)
+
+
+def _database_format(source: bytes | Path) -> str | None:
+    try:
+        with open_database(source, NoteCollector()) as database:
+            return _tables_format(database)
+    except ValidationError:
+        return None
+
+
+def _tables_format(database: Database) -> str | None:
+    if database.has(*opencode.TABLES) and "data" in database.columns["part"]:
+        return "opencode"
+    older, newer = database.has(*llm.TABLES), database.has(*llm.THREADS)
+    return "llm" if older or newer else None
+
+
+def _text_format(stream: IO[bytes]) -> str | None:
+    """Return the format of lines, where the first line is a value by itself, or of a document."""
+    lines = _first_lines(stream)
+    if not lines:
+        return None
+    whole = _parses(lines[0])
+    if len(lines) > 1 and (whole or not lines[0].endswith(_GOES_ON)):
+        return _lines_format(lines)
+    stream.seek(0)
+    data = lines[0] if whole else stream.read(MAX_DOCUMENT + 1).removeprefix(_BOM)
+    try:
+        value = load_json(data, unique=False)
+    except ValidationError:
+        return _lines_format(lines)
+    found = document_format(value)
+    alone = line_format(value) if is_object(value) else None
+    return alone if found is None or alone in _AS_LINE else found
+
+
+_AS_LINE: Final = frozenset(("claude-code", "codex", "palaver-lines"))
+"""Formats of a file with one line, which can't be a document."""
+
+
+def _first_lines(stream: IO[bytes]) -> list[bytes]:
+    lines: list[bytes] = []
+    room = MAX_LINE
+    for _number, text in islice(read_lines(stream), _LOOKS):
+        if text is not None:
+            lines.append(text)
+            room -= len(text)
+        if room < 0:
+            break
+    return lines
+
+
+def _parses(text: bytes) -> bool:
+    try:
+        load_json(text, unique=False)
+    except ValidationError:
+        return False
+    return True
+
+
+def _lines_format(lines: list[bytes]) -> str | None:
+    notes = NoteCollector()
+    for text in lines:
+        value = load_record(text, "", notes)
+        found = None if value is None else line_format(value)
+        if found is not None:
+            return found
+    return None
+
+
+_CLAUDE: Final = frozenset(
+    ("user", "assistant", "system", "attachment", "progress", "queue-operation", "custom-title",
+     "ai-title", "agent-name", "permission-mode", "last-prompt", "pr-link", "tag")
+)  # fmt: skip
+_TEXTS: Final = frozenset(("input_text", "output_text", "input_image"))
+_EVERYTHING: Final = 2
+
+
+def line_format(value: Mapping[str, Any]) -> str | None:
+    """Return the format that one JSON line belongs to, or None where it could be anything.
+
+    >>> line_format({"type": "response_item", "payload": {}})
+    'codex'
+    >>> line_format({"type": "user", "uuid": "u", "sessionId": "s", "message": {}})
+    'claude-code'
+    """
+    kind = value.get("type")
+    if "palaver" in value:
+        return "palaver-lines"
+    if _is_codex(value, kind):
+        return "codex"
+    if _is_claude(value, kind):
+        return "claude-code"
+    if is_object(value.get("request")) or request_format(value) is not None:
+        return "requests"
+    return "messages" if _is_message(value) else None
+
+
+def document_format(value: object) -> str | None:
+    """Return the format of a whole JSON document, or None.
+
+    >>> document_format([{"role": "user", "content": "hi"}])
+    'messages'
+    """
+    if is_list(value):
+        first = value[0] if value else None
+        if not is_object(first):
+            return None
+        if is_object(first.get("info")) and "parts" in first:
+            return "opencode-export"
+        return messages_format(value) or "messages" if _is_message(first) else None
+    return _object_format(value) if is_object(value) else None
+
+
+def _object_format(value: Mapping[str, Any]) -> str | None:
+    if "timestamp" in value and is_list(value.get("messages")):
+        version = value.get("version")
+        if type(version) is int and version == 1:
+            return "palaver-1"
+        if version == _EVERYTHING and "changes" in value:
+            return "palaver-2"
+    if is_object(value.get("info")) and (is_list(value.get("messages")) or "parts" in value):
+        return "opencode-export"
+    return request_format(value) or ("messages" if _is_message(value) else None)
+
+
+def _is_codex(value: Mapping[str, Any], kind: object) -> bool:
+    if isinstance(kind, str) and is_object(value.get("payload")):
+        return kind in WRAPPED
+    if isinstance(kind, str) and kind in BARE:
+        return kind != "message" or any(
+            is_object(item) and get_text(item, "type") in _TEXTS
+            for item in get_list(value, "content")
+        )
+    if "record_type" in value:
+        return True
+    return kind is None and {"id", "timestamp", "instructions"} <= value.keys()
+
+
+def _is_claude(value: Mapping[str, Any], kind: object) -> bool:
+    if kind == "summary":
+        return "leafUuid" in value
+    if kind == "file-history-snapshot":
+        return "snapshot" in value
+    return isinstance(kind, str) and "sessionId" in value and (kind in _CLAUDE or "uuid" in value)
+
+
+def _is_message(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("role"), str) and "content" in value
+
 
 SNAPSHOTS: Final = frozenset(("palaver-1", "palaver-2", "palaver-lines"))
 """The formats that `palaver export` writes, as `detect` names them."""

@@ -18,7 +18,7 @@ from palaver.errors import PalaverError
 from palaver.messages.codec import dump
 from palaver.messages.limits import EMPTY, is_list, is_object
 from palaver.messages.message import AssistantInfo
-from palaver.transcripts.detect import request_format
+from palaver.transcripts.codex import BARE
 from palaver.transcripts.sources import (
     get_list,
     get_name,
@@ -37,9 +37,20 @@ if TYPE_CHECKING:
     from palaver.messages.parts import ModelRef, TokenCounts
     from palaver.transcripts.sources import LineRecord
 
-__all__ = ["LoggedReply", "logged_reply", "read"]
+__all__ = ["LoggedReply", "logged_reply", "read", "request_format"]
 
 _SPEAKERS: Final = frozenset(("assistant", "model"))
+
+_CHAT_ONLY: Final = frozenset(("tool_calls", "tool_call_id", "function_call", "refusal"))
+_CHAT_ROLES: Final = frozenset(("developer", "function"))
+_CHAT_BLOCKS: Final = frozenset(("image_url", "input_audio", "file"))
+_ANTHROPIC_BLOCKS: Final = frozenset(
+    ("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")
+)
+_ANTHROPIC_ONLY: Final = frozenset(
+    ("system", "stop_sequences", "anthropic_version", "anthropic_beta", "thinking", "top_k")
+)
+_ITEMS: Final = frozenset(("function_call", "function_call_output", "reasoning", "item_reference"))
 
 
 def read(source: bytes | Path) -> Iterator[ParsedConversation]:
@@ -70,7 +81,7 @@ def logged_reply(form: str, body: Mapping[str, Any]) -> LoggedReply | None:
     items = _elements(form, body)
     if not items:
         return None
-    reader = wire.REPLY_READERS[form]()
+    reader = wire.FORMATS[form].reply_reader()
     try:
         reader.read_body(body)
         message = reader.message(interrupted=False)
@@ -254,4 +265,56 @@ def _time(value: Mapping[str, Any]) -> int | None:
         found = parse_time(value.get(name))
         if found is not None:
             return found
+    return None
+
+
+def request_format(body: Mapping[str, Any]) -> str | None:
+    """Return the provider's format of a request's body, or None.
+
+    >>> request_format({"model": "claude-x", "max_tokens": 9, "messages": []})
+    'anthropic'
+    """
+    if is_list(body.get("contents")) and "messages" not in body:
+        return "gemini"
+    if _is_responses(body):
+        return "openai-responses"
+    messages = body.get("messages")
+    return _chat_format(body, messages) if is_list(messages) else None
+
+
+def _chat_format(body: Mapping[str, Any], messages: list[Any] | tuple[Any, ...]) -> str | None:
+    """Return Anthropic's format or OpenAI's: both have `messages`."""
+    known = messages_format(messages)
+    alike = all(is_object(item) and "role" in item for item in messages[:8])
+    if known is not None or not alike or not (messages or "model" in body):
+        return known
+    claude = get_text(body, "model").rpartition("/")[2].startswith("claude")
+    return "anthropic" if claude or not _ANTHROPIC_ONLY.isdisjoint(body) else "openai-chat"
+
+
+def _is_responses(body: Mapping[str, Any]) -> bool:
+    given = body.get("input")
+    if isinstance(given, str):
+        return "model" in body and "messages" not in body
+    return is_list(given) and all(
+        is_object(item) and ("role" in item or get_text(item, "type") in BARE | _ITEMS)
+        for item in given[:8]
+    )
+
+
+def messages_format(messages: list[Any] | tuple[Any, ...]) -> str | None:
+    """Return the format that the messages show; None where all providers write them so."""
+    for message in messages:
+        if not is_object(message):
+            return None
+        if get_text(message, "role") in _CHAT_ROLES or not _CHAT_ONLY.isdisjoint(message):
+            return "openai-chat"
+        for block in get_list(message, "content"):
+            kind = block.get("type") if is_object(block) else None
+            if not isinstance(kind, str) or "messageID" in block:
+                continue  # a part of palaver's
+            if kind in _CHAT_BLOCKS:
+                return "openai-chat"
+            if kind in _ANTHROPIC_BLOCKS and not (kind in block or "image_url" in block):
+                return "anthropic"  # palaver's own list has {"type": "tool_use", "tool_use": {…}}
     return None

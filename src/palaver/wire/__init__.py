@@ -19,15 +19,11 @@ from typing import TYPE_CHECKING
 
 from palaver.errors import ValidationError
 from palaver.messages.ids import NIL_ID
-from palaver.wire.anthropic.reply import AnthropicReply
 from palaver.wire.anthropic.request import ANTHROPIC
 from palaver.wire.format import Format, ToolSpec
-from palaver.wire.gemini.reply import GeminiReply
 from palaver.wire.gemini.request import GEMINI
 from palaver.wire.notes import Note, ParsedConversation
-from palaver.wire.openai_chat.reply import ChatReply
 from palaver.wire.openai_chat.request import OPENAI_CHAT
-from palaver.wire.openai_responses.reply import ResponsesReply
 from palaver.wire.openai_responses.request import OPENAI_RESPONSES
 from palaver.wire.reply import ReplyReader
 from palaver.wire.request import ANY_TARGET, Converter, Request, Target, read_body
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
-    "REPLY_READERS",
     "Converter",
     "Format",
     "Note",
@@ -64,10 +59,6 @@ FORMATS: Mapping[str, Format] = {
     form.name: form for form in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI)
 }
 """The formats by name."""
-REPLY_READERS: Mapping[str, type[ReplyReader]] = {
-    reader.form: reader for reader in (ChatReply, ResponsesReply, AnthropicReply, GeminiReply)
-}
-"""The readers of replies by the name of their format."""
 
 
 def to(
@@ -144,8 +135,8 @@ def reply_reader(
     >>> reader.message().text
     'Yes.'
     """
-    _format(form)
-    return REPLY_READERS[form](session=session, model=model, names=names, limit=limit)
+    reader = _format(form).reply_reader
+    return reader(session=session, model=model, names=names, limit=limit)
 
 
 def write_tools(form: str, specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
@@ -165,7 +156,7 @@ def tool_names(form: str, specs: Iterable[ToolSpec]) -> dict[str, str]:
     >>> tool_names("openai-chat", [ToolSpec("weather.get"), ToolSpec("clock")])
     {'weather_get_...': 'weather.get', 'clock': 'clock'}
     """
-    return {spell_tool(form, spec.name): spec.name for spec in specs}
+    return _format(form).own_names(specs)
 
 
 def spell_tool(form: str, name: str) -> str:

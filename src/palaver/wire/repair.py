@@ -22,7 +22,7 @@ from palaver.messages import (
     ToolPart,
     UnknownPart,
 )
-from palaver.wire.writer import part_as_text
+from palaver.wire.format import part_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -36,6 +36,8 @@ from palaver.wire.format import (
     FileContent,
     ReasoningContent,
     TextContent,
+    Writer,
+    notes_before,
 )
 from palaver.wire.notes import Note, ParsedConversation
 from palaver.wire.pairing import Pairing
@@ -49,7 +51,6 @@ from palaver.wire.round_trip import (
     unknown_fields,
     with_details,
 )
-from palaver.wire.writer import Writer, notes_before
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

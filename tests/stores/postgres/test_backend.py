@@ -21,9 +21,9 @@ from palaver.errors import LeaseLost, Stale, StoreError, UnknownConversation
 from palaver.history.log import packed_count
 from palaver.messages import user
 from palaver.stores import Store
+from palaver.stores.backend import load_migrations
 from palaver.stores.postgres import PostgresBackend, connections, erase
 from palaver.stores.records import Change
-from palaver.stores.sql import load_migrations
 from tests.patience import within
 from tests.stores.postgres_server import Server
 from tests.stores.proxy import Proxy

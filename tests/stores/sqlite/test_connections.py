@@ -14,7 +14,7 @@ import pytest
 
 import palaver
 from palaver.errors import StoreDamaged, StoreError
-from palaver.stores.sql import load_migrations
+from palaver.stores.backend import load_migrations
 from palaver.stores.sqlite import SQLiteBackend, connections
 from palaver.stores.sqlite.connections import busy_handler, connect
 from tests.history.samples import line, one, talk

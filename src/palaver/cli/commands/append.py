@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from palaver.cli.app import json_option, print_line, styled
 from palaver.cli.options import find_conversation, read_list, store_option, use_store
 from palaver.cli.output import print_json
-from palaver.cli.runtime import json_option, print_line, styled
 from palaver.errors import ValidationError
 from palaver.messages import ROLES, Message, parse_messages
 

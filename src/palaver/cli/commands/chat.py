@@ -11,9 +11,9 @@ import anyio
 import click
 from anyio import to_thread
 
+from palaver.cli.app import REFUSED, Refused, print_line, printable, styled
 from palaver.cli.options import find_conversation, read_message_ref, store_option, use_store
 from palaver.cli.output import format_message, print_change
-from palaver.cli.runtime import REFUSED, Refused, print_line, printable, styled
 from palaver.conversation import (
     ClearOutputs,
     Conversation,
@@ -91,7 +91,7 @@ def chat(
 async def _run_session(
     store: Store, name: str | None, model: Model, given: list[object], system: str | None
 ) -> bool:
-    from palaver.tools.base import open_tools  # noqa: PLC0415 - loads the MCP client
+    from palaver.tools.runner import open_tools  # noqa: PLC0415 - loads the MCP client
 
     history = None if name is None else find_conversation(store, name)
     try:
@@ -115,7 +115,7 @@ def _load_model(name: str | None, base_url: str | None) -> Model:
 
 def _import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has
     """Import `module:attr`; modules of the current folder are found too."""
-    from palaver.tools.base import import_object  # noqa: PLC0415 - the same
+    from palaver.tools.runner import import_object  # noqa: PLC0415 - the same
 
     if not all(place.partition(":")):
         msg = f"--tools {place}: must be MODULE:ATTR, as in my_tools:weather"

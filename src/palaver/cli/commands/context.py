@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from palaver.cli.output import print_json
-from palaver.cli.runtime import (
+from palaver.cli.app import (
     Refused,
     display_name,
     file_argument,
@@ -17,6 +16,7 @@ from palaver.cli.runtime import (
     printable,
     styled,
 )
+from palaver.cli.output import print_json
 from palaver.context import MAX_BYTES, WINDOW, ContextManager
 from palaver.context.manager import KnownAgent, previous_prompt
 from palaver.messages.codec import MAX_DOCUMENT

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palaver.cli.app import REFUSED, Refused, display_name, json_option, print_line, styled
 from palaver.cli.options import (
     choose_conversation,
     conversation_option,
@@ -15,7 +16,6 @@ from palaver.cli.options import (
     source_argument,
 )
 from palaver.cli.output import print_json, print_notes, report_option, strict_option, write_json
-from palaver.cli.runtime import REFUSED, Refused, display_name, json_option, print_line, styled
 from palaver.transcripts.readers import read_file
 from palaver.wire.convert import PALAVER, TARGETS
 from palaver.wire.convert import convert as convert_document

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
+from palaver.cli.app import REFUSED, display_name, json_option, styled
 from palaver.cli.options import (
     choose_conversation,
     conversation_option,
@@ -27,7 +28,6 @@ from palaver.cli.options import (
     source_argument,
 )
 from palaver.cli.output import print_json, print_notes, write_json
-from palaver.cli.runtime import REFUSED, display_name, json_option, styled
 from palaver.messages import (
     ModelRef,
     to_dict,

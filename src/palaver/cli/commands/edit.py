@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palaver.cli.app import Refused, file_argument, json_option, print_line, styled
 from palaver.cli.options import (
     Originals,
     conversation_argument,
@@ -18,7 +19,6 @@ from palaver.cli.options import (
     use_store,
 )
 from palaver.cli.output import print_change, print_json
-from palaver.cli.runtime import Refused, file_argument, json_option, print_line, styled
 from palaver.errors import PalaverError, UnsupportedOperation, ValidationError
 from palaver.history import BaseHistory, History, Result, State, View, parse_operation
 from palaver.messages import to_dict

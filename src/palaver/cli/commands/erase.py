@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from palaver.cli.app import Refused, json_option, print_line, styled
 from palaver.cli.options import (
     conversation_argument,
     find_conversation,
@@ -12,7 +13,6 @@ from palaver.cli.options import (
     use_store,
 )
 from palaver.cli.output import confirm, format_message, print_json
-from palaver.cli.runtime import Refused, json_option, print_line, styled
 from palaver.messages import to_dict
 
 __all__ = ["erase", "prune"]

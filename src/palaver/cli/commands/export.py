@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from palaver.cli.app import Refused, json_option, print_line, styled
 from palaver.cli.options import (
     conversation_argument,
     find_conversation,
@@ -13,7 +14,6 @@ from palaver.cli.options import (
     use_store,
 )
 from palaver.cli.output import open_output, print_json, progress_bar
-from palaver.cli.runtime import Refused, json_option, print_line, styled
 from palaver.messages import to_dict
 from palaver.stores import open_store
 from palaver.stores.transfer import FORMS, Form, copy_conversations, export_conversation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from palaver.cli.app import json_option, print_line
 from palaver.cli.options import conversation_argument, find_conversation, store_option, use_store
 from palaver.cli.output import print_change, print_json
-from palaver.cli.runtime import json_option, print_line
 
 
 @click.command(short_help="Fork a conversation.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from palaver.cli.app import REFUSED, Refused, display_name, json_option, print_line, printable
 from palaver.cli.options import (
     choose_conversation,
     conversation_option,
@@ -29,7 +30,6 @@ from palaver.cli.output import (
     strict_option,
     write_json,
 )
-from palaver.cli.runtime import REFUSED, Refused, display_name, json_option, print_line, printable
 from palaver.errors import AlreadyExists
 from palaver.stores.transfer import import_conversation
 from palaver.transcripts.importer import TranscriptImport

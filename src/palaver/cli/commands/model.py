@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from palaver.cli.app import CommandGroup, json_option, print_line, styled
 from palaver.cli.output import print_json, progress_bar
-from palaver.cli.runtime import CommandGroup, json_option, print_line, styled
 from palaver.models import catalog
 
 if TYPE_CHECKING:

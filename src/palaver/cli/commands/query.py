@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palaver.cli.app import json_option, print_line, styled
 from palaver.cli.options import Originals, find_conversation, read_list, store_option, use_store
 from palaver.cli.output import format_message, format_time, print_json
-from palaver.cli.runtime import json_option, print_line, styled
 from palaver.history import History
 from palaver.messages import ROLES, to_dict
 

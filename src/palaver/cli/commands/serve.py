@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import click
 
+from palaver.cli.app import Refused, is_terminal, json_option, print_line, styled
 from palaver.cli.options import resolve_address, store_option, use_store
 from palaver.cli.output import print_json
-from palaver.cli.runtime import Refused, is_terminal, json_option, print_line, styled
 from palaver.errors import ToolUnreachable, ValidationError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _folder() -> Path:
 
 
 def _import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has
-    from palaver.tools.base import import_object  # noqa: PLC0415 - only if asked for
+    from palaver.tools.runner import import_object  # noqa: PLC0415 - only if asked for
 
     try:
         return import_object(place)

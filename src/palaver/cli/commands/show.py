@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palaver.cli.app import json_option, print_line, printable, styled
 from palaver.cli.options import conversation_argument, find_conversation, store_option, use_store
 from palaver.cli.output import format_message, format_time, print_json
-from palaver.cli.runtime import json_option, print_line, printable, styled
 from palaver.messages import to_dict
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ import click
 from anyio import from_thread
 from anyio.lowlevel import current_token
 
-from palaver.cli.options import find_conversation, store_option, use_store
-from palaver.cli.output import print_json
-from palaver.cli.runtime import (
+from palaver.cli.app import (
     INTERRUPTED,
     CommandGroup,
     Refused,
@@ -25,6 +23,8 @@ from palaver.cli.runtime import (
     printable,
     styled,
 )
+from palaver.cli.options import find_conversation, store_option, use_store
+from palaver.cli.output import print_json
 from palaver.errors import ValidationError
 from palaver.messages import to_dict
 from palaver.team import CommandMember, Coordinator, Human, load_team

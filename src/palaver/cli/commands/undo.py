@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from palaver.cli.app import json_option
 from palaver.cli.options import conversation_argument, find_conversation, store_option, use_store
 from palaver.cli.output import print_change
-from palaver.cli.runtime import json_option
 
 __all__ = ["redo", "rollback", "undo"]
 

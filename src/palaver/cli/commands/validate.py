@@ -1,4 +1,4 @@
-"""`palaver validate FILE`: check messages, parts and turns, and report each error with its line.
+"""`palaver validate` checks messages, parts and turns; `palaver schema` prints their JSON Schemas.
 
 A file is one JSON document (a list, one value, or an export `{info, messages}`) or JSON lines; its
 first lines tell which. JSON lines are read one by one, so a file may be larger than the memory. The
@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, get_args
 
 import click
 
-from palaver.cli.runtime import (
+from palaver.cli.app import (
     REFUSED,
     display_name,
     file_argument,
@@ -31,11 +31,14 @@ from palaver.messages import validate as validate_value
 from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.decode import offsets_of
 from palaver.messages.limits import freeze_mapping
+from palaver.nodes import schema as nodes_schema
+from palaver.nodes.results import NodeKind
+from palaver.team import schema as team_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-__all__ = ["validate"]
+__all__ = ["schema", "validate"]
 
 
 _MIN_PROGRESS_SIZE: Final = 8 * 1024 * 1024
@@ -274,3 +277,14 @@ def _is_lines(first: bytes, second: bytes) -> bool:
         # no value by itself: either the beginning of a document, or a broken line before others
         return second.lstrip()[:1] == b"{" and not first.rstrip().endswith(_GOES_ON)
     return True
+
+
+@click.command(short_help="Print the JSON Schema of team files or of node settings.")
+@click.argument("what", type=click.Choice(["nodes", "team"]))
+@click.option("--node", type=click.Choice(get_args(NodeKind)), help="Of one node's settings only.")
+def schema(what: str, node: NodeKind | None) -> None:
+    """Print the JSON Schema of WHAT: the settings of workflow nodes, or a team file."""
+    if what == "team" and node is not None:
+        raise click.UsageError("--node goes with nodes")
+    made = team_schema() if what == "team" else nodes_schema(node)
+    click.echo(json.dumps(made, indent=2, ensure_ascii=False))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from palaver.cli.app import REFUSED, json_option, print_line, styled
 from palaver.cli.options import find_conversation, store_option, use_store
 from palaver.cli.output import print_json, progress_bar
-from palaver.cli.runtime import REFUSED, json_option, print_line, styled
 
 __all__ = ["migrate", "verify"]
 

@@ -28,11 +28,11 @@ from palaver.errors import ValidationError
 from palaver.messages import Role, TokenCounts
 from palaver.models.base import Model, ModelRequest
 from palaver.server.requests import IfMatch, Shape, read_if_match
-from palaver.server.service import ServiceDependency
+from palaver.server.services import ServiceDependency
 from palaver.server.services.compaction import CompactionReport, CompactionRequest
 from palaver.server.services.conversations import AgentContext, ContextQuery
 from palaver.server.services.models import default_options
-from palaver.tokens.counters import is_exact
+from palaver.tokens import is_exact
 from palaver.wire import Note, Request, Target, tool_names, write_tools
 from palaver.wire.notes import OTHER_REFUSAL, REFUSALS, is_refused
 

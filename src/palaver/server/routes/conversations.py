@@ -13,7 +13,7 @@ from palaver.errors import StoreError
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.messages import RawMessages, read_messages
-from palaver.server.service import Service, ServiceDependency
+from palaver.server.services import Service, ServiceDependency
 from palaver.stores.stored_history import id_from_key
 
 if TYPE_CHECKING:

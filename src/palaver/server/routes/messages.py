@@ -18,7 +18,7 @@ from palaver.errors import ValidationError
 from palaver.history.marks import overlaps
 from palaver.messages import Message, Role, parse_messages
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
-from palaver.server.service import ServiceDependency
+from palaver.server.services import ServiceDependency
 
 if TYPE_CHECKING:
     from palaver.history import View

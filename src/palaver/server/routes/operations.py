@@ -18,10 +18,10 @@ from palaver.history.impact import compare_impact, measure_impact
 from palaver.messages import Role, ToolCallPart, ToolPart
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IfMatch, Shape, convert_at, read_if_match, with_etag
-from palaver.server.service import ServiceDependency
+from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import ConversationSize
 from palaver.stores.prune import Pruned
-from palaver.tokens.counters import is_exact
+from palaver.tokens import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

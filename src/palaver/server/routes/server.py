@@ -17,7 +17,7 @@ from palaver.server.live import read_event_id
 from palaver.server.openapi import openapi_document
 from palaver.server.requests import Shape
 from palaver.server.security import cookie_value
-from palaver.server.service import ServiceDependency
+from palaver.server.services import ServiceDependency
 from palaver.server.services.models import ModelInfo
 from palaver.server.services.teams import TEAM_TAG
 

@@ -13,7 +13,7 @@ from palaver.conversation.ledger import call_changed
 from palaver.messages import ToolState, pending
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
-from palaver.server.service import Service, ServiceDependency
+from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.steps import StepStarted, StepStatus
 
 if TYPE_CHECKING:

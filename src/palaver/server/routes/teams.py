@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from palaver.messages import Message
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
 from palaver.server.routes.context import ExplainedPrompt, explain_context
-from palaver.server.service import Service, ServiceDependency
+from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.steps import StepStarted
 from palaver.server.services.teams import count_addressed, list_speakers
 from palaver.team import CommandMember, Human, Member, ModelMember, TeamTurn

@@ -19,7 +19,7 @@ from palaver.errors import AlreadyExists, ValidationError
 from palaver.messages.codec import dump
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import Shape
-from palaver.server.service import ServiceDependency
+from palaver.server.services import ServiceDependency
 from palaver.stores.transfer import Form, export_conversation, import_conversation
 from palaver.transcripts.importer import TranscriptImport
 from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file

@@ -16,7 +16,7 @@ from palaver.history.diff import missing
 from palaver.messages import Message
 from palaver.server.requests import IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.operations import ChangeResult, change_response
-from palaver.server.service import ServiceDependency
+from palaver.server.services import ServiceDependency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

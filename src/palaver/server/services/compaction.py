@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Strategy,
     )
     from palaver.history import Expected, View
-    from palaver.server.service import Service
+    from palaver.server.services import Service
 
 __all__ = [
     "CompactionReport",

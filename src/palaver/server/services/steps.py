@@ -33,7 +33,7 @@ from palaver.server.requests import Shape
 from palaver.server.services.models import LOCAL_PROVIDER, default_options, load_default
 from palaver.server.services.tools import ServerTools, builtin_tools
 from palaver.tools.approval import deny_call
-from palaver.tools.base import open_tools
+from palaver.tools.runner import open_tools
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from palaver.history import Expected
     from palaver.messages import Message
     from palaver.server.live import Live
-    from palaver.server.service import Service
+    from palaver.server.services import Service
     from palaver.wire.reply import Delta
 
 __all__ = [

@@ -26,7 +26,7 @@ from palaver.team.config import Agent
 if TYPE_CHECKING:
     from palaver.history import Expected
     from palaver.messages import Message, Speaker
-    from palaver.server.service import Service
+    from palaver.server.services import Service
     from palaver.server.services.conversations import AgentContext
     from palaver.server.services.steps import RunningStep, StepOutcome
     from palaver.stores import Store, StoredHistory

@@ -24,6 +24,15 @@ from palaver.errors import AlreadyExists, LeaseTaken, StoreDamaged, StoreError
 from palaver.history.erase import tombstone
 from palaver.history.log import packed_count
 from palaver.messages.limits import EMPTY
+from palaver.stores.backend import (
+    check_family,
+    decode_head,
+    parse_cursor,
+    refuse_forked,
+    refuse_lease,
+    refuse_stale,
+    refuse_unknown,
+)
 from palaver.stores.forks import FAR, Lineages
 from palaver.stores.postgres.connections import (
     STATEMENTS,
@@ -58,15 +67,6 @@ from palaver.stores.records import (
     pruned_message,
     row_hash,
     unpack_counts,
-)
-from palaver.stores.sql import (
-    check_family,
-    decode_head,
-    parse_cursor,
-    refuse_forked,
-    refuse_lease,
-    refuse_stale,
-    refuse_unknown,
 )
 from palaver.stores.text_index import parse_query
 

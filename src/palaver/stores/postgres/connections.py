@@ -28,8 +28,8 @@ from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from palaver.errors import StoreDamaged, StoreError
+from palaver.stores.backend import load_migrations, load_queries
 from palaver.stores.process_fork import leak, restart_in_child
-from palaver.stores.sql import load_migrations, load_queries
 
 __all__ = [
     "STATEMENTS",

@@ -24,11 +24,21 @@ from msgspec.structs import replace
 
 from palaver.errors import AlreadyExists, LeaseTaken, StoreDamaged, StoreError
 from palaver.history.erase import tombstone
+from palaver.history.frame import SHIFTS
 from palaver.history.log import packed_count
-from palaver.history.rope import SHIFTS
-from palaver.messages import ROLES, dump
+from palaver.messages import ROLES
+from palaver.messages.codec import encode
 from palaver.messages.decode import decode_messages
 from palaver.messages.limits import EMPTY
+from palaver.stores.backend import (
+    check_family,
+    decode_head,
+    parse_cursor,
+    refuse_forked,
+    refuse_lease,
+    refuse_stale,
+    refuse_unknown,
+)
 from palaver.stores.erase import Traces
 from palaver.stores.forks import FAR, Lineages, pages
 from palaver.stores.process_fork import restart_in_child
@@ -57,18 +67,8 @@ from palaver.stores.records import (
     row_hash,
     unpack_counts,
 )
-from palaver.stores.sql import (
-    check_family,
-    decode_head,
-    parse_cursor,
-    refuse_forked,
-    refuse_lease,
-    refuse_stale,
-    refuse_unknown,
-)
 from palaver.stores.sqlite.connections import QUERIES, SQLiteConnections, translate_errors
-from palaver.stores.sqlite.listing import read_page
-from palaver.stores.sqlite.search import SQLiteSearchIndex
+from palaver.stores.sqlite.search import SQLiteSearchIndex, read_page
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
@@ -796,7 +796,7 @@ def _row(
     ordinal = (system, user, assistant, position - system - user - assistant)[role]
     key = change.key if batch else None
     replaces = change.replaces.get(index)
-    body = dump(message)
+    body = encode(message)
     # the same as `row_hash`, written out: it is a fifth of what Python does for an append
     columns = f"{cid}\0{position}\0{replaces}\0{version}\0{batch}\0{change.at}\0{key}\0"
     mark = int.from_bytes(

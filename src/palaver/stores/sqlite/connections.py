@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 import apsw
 
 from palaver.errors import StoreDamaged, StoreError, StoreMoved
+from palaver.stores.backend import load_migrations, load_queries
 from palaver.stores.open import database_path
 from palaver.stores.process_fork import leak, rest_for_fork
-from palaver.stores.sql import load_migrations, load_queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -23,8 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from palaver.errors import StoreDamaged, ValidationError
+from palaver.history.frame import size
 from palaver.history.log import packed_count
-from palaver.history.rope import size
 from palaver.messages import dump
 from palaver.stores.frame_codec import FrameCodec, open_codec
 from palaver.stores.records import Change

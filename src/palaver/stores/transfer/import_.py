@@ -21,9 +21,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from palaver.errors import AlreadyExists, StoreDamaged, ValidationError
-from palaver.history.frame import Frame
+from palaver.history.frame import MASK, Branch, Frame, Leaf, size
 from palaver.history.log import packed_count
-from palaver.history.rope import MASK, Branch, Leaf, size
 from palaver.messages import new_id
 from palaver.messages.codec import MAX_DOCUMENT, decode_message, load_json, translate_error
 from palaver.messages.decode import decode

@@ -15,10 +15,11 @@ import msgspec
 
 from palaver.messages.limits import is_object
 from palaver.testing.providers import FORMAT_NAMES, check_request
-from palaver.testing.servers.anthropic import ANTHROPIC
-from palaver.testing.servers.gemini import GEMINI
-from palaver.testing.servers.openai import CHAT, RESPONSES
 from palaver.testing.servers.script import (
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    RESPONSES,
     Answer,
     Exchange,
     Garbage,

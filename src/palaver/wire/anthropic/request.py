@@ -24,29 +24,31 @@ from palaver.wire.anthropic.blocks import (
     read_block,
     read_result,
 )
+from palaver.wire.anthropic.reply import AnthropicReply
 from palaver.wire.format import (
     IMAGES,
     Alphabet,
     Format,
     Inline,
     Linked,
+    attachments_of,
     is_image,
     is_text,
     known_fields,
     media_of,
+    raw_block,
     text_of,
 )
-from palaver.wire.writer import attachments_of, raw_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages.message import Message, Role
     from palaver.messages.parts import Part, ToolPart
-    from palaver.wire.format import Element, ToolSpec, ValueSchema, WrittenElement
+    from palaver.wire.format import Element, ToolSpec, ValueSchema, Writer, WrittenElement
     from palaver.wire.pairing import PairedTurn
+    from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader, Target
-    from palaver.wire.writer import Writer
 
 __all__ = ["ANTHROPIC", "AnthropicFormat"]
 
@@ -62,6 +64,7 @@ class AnthropicFormat(Format):
 
     name: ClassVar[str] = "anthropic"
     provider: ClassVar[str] = "anthropic"
+    reply_reader: ClassVar[type[ReplyReader]] = AnthropicReply
     items: ClassVar[str] = "messages"
     plain: ClassVar[bool] = True
     heads: ClassVar[tuple[str, ...]] = ("system",)

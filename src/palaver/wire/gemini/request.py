@@ -23,9 +23,11 @@ from palaver.wire.format import (
     Format,
     Inline,
     Linked,
+    attachments_of,
     is_text,
     known_fields,
     media_of,
+    raw_block,
     text_of,
 )
 from palaver.wire.gemini.blocks import (
@@ -39,17 +41,17 @@ from palaver.wire.gemini.blocks import (
     read_part,
     read_response,
 )
-from palaver.wire.writer import attachments_of, raw_block
+from palaver.wire.gemini.reply import GeminiReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages.message import Message
     from palaver.messages.parts import Part, ToolPart
-    from palaver.wire.format import Element, ToolSpec, ValueSchema, WrittenElement
+    from palaver.wire.format import Element, ToolSpec, ValueSchema, Writer, WrittenElement
     from palaver.wire.pairing import PairedTurn
+    from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader, Target
-    from palaver.wire.writer import Writer
 
 __all__ = ["FOREIGN_SIGNATURE", "GEMINI", "GeminiFormat"]
 
@@ -86,6 +88,7 @@ class GeminiFormat(Format):
 
     name: ClassVar[str] = "gemini"
     provider: ClassVar[str] = "google"
+    reply_reader: ClassVar[type[ReplyReader]] = GeminiReply
     items: ClassVar[str] = "contents"
     heads: ClassVar[tuple[str, ...]] = ("systemInstruction",)
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_.:-]", 128, "[a-zA-Z_]")

@@ -22,6 +22,7 @@ from palaver.wire.format import (
     is_text,
     known_fields,
     media_of,
+    raw_block,
     text_of,
 )
 from palaver.wire.openai_chat.blocks import (
@@ -34,17 +35,17 @@ from palaver.wire.openai_chat.blocks import (
     read_calls,
     read_result,
 )
-from palaver.wire.writer import raw_block
+from palaver.wire.openai_chat.reply import ChatReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages.message import Message, Role
     from palaver.messages.parts import Part
-    from palaver.wire.format import Element, ToolSpec, ValueSchema, WrittenElement
+    from palaver.wire.format import Element, ToolSpec, ValueSchema, Writer, WrittenElement
     from palaver.wire.pairing import PairedTurn
+    from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader
-    from palaver.wire.writer import Writer
 
 __all__ = ["OPENAI_CHAT", "ChatFormat"]
 
@@ -56,6 +57,7 @@ class ChatFormat(Format):
 
     name: ClassVar[str] = "openai-chat"
     provider: ClassVar[str] = "openai"
+    reply_reader: ClassVar[type[ReplyReader]] = ChatReply
     items: ClassVar[str] = "messages"
     plain: ClassVar[bool] = True
     takes_attachments: ClassVar[bool] = False

@@ -22,9 +22,11 @@ from palaver.wire.format import (
     Format,
     Linked,
     TextContent,
+    attachments_of,
     is_image,
     known_fields,
     media_of,
+    raw_block,
 )
 from palaver.wire.openai_responses.blocks import (
     CALLS,
@@ -38,17 +40,17 @@ from palaver.wire.openai_responses.blocks import (
     read_item,
     read_output,
 )
-from palaver.wire.writer import attachments_of, raw_block
+from palaver.wire.openai_responses.reply import ResponsesReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from palaver.messages.message import Message, Role
     from palaver.messages.parts import Part, ToolPart
-    from palaver.wire.format import Element, ToolSpec, ValueSchema, WrittenElement
+    from palaver.wire.format import Element, ToolSpec, ValueSchema, Writer, WrittenElement
     from palaver.wire.pairing import PairedTurn
+    from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader
-    from palaver.wire.writer import Writer
 
 __all__ = ["OPENAI_RESPONSES", "ItemReader", "ResponsesFormat"]
 
@@ -77,6 +79,7 @@ class ResponsesFormat(Format):
 
     name: ClassVar[str] = "openai-responses"
     provider: ClassVar[str] = "openai"
+    reply_reader: ClassVar[type[ReplyReader]] = ResponsesReply
     items: ClassVar[str] = "input"
     plain: ClassVar[bool] = True
     heads: ClassVar[tuple[str, ...]] = ("instructions",)

@@ -1,4 +1,10 @@
-"""Pydantic AI's message history: loaded from a conversation, and saved to it after a run."""
+"""Pydantic AI: its message history, loaded from and saved to a conversation in a store.
+
+    result = agent.run_sync("Tea?", message_history=load(history))
+    save(history, result.new_messages())
+
+What was not edited comes back exactly as it was saved; the next run sees what was edited.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +38,10 @@ from palaver.messages.parts import (
 )
 from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail, pending, start
 from palaver.stores import StoredHistory
+from palaver.wire.format import CLEARED, raw_block
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.request import parse_arguments
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
-from palaver.wire.writer import CLEARED, raw_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,18 +52,7 @@ if TYPE_CHECKING:
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
 
-__all__ = [
-    "METADATA_KEY",
-    "PART_TYPE",
-    "REQUEST_KEY",
-    "JsonObject",
-    "difference",
-    "from_json",
-    "load",
-    "save",
-    "to_request_parts",
-    "to_response",
-]
+__all__ = ["load", "save"]
 
 
 def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:

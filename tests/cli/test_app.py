@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import palaver
 import palaver.cli
-from palaver.cli import runtime
+from palaver.cli import app as runtime
 from palaver.cli.app import COMMANDS, app
 from palaver.errors import PalaverError
 from tests.cli.conftest import START
