@@ -158,13 +158,27 @@ def test_more_conversations_come_as_the_list_is_scrolled(
     page = open_page()
     expect(page.locator(".conversation[data-id='many-69']")).to_be_visible()
     page.locator(".conversation[data-id='many-69']").hover()
-    oldest = page.locator(".conversation[data-id='many-0']")
+    _scroll_until(page, ".conversation[data-id='many-0']")
+
+
+def test_a_list_that_is_read_again_still_goes_on(open_page: OpenPage, server: PageServer) -> None:
+    for n in range(120):
+        server.store.create(id=f"lot-{n}", title=f"Lot {n}")
+    page = open_page()
+    page.locator(".conversation[data-id='lot-119']").hover()
+    _scroll_until(page, ".conversation[data-id='lot-30']")  # on the second page
+    server.store.create(id="another", title="Another")
+    expect(page.locator(".conversation[data-id='another']")).to_be_attached()
+    _scroll_until(page, ".conversation[data-id='lot-0']")
+
+
+def _scroll_until(page: Page, wanted: str) -> None:
     for _ in range(40):
         page.mouse.wheel(0, 2_000)
-        if oldest.count():
+        if page.locator(wanted).count():
             break
         page.wait_for_timeout(50)
-    expect(oldest).to_be_attached()
+    expect(page.locator(wanted)).to_be_attached()
 
 
 def test_a_conversation_that_others_delete_is_left(

@@ -36,7 +36,8 @@ export class Sidebar extends HTMLElement {
   tag = "";
   list = h("div", { class: "conversations" });
   search = new Search(() => this.#list());
-  more = new IntersectionObserver(([entry]) => entry.isIntersecting && this.#load(this.next));
+  // entries of the end that was drawn before may come first
+  more = new IntersectionObserver((entries) => this.next && entries.some((entry) => entry.isIntersecting) && this.#load(this.next));
   loading = false;
   /** Whether the list changed while it was read. */
   stale = false;
@@ -116,13 +117,16 @@ export class Sidebar extends HTMLElement {
       return;
     }
     this.loading = true;
+    const next = this.next;
     this.next = null;
     try {
       const page = await api.get("conversations", { query: { limit: PAGE, after, tag: this.tag || null } });
       if (after === null) this.#forget(page.items);
       for (const head of page.items) this.heads.set(head.id, head);
-      if (after !== null || this.heads.size <= PAGE) this.next = page.next;
+      // read again from the top, the list still goes on where it went on before
+      this.next = after !== null || this.heads.size <= PAGE ? page.next : next;
     } catch (error) {
+      if (after === null) this.next = next; // a page that failed is not asked for again by itself
       failed(error, t("sidebar.failed"));
     }
     this.loading = false;
