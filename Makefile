@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check bench faults compat reference pictures clean
+.PHONY: help run test check bench faults compat docs reference pictures clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ compat: .venv-compat/compat.done  ## palaver inside other frameworks, as they ar
 	.venv-compat/bin/basedpyright --project compat/pyrightconfig.json
 	.venv-compat/bin/python -m tools.reference --package palaver.adapters --check
 	.venv-compat/bin/python -m pytest -c compat/pytest.ini --rootdir . -n 2 --cov --cov-config compat/coverage.ini
+
+docs: .venv/docs.done  ## the documentation as a site, in build/site
+	.venv/bin/python -m tools.site
 
 reference: .venv/check.done  ## write docs/reference again
 	.venv/bin/python -m tools.reference

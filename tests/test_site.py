@@ -1,0 +1,51 @@
+"""The site's pages: all of the docs are there, and links lead to pages of the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools import site
+
+LINK = re.compile(r"\]\(([^)\s#]+)")
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(site, "BUILD", tmp_path)
+    site.stage(tmp_path / "pages")
+    return tmp_path / "pages"
+
+
+def test_every_page_of_the_docs_is_on_the_site(pages: Path) -> None:
+    docs = site.ROOT / "docs"
+    wanted = {path.relative_to(docs) for path in docs.rglob("*.md") if "zh" not in path.parts}
+    staged = {path.relative_to(pages / "en") for path in pages.rglob("en/**/*.md")}
+    assert {Path("pages.md")} | wanted - {Path("index.md")} <= staged
+    assert (pages / "zh" / "index.md").exists()
+
+
+def test_links_lead_to_files_of_the_site(pages: Path) -> None:
+    broken = [
+        f"{page.relative_to(pages)}: {target}"
+        for page in pages.rglob("*.md")
+        for target in LINK.findall(page.read_text("utf-8"))
+        if not target.startswith(("http:", "https:", "mailto:"))
+        and not target.endswith(".html")
+        and not (page.parent / target).exists()
+    ]
+    assert [] == broken
+
+
+def test_the_languages_lead_to_each_other(pages: Path) -> None:
+    assert "(zh/index.html)" in (pages / "en" / "index.md").read_text("utf-8")
+    assert "(../index.html)" in (pages / "zh" / "index.md").read_text("utf-8")
+
+
+def test_programs_find_every_page(pages: Path) -> None:
+    listed = (pages / "en" / "llms.txt").read_text("utf-8")
+    assert "# palaver\n" in listed
+    assert len(list((pages / "en").rglob("*.md"))) == listed.count("\n- [")
+    assert "](howto/run-an-agent.html): " in listed
