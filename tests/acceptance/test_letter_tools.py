@@ -139,7 +139,19 @@ def doubling(levels: int, keyword: str) -> dict[str, Any]:
         ({"pattern": r"^(a+)+\1$"}, "a" * 100_000 + "b"),
         ({"pattern": "((a{1000}){1000}){1000}"}, "a"),
         ({"pattern": "(" * 50_000}, "a"),
-        ({"items": {f"p{n}": {"pattern": f"\\p{{L}}{{1,{n}}}"} for n in range(1, 200)}}, []),
+        (
+            {"properties": {f"p{n}": {"pattern": f"\\p{{L}}{{1,{n}}}"} for n in range(99)}},
+            {"p1": 1},
+        ),
+        (
+            {
+                "$defs": {
+                    f"a{n}": {"$anchor": f"a{n}", "items": {"$ref": f"#a{n // 2}"}}
+                    for n in range(999)
+                }
+            },
+            1,
+        ),
         (doubling(40, "allOf"), 1),
         (doubling(40, "anyOf"), 1),
         (doubling(12, "oneOf"), 1),
@@ -184,6 +196,7 @@ def test_a_hostile_schema_takes_no_time(schema: dict[str, Any], value: object) -
         ({"pattern": "("}, r"\.pattern: .* \"\(\" is not a \"regex\""),
         ({"enum": [object()]}, "it is no JSON"),
         ({"properties": {1: True}}, "must be str"),
+        ({"$ref": "#a", "$defs": {"$anchor": {"x": 1}}}, "must be in it"),
         (doubling(40, "allOf"), "more than 100,000 subschemas"),
         ({"items": {"patternProperties": {str(n): {} for n in range(101)}}}, "101 regular expr"),
     ],

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -392,13 +393,15 @@ def check_arguments(schema: Mapping[str, Any], arguments: object) -> None:
 _MAX_CHECKS: Final = 100_000
 """The most subschemas that a schema may have, counted with every reference followed."""
 _MAX_PATTERNS: Final = 100
-"""The most regular expressions in a schema: some take 50 ms to compile."""
+"""The most regular expressions in a schema."""
+_PATTERN_BYTES: Final = 10_000_000, 500_000
+"""How large they may become together, and each of them in any case: a megabyte takes some 5 ms."""
 _MAX_STEPS: Final = 100_000
 """How far a regular expression with lookaround or backreferences may go; others need no limit."""
 _MAX_DESCRIBED: Final = 1_000_000
 """The most subschemas times values: the library copies a value for each that it describes."""
-_MAX_ERRORS: Final = 1_000
-"""How many errors of the library are looked into to describe one problem."""
+_MAX_SECONDS: Final = 1.0
+"""How long references are looked into to describe one problem."""
 _LONGEST: Final = 400
 _DOCUMENT: Final = "palaver:///arguments"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -455,8 +458,10 @@ class ArgumentChecker:
         if _count_checks(self._document, nodes) > _MAX_CHECKS:
             detail = "its references lead to more than {:,} subschemas; use fewer in one another"
             raise _unusable(detail.format(_MAX_CHECKS))
+        total, least = _PATTERN_BYTES
+        self._pattern_bytes = max(least, total // max(1, patterns))
         self._size = len(nodes)
-        self._validator = _compile(self._document)
+        self._validator = _compile(self._document, self._pattern_bytes)
 
     def check(self, arguments: object) -> Any:  # noqa: ANN401 - JSON
         """Return the arguments as plain values of their own; raise `ValidationError` for others."""
@@ -474,7 +479,7 @@ class ArgumentChecker:
         problem = None
         if self._size * sum(1 for _ in _nodes(given)) <= _MAX_DESCRIBED:
             with suppress(Exception):  # it is refused in any case, if with fewer words
-                problem = _Description(self._document).problem(given)
+                problem = _Description(self._document, self._pattern_bytes).problem(given)
         if problem is None:
             detail = (
                 "does not fit the schema of the tool's arguments: look at every field's name and"
@@ -515,7 +520,7 @@ def _unusable(detail: str, where: str = "") -> ValidationError:
     return ValidationError(detail, path=f"$.parameters{where}", rule="tool-definition")
 
 
-def _compile(document: Any, **options: Any) -> jsonschema_rs.Validator:  # noqa: ANN401 - a schema
+def _compile(document: Any, pattern_bytes: int, **options: Any) -> jsonschema_rs.Validator:  # noqa: ANN401 - a schema
     """Compile a document; its regular expressions take linear time or a limited number of steps."""
     try:
         import jsonschema_rs as library  # noqa: PLC0415 - an extra
@@ -525,9 +530,9 @@ def _compile(document: Any, **options: Any) -> jsonschema_rs.Validator:  # noqa:
         library.validator_for, document, offline=True, validate_formats=False, **options
     )
     with suppress(ValueError):  # it may have a pattern that the linear engine does not know
-        return compile_with(pattern_options=library.RegexOptions())
+        return compile_with(pattern_options=library.RegexOptions(size_limit=pattern_bytes))
     try:
-        bounded = library.FancyRegexOptions(backtrack_limit=_MAX_STEPS)
+        bounded = library.FancyRegexOptions(_MAX_STEPS, size_limit=pattern_bytes)
         return compile_with(pattern_options=bounded)
     except library.ValidationError as error:
         kinds, message = library.ValidationErrorKind, error.message
@@ -536,6 +541,8 @@ def _compile(document: Any, **options: Any) -> jsonschema_rs.Validator:  # noqa:
         elif isinstance(error.kind, kinds.Referencing):
             detail = "all that it refers to must be in it, for nothing is fetched"
             message = f"{detail}: {message}"
+        elif isinstance(error.kind, kinds.Format):
+            message = f"{message}, or it is too large"
         where = "".join(map(path_step, error.instance_path))
         raise _unusable(message, where) from None
     except ValueError as error:
@@ -557,15 +564,14 @@ def _count_checks(document: object, nodes: list[object]) -> int:
     """
     named = [node for node in nodes if is_object(node)]
     roots = [document, *(node for node in named if isinstance(node.get("$id"), str))]
-    counts: dict[int, int] = {}
+    by_name, counts = _by_name(named), dict[int, int]()
 
-    def targets(reference: str) -> Iterator[object]:
-        fragment = unquote(reference.partition("#")[2])
+    def targets(reference: str) -> Iterable[object]:
+        address, _, fragment = reference.partition("#")
         if fragment and not fragment.startswith("/"):
-            names = {fragment, f"#{fragment}"}  # draft 7 writes the latter, as an id
-            anchors = ("$anchor", "$dynamicAnchor", "$id")
-            return (node for node in named if any(node.get(key) in names for key in anchors))
-        return (_follow(root, fragment) for root in roots)
+            return by_name.get(unquote(fragment), ())
+        within = by_name.get(address.rpartition("/")[2], roots) if address else roots
+        return (_follow(root, unquote(fragment)) for root in within)
 
     def count(node: object) -> int:
         if not (is_object(node) or is_list(node)):
@@ -584,6 +590,16 @@ def _count_checks(document: object, nodes: list[object]) -> int:
         return count(document)
     except RecursionError:  # references that lead to references, a thousand times
         return _MAX_CHECKS + 1
+
+
+def _by_name(nodes: Iterable[Mapping[str, Any]]) -> dict[str, list[object]]:
+    """Return the subschemas by anchor and by the last step of their id."""
+    found: dict[str, list[object]] = {}
+    for node in nodes:
+        for name in (node.get(key) for key in ("$anchor", "$dynamicAnchor", "$id")):
+            if isinstance(name, str):  # draft 7 writes an anchor as the id `#name`
+                found.setdefault(name.rpartition("/")[2].strip("#"), []).append(node)
+    return found
 
 
 def _references(node: object) -> list[str]:
@@ -637,7 +653,7 @@ class _Description:
     fail are described one after the other.
     """
 
-    def __init__(self, document: Any) -> None:  # noqa: ANN401 - a schema
+    def __init__(self, document: Any, pattern_bytes: int) -> None:  # noqa: ANN401 - a schema
         import jsonschema_rs  # noqa: PLC0415 - an extra, and it is there
 
         self._error = jsonschema_rs.ValidationError
@@ -647,18 +663,19 @@ class _Description:
         hides = any(map(_references, _nodes(document)))
         described: Any = _hide_references(document) if hides else document
         self._registry = jsonschema_rs.Registry([(self._base, described)])
-        self._left = _MAX_ERRORS
+        self._pattern_bytes = pattern_bytes
+        self._end = time.monotonic() + _MAX_SECONDS
 
     def problem(self, value: object) -> _Problem | None:
         """Return the first problem, or None if it can't be described."""
         return self._describe(self._base, value)
 
     def _describe(self, reference: str, value: object) -> _Problem | None:
-        self._left -= 1
-        if self._left < 0:
+        if time.monotonic() > self._end:
             return None
         try:
-            validator = _compile({"$ref": reference}, registry=self._registry)
+            document = {"$ref": reference}
+            validator = _compile(document, self._pattern_bytes, registry=self._registry)
         except ValidationError:  # it refers to what hiding has moved
             return None
         try:
@@ -672,7 +689,6 @@ class _Description:
         kinds, kind, path = self._kinds, error.kind, tuple(error.instance_path)
         found, at = None, error.absolute_keyword_location or ""
         if isinstance(kind, kinds.AnyOf | kinds.OneOfNotValid):
-            self._left -= len(kind.context)
             found = _choose([self._read(first) for first, *_ in kind.context], error.instance)
         elif isinstance(kind, kinds.Not) and is_object(kind.schema):
             if _references(kind.schema.get("not")):
