@@ -32,6 +32,7 @@ HEAVY = {
     "claude_agent_sdk",
     "click",
     "google.genai",
+    "jsonschema_rs",
     "langchain_core",
     "langgraph",
     "litestar",

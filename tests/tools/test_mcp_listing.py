@@ -8,11 +8,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+import anyio.lowlevel
 import pytest
 from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as Listed
 
-from palaver.errors import ToolUnreachable
+from palaver.errors import ToolUnreachable, ValidationError
 from palaver.messages import new_id, tool_call_part
 from palaver.tools import ToolContext
 from palaver.tools.mcp import (
@@ -22,6 +24,7 @@ from palaver.tools.mcp import (
     MAX_TOOLS,
     MAX_TOTAL,
     McpServer,
+    McpTool,
     accept_tools,
     clean_name,
     clean_text,
@@ -161,6 +164,36 @@ async def test_a_hostile_server_is_called_by_its_own_names() -> None:
         assert (True, 200) == (server.name.startswith("ab xxx"), len(server.name))
         assert "hello" == (await found.call({}, context())).text
     assert "http://ann:[redacted]@h/mcp" == McpServer.http("http://ann:hunter2@h/mcp").name
+
+
+@pytest.mark.anyio
+async def test_a_tool_whose_schema_can_not_be_used_is_offered_and_checked_by_its_server(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, given = McpServer("http://127.0.0.1:9/mcp", name="a server"), list[Any]()
+
+    async def call_tool(*call: Any) -> CallToolResult:  # noqa: ANN401 - the SDK's
+        await anyio.lowlevel.checkpoint()
+        given.append(call[:2])
+        return CallToolResult(content=[TextContent(type="text", text="done")])
+
+    monkeypatch.setattr(server, "call_tool", call_tool)
+    strange = {"properties": {"a": {"$ref": "https://ann:hunter2@elsewhere.example/schema"}}}
+    usual = {"required": ["a"], "properties": {"a": {"pattern": r"^(?!\.)\S+@\S+$"}}}
+    with caplog.at_level(logging.WARNING):
+        made = [
+            McpTool(server, listed, spec)
+            for listed, spec in accept_tools("a server", [tool("x", strange), tool("y", usual)])
+        ]
+
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("a server: only the server checks the arguments of the tool x: ")
+    assert "hunter2" not in said
+    assert "done" == (await made[0].call({"a": {"b": [1]}}, context())).text
+    assert "done" == (await made[1].call({"a": "ann@b"}, context())).text
+    with pytest.raises(ValidationError, match=r"\$\.a: must match the pattern"):
+        await made[1].call({"a": ".ann@b"}, context())
+    assert [("x", {"a": {"b": [1]}}), ("y", {"a": "ann@b"})] == given
 
 
 @pytest.mark.anyio

@@ -64,11 +64,16 @@ _BATCH_SECONDS: Final = 0.002
 
 
 class ToolOutcome(Struct, frozen=True):
-    """What became of a call; `message` is None if the call has left the conversation."""
+    """What became of a call; `message` is None if the call has left the conversation.
+
+    `traceback` says where the tool failed, if it raised an error just now. It is for the developer:
+    it is not stored, and no model gets it.
+    """
 
     call: ToolCallPart
     state: ToolState
     message: Message | None
+    traceback: str = ""
 
     @property
     def failed(self) -> bool:
@@ -85,13 +90,14 @@ class _Started(NamedTuple):
     """Calls that are stored as running.
 
     `running` and `done` are entries by the id of their part; `before` are the entries of the
-    running ones as they were before.
+    running ones as they were before. `tracebacks` has those of the calls that have failed since.
     """
 
     lease: Lease
     running: dict[str, LedgerEntry]
     done: dict[str, LedgerEntry]
     before: list[LedgerEntry]
+    tracebacks: dict[str, str]
 
 
 class ToolCallBatch:
@@ -140,6 +146,7 @@ class ToolCallBatch:
                 call,
                 settled[call.id].state,
                 None if call.id in left else messages.get(settled[call.id].message().id),
+                started.tracebacks.get(call.id, ""),
             )
             for call in calls
         ]
@@ -163,7 +170,7 @@ class ToolCallBatch:
         except BaseException:
             access.lease.release(lease)
             raise
-        return _Started(lease, running, done, [known[name] for name in running])
+        return _Started(lease, running, done, [known[name] for name in running], {})
 
     def _undo_start(self, started: _Started) -> None:
         """Undo `_start`: no tool was called, so the calls are pending as before."""
@@ -191,16 +198,16 @@ class ToolCallBatch:
         self, calls: Sequence[ToolCallPart], started: _Started
     ) -> tuple[list[LedgerEntry], list[Message], list[LedgerEntry]]:
         """Run the calls and append results: the entries that ran, the messages, and the strays."""
-        outcomes = await self._run_all(calls, started.running, started.lease)
+        outcomes = await self._run_all(calls, started)
         finished = [outcomes[call.id] for call in calls if call.id in outcomes]
         results = [*finished, *started.done.values()]
         append = partial(self._append_results, results, started.lease)
         return finished, *await run_shielded(append)
 
     async def _run_all(
-        self, calls: Sequence[ToolCallPart], entries: dict[str, LedgerEntry], lease: Lease
+        self, calls: Sequence[ToolCallPart], started: _Started
     ) -> dict[str, LedgerEntry]:
-        access = self._access
+        access, entries, lease = self._access, started.running, started.lease
         outcomes, unsaved = dict[str, LedgerEntry](), dict[str, LedgerEntry]()
         all_done = anyio.Event()
         slots = anyio.Semaphore(max(1, self._runner.limits.at_once), fast_acquire=True)
@@ -215,7 +222,12 @@ class ToolCallBatch:
         async def run_one(call: ToolCallPart, entry: LedgerEntry) -> None:
             try:
                 async with slots:
-                    state = await self._run_call(call, entry, partial(record_arguments, entry.id))
+                    state = await self._run_call(
+                        call,
+                        entry,
+                        partial(record_arguments, entry.id),
+                        partial(started.tracebacks.__setitem__, entry.id),
+                    )
             except anyio.get_cancelled_exc_class():
                 entry = entries[entry.id]
                 outcomes[entry.id] = entry.with_state(fail(entry.state, "cancelled"))
@@ -244,7 +256,11 @@ class ToolCallBatch:
         return outcomes
 
     async def _run_call(
-        self, call: ToolCallPart, entry: LedgerEntry, record_arguments: _RecordArguments
+        self,
+        call: ToolCallPart,
+        entry: LedgerEntry,
+        record_arguments: _RecordArguments,
+        on_failure: Callable[[str], None],
     ) -> ToolState:
         tool = self._runner.tools.get(call.tool)
         spec = None if tool is None else tool.spec
@@ -259,6 +275,7 @@ class ToolCallBatch:
                 conversation=conversation,
                 record_arguments=record_arguments,
                 on_progress=partial(self._report_progress, entry),
+                on_failure=on_failure,
             )
             if on_end is not None:
                 on_end(state)

@@ -5,19 +5,19 @@ functions run in a thread, async functions in the event loop. Docstrings are rea
 Google's (`Args:`), NumPy's (a title over dashes) and Sphinx's (`:param name:`); sections about
 results, errors and examples are left out.
 
-A tool may be described by a JSON schema instead: `SchemaTool`. The check of its arguments covers
-types, required and unknown fields, enums and constants, bounds of numbers and lengths, items,
-references inside the document, `anyOf`, `oneOf` and `allOf`. A schema may come from a stranger: the
-work is bounded, and no regular expression is run.
+A tool may be described by a JSON schema instead: `SchemaTool`. Its arguments are checked by
+jsonschema-rs (`palaver[schema]`). A schema may come from a stranger: nothing that it refers to is
+fetched, the work is bounded, and what can't be checked is refused.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import time
+from contextlib import suppress
 from copy import copy
 from functools import partial
-from itertools import takewhile
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -29,21 +29,33 @@ from typing import (
     get_type_hints,
     overload,
 )
+from urllib.parse import unquote
 
 import msgspec
 
 from palaver.errors import ValidationError
 from palaver.messages.decode import convert
-from palaver.messages.limits import is_list, is_object, kind_of, path_step
+from palaver.messages.limits import MAX_DEPTH, FrozenDict, is_list, is_object, kind_of, path_step
 from palaver.tools.runner import ToolContext, call_function
 from palaver.wire import ToolSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import jsonschema_rs
 
     from palaver.tools.runner import ToolOutput
 
-__all__ = ["Docstring", "FunctionTool", "SchemaTool", "check_arguments", "read_docstring", "tool"]
+__all__ = [
+    "ArgumentChecker",
+    "Docstring",
+    "FunctionTool",
+    "SchemaTool",
+    "check_arguments",
+    "is_deeper",
+    "read_docstring",
+    "tool",
+]
 
 
 _ARGUMENTS: Final = frozenset(("args", "arguments", "parameters", "params", "other parameters"))
@@ -329,20 +341,7 @@ def _drop_fields(lines: list[str], named: dict[str, list[str]]) -> Iterator[str]
     named.pop("", None)
 
 
-_MAX_DEPTH: Final = 200
-_MAX_SCHEMAS: Final = 10_000
-"""The limits of nesting and of subschemas in all; what exceeds them is not checked."""
-
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (dict,),
-    "null": (type(None),),
-}
-_Problem = tuple[str, str]
+# ── JSON schemas ────────────────────────────────────────────────────────────────────────────────
 
 
 class SchemaTool:
@@ -363,146 +362,372 @@ class SchemaTool:
         idempotent: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Take the description; `function` gets the arguments as one dict, and may be async."""
+        """Take the description; `function` gets the arguments as one dict, and may be async.
+
+        Raises `ValidationError` if arguments can't be checked against the schema.
+        """
         self.spec = ToolSpec(name, description, parameters)
         self.idempotent = idempotent
         self.timeout = timeout
         self._function = function
+        self._checker = ArgumentChecker(parameters)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments and run the function."""
-        check_arguments(self.spec.parameters, arguments)
-        given: dict[str, Any] = msgspec.to_builtins(arguments)  # the function may change it
+        given = self._checker.check(arguments)  # the function may change it
         return await call_function(partial(self._function, given), context)
 
 
 def check_arguments(schema: Mapping[str, Any], arguments: object) -> None:
     """Raise `ValidationError` for the first argument that does not fit a schema.
 
+    An `ArgumentChecker` does the same for many arguments.
+
     >>> check_arguments({"type": "object", "required": ["city"]}, {})
     Traceback (most recent call last):
     palaver.errors.ValidationError: $.city: is missing [tool-arguments]
     """
-    for path, detail in _SchemaChecker(schema).problems(schema, arguments, "$", 0):
-        raise ValidationError(detail, path=path, rule="tool-arguments")
+    ArgumentChecker(schema).check(arguments)
 
 
-class _SchemaChecker:
-    """Checks values against the schemas of one document."""
+_MAX_CHECKS: Final = 100_000
+"""The most subschemas that a schema may have, counted with every reference followed."""
+_MAX_PATTERNS: Final = 100
+"""The most regular expressions in a schema."""
+_PATTERN_BYTES: Final = 10_000_000, 500_000
+"""How large they may become together, and each of them in any case: a megabyte takes some 5 ms."""
+_MAX_STEPS: Final = 100_000
+"""How far a regular expression with lookaround or backreferences may go; others need no limit."""
+_MAX_DESCRIBED: Final = 1_000_000
+"""The most subschemas times values: the library copies a value for each that it describes."""
+_MAX_SECONDS: Final = 1.0
+"""How long references are looked into to describe one problem."""
+_LONGEST: Final = 400
+_DOCUMENT: Final = "palaver:///arguments"
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_UNEVALUATED: Final = frozenset(("unevaluatedItems", "unevaluatedProperties"))
+_SENTENCES: Final[Mapping[str, str]] = {
+    "additionalItems": "must be at most {} items",
+    "const": "must be {!r}",
+    "contains": "does not contain the items that it must contain",
+    "exclusiveMaximum": "must be less than {}",
+    "exclusiveMinimum": "must be more than {}",
+    "falseSchema": "is not allowed here",
+    "maxItems": "must be at most {} items",
+    "maxLength": "must be at most {} characters",
+    "maxProperties": "must be at most {} fields",
+    "maximum": "must be at most {}",
+    "minItems": "must be at least {} items",
+    "minLength": "must be at least {} characters",
+    "minProperties": "must be at least {} fields",
+    "minimum": "must be at least {}",
+    "multipleOf": "must be a multiple of {}",
+    "not": "is of a form that is not allowed",
+    "oneOf": "is of several of the forms of which it must have exactly one",
+    "pattern": "must match the pattern {}",
+    "unevaluatedItems": "has items that are not allowed",
+    "uniqueItems": "must have no item twice",
+}
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self._document = document
-        self._left = _MAX_SCHEMAS
 
-    def problems(self, given: object, value: object, path: str, depth: int) -> Iterator[_Problem]:
-        """Yield what is wrong with a value."""
-        if given is False:
-            yield path, "is not allowed here"
-        schema, self._left = self._resolve(given), self._left - 1
-        if not is_object(schema) or depth > _MAX_DEPTH or self._left < 0:
-            return
-        yield from self._check_combinations(schema, value, path, depth)
-        wanted = schema.get("type")
-        types = wanted if is_list(wanted) else [wanted] if isinstance(wanted, str) else []
-        if types and not any(_has_type(value, name) for name in types):
-            yield path, f"must be {' or '.join(map(str, types))}, not {kind_of(value)}"
-            return
-        yield from _check_bounds(schema, value, path)
+class ArgumentChecker:
+    """A JSON schema that was compiled to check arguments with.
+
+    The draft is the one that `$schema` names, or else 2020-12. As the drafts have it, `format` is
+    for the reader and is not checked.
+
+    >>> ArgumentChecker({"prefixItems": [{"type": "integer"}, {"type": "string"}]}).check([1, 2])
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $[1]: must be string, not a whole number [tool-arguments]
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Compile a schema; raise `ValidationError` if arguments can't be checked against it."""
+        if is_deeper(schema, MAX_DEPTH):
+            raise _unusable(f"it is nested deeper than {MAX_DEPTH} levels")
+        try:
+            self._document: Any = msgspec.to_builtins(schema)
+        except (TypeError, ValueError) as error:
+            raise _unusable(f"it is no JSON: {error}") from None
+        nodes = list(_nodes(self._document))
+        patterns = sum(_count_patterns(node) for node in nodes)
+        if patterns > _MAX_PATTERNS:
+            raise _unusable(
+                f"it has {patterns} regular expressions, and {_MAX_PATTERNS} is the most"
+            )
+        if _count_checks(self._document, nodes) > _MAX_CHECKS:
+            detail = "its references lead to more than {:,} subschemas; use fewer in one another"
+            raise _unusable(detail.format(_MAX_CHECKS))
+        total, least = _PATTERN_BYTES
+        self._pattern_bytes = max(least, total // max(1, patterns))
+        self._size = len(nodes)
+        self._validator = _compile(self._document, self._pattern_bytes)
+
+    def check(self, arguments: object) -> Any:  # noqa: ANN401 - JSON
+        """Return the arguments as plain values of their own; raise `ValidationError` for others."""
+        if not isinstance(arguments, FrozenDict) and is_deeper(arguments, MAX_DEPTH):
+            raise _refused("$", f"is nested deeper than {MAX_DEPTH} levels")
+        try:
+            given: Any = msgspec.to_builtins(arguments)
+            if self._validator.is_valid(given):
+                return given
+        except (TypeError, ValueError) as error:
+            raise _refused("$", f"is no JSON: {error}") from None
+        raise self._describe(given)
+
+    def _describe(self, given: object) -> ValidationError:
+        problem = None
+        if self._size * sum(1 for _ in _nodes(given)) <= _MAX_DESCRIBED:
+            with suppress(Exception):  # it is refused in any case, if with fewer words
+                problem = _Description(self._document, self._pattern_bytes).problem(given)
+        if problem is None:
+            detail = (
+                "does not fit the schema of the tool's arguments: look at every field's name and"
+            )
+            return _refused("$", f"{detail} type, at what is required, and at what is not known")
+        return _refused("$" + "".join(map(path_step, problem.path)), problem.detail)
+
+
+def is_deeper(value: object, most: int) -> bool:
+    """Return whether objects and lists are nested in one another more than `most` deep."""
+    level: list[object] = [value]
+    for _ in range(most):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return any(is_object(one) or is_list(one) for one in level)
+
+
+def _inside(value: object) -> Iterable[object]:
+    return value.values() if is_object(value) else value if is_list(value) else ()
+
+
+def _nodes(value: object) -> Iterator[object]:
+    """Yield a value and all values in it."""
+    waiting = [value]
+    while waiting:
+        yield (one := waiting.pop())
+        waiting += _inside(one)
+
+
+def _refused(path: str, detail: str) -> ValidationError:
+    cut = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}…"
+    return ValidationError(cut, path=path, rule="tool-arguments")
+
+
+def _unusable(detail: str, where: str = "") -> ValidationError:
+    detail = f"arguments can't be checked against this schema: {detail[:_LONGEST]}"
+    return ValidationError(detail, path=f"$.parameters{where}", rule="tool-definition")
+
+
+def _compile(document: Any, pattern_bytes: int, **options: Any) -> jsonschema_rs.Validator:  # noqa: ANN401 - a schema
+    """Compile a document; its regular expressions take linear time or a limited number of steps."""
+    try:
+        import jsonschema_rs as library  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        raise _unusable("that needs one more package: pip install 'palaver[schema]'") from None
+    compile_with = partial(
+        library.validator_for, document, offline=True, validate_formats=False, **options
+    )
+    with suppress(ValueError):  # it may have a pattern that the linear engine does not know
+        return compile_with(pattern_options=library.RegexOptions(size_limit=pattern_bytes))
+    try:
+        bounded = library.FancyRegexOptions(_MAX_STEPS, size_limit=pattern_bytes)
+        return compile_with(pattern_options=bounded)
+    except library.ValidationError as error:
+        kinds, message = library.ValidationErrorKind, error.message
+        if isinstance(error.kind, kinds.AnyOf):  # a type, or a list of them
+            message = error.kind.context[0][0].message
+        elif isinstance(error.kind, kinds.Referencing):
+            detail = "all that it refers to must be in it, for nothing is fetched"
+            message = f"{detail}: {message}"
+        elif isinstance(error.kind, kinds.Format):
+            message = f"{message}, or it is too large"
+        where = "".join(map(path_step, error.instance_path))
+        raise _unusable(message, where) from None
+    except ValueError as error:
+        raise _unusable(str(error)) from None
+
+
+def _count_patterns(node: object) -> int:
+    if not is_object(node):
+        return 0
+    by_name = node.get("patternProperties")
+    return isinstance(node.get("pattern"), str) + (len(by_name) if is_object(by_name) else 0)
+
+
+def _count_checks(document: object, nodes: list[object]) -> int:
+    """Count the subschemas with every reference followed; one that leads back counts as one.
+
+    A value may be checked against all of them, and definitions that each use the next one twice
+    double their number. Where it is unclear what is referred to, the largest is taken.
+    """
+    named = [node for node in nodes if is_object(node)]
+    roots = [document, *(node for node in named if isinstance(node.get("$id"), str))]
+    by_name, counts = _by_name(named), dict[int, int]()
+
+    def targets(reference: str) -> Iterable[object]:
+        address, _, fragment = reference.partition("#")
+        if fragment and not fragment.startswith("/"):
+            return by_name.get(unquote(fragment), ())
+        within = by_name.get(address.rpartition("/")[2], roots) if address else roots
+        return (_follow(root, unquote(fragment)) for root in within)
+
+    def count(node: object) -> int:
+        if not (is_object(node) or is_list(node)):
+            return 0
+        if id(node) not in counts:
+            counts[id(node)] = 1
+            total = 1 + sum(map(count, _inside(node)))
+            if node is document and is_object(node):  # definitions count where they are used
+                total -= sum(count(node.get(name)) for name in ("$defs", "definitions"))
+            for reference in _references(node):
+                total += max(map(count, targets(reference)), default=0)
+            counts[id(node)] = total
+        return counts[id(node)]
+
+    try:
+        return count(document)
+    except RecursionError:  # references that lead to references, a thousand times
+        return _MAX_CHECKS + 1
+
+
+def _by_name(nodes: Iterable[Mapping[str, Any]]) -> dict[str, list[object]]:
+    """Return the subschemas by anchor and by the last step of their id."""
+    found: dict[str, list[object]] = {}
+    for node in nodes:
+        for name in (node.get(key) for key in ("$anchor", "$dynamicAnchor", "$id")):
+            if isinstance(name, str):  # draft 7 writes an anchor as the id `#name`
+                found.setdefault(name.rpartition("/")[2].strip("#"), []).append(node)
+    return found
+
+
+def _references(node: object) -> list[str]:
+    if not is_object(node):
+        return []
+    return [node[name] for name in _REFERENCES if isinstance(node.get(name), str)]
+
+
+def _follow(value: object, pointer: str) -> object:
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
         if is_object(value):
-            yield from self._check_fields(schema, value, path, depth)
-        elif is_list(value) and "items" in schema:
-            for index, item in enumerate(value):
-                yield from self.problems(schema["items"], item, f"{path}[{index}]", depth + 1)
+            value = value.get(name)
+        else:
+            value = dict(enumerate(_inside(value))).get(int(name)) if name.isdecimal() else None
+    return value
 
-    def _check_combinations(
-        self, schema: Mapping[str, Any], value: object, path: str, depth: int
-    ) -> Iterator[_Problem]:
-        every = schema.get("allOf")
-        for choice in every if is_list(every) else ():
-            yield from self.problems(choice, value, path, depth + 1)
-        for keyword in ("anyOf", "oneOf"):
-            choices = schema.get(keyword)
-            if is_list(choices) and choices:
-                tried = (next(self.problems(one, value, path, depth + 1), None) for one in choices)
-                found = list(takewhile(bool, tried))
-                if len(found) == len(choices):
-                    yield max(
-                        filter(None, found), key=lambda problem: len(problem[0])
-                    )  # the deepest
 
-    def _check_fields(
-        self, schema: Mapping[str, Any], value: Mapping[str, Any], path: str, depth: int
-    ) -> Iterator[_Problem]:
-        required, known = schema.get("required"), schema.get("properties")
-        for name in required if is_list(required) else ():
-            if name not in value:
-                yield f"{path}{path_step(str(name))}", "is missing"
-        fields: Mapping[str, Any] = known if is_object(known) else {}
-        others = schema.get("additionalProperties", True)
-        for name, item in value.items():
-            inside = f"{path}{path_step(name)}"
-            if name in fields:
-                yield from self.problems(fields[name], item, inside, depth + 1)
-            elif others is False and "patternProperties" not in schema:
-                yield inside, f"is not known; there are: {', '.join(fields) or 'none'}"
-            elif is_object(others):
-                yield from self.problems(others, item, inside, depth + 1)
+def _hide_references(value: Any) -> Any:  # noqa: ANN401 - a schema
+    """Return a schema with each reference as `{"allOf": [{"not": {"not": {"$ref": …}}}]}`.
 
-    def _resolve(self, schema: object) -> object:
-        """A schema, or what its reference inside the document leads to; a few steps at most."""
-        for _ in range(20):
-            reference = schema.get("$ref") if is_object(schema) else None
-            if not isinstance(reference, str) or not reference.startswith("#"):
-                return schema
-            found: object = self._document
-            for step in reference[1:].split("/")[1:]:
-                name = step.replace("~1", "/").replace("~0", "~")
-                found = found.get(name) if is_object(found) else None
-            schema = found
+    What a negation holds evaluates nothing, so `unevaluatedProperties` and the like are left out.
+    """
+    if is_list(value):
+        return [_hide_references(one) for one in value]
+    if not is_object(value):
+        return value
+    made = {name: _hide_references(one) for name, one in value.items() if name not in _UNEVALUATED}
+    hidden = [
+        {"not": {"not": {name: made.pop(name)}}}
+        for name in _REFERENCES
+        if isinstance(made.get(name), str)
+    ]
+    return {**made, "allOf": [*made.get("allOf", ()), *hidden]} if hidden else made
+
+
+class _Problem(NamedTuple):
+    """What is wrong with the value at the end of a path; `types` if it is of none of these."""
+
+    path: tuple[str | int, ...]
+    detail: str
+    types: tuple[str, ...] = ()
+
+
+class _Description:
+    """Describes what is wrong with a value that does not fit a document, in bounded time.
+
+    The library describes a value that fits none of several forms by what is wrong with it in each,
+    and follows references to do so: with a few that lead back, this takes exponential time. So
+    references are hidden in a double negation, which the library does not look into, and those that
+    fail are described one after the other.
+    """
+
+    def __init__(self, document: Any, pattern_bytes: int) -> None:  # noqa: ANN401 - a schema
+        import jsonschema_rs  # noqa: PLC0415 - an extra, and it is there
+
+        self._error = jsonschema_rs.ValidationError
+        self._kinds = jsonschema_rs.ValidationErrorKind
+        named = document.get("$id") if is_object(document) else None
+        self._base = named if isinstance(named, str) and "://" in named else _DOCUMENT
+        hides = any(map(_references, _nodes(document)))
+        described: Any = _hide_references(document) if hides else document
+        self._registry = jsonschema_rs.Registry([(self._base, described)])
+        self._pattern_bytes = pattern_bytes
+        self._end = time.monotonic() + _MAX_SECONDS
+
+    def problem(self, value: object) -> _Problem | None:
+        """Return the first problem, or None if it can't be described."""
+        return self._describe(self._base, value)
+
+    def _describe(self, reference: str, value: object) -> _Problem | None:
+        if time.monotonic() > self._end:
+            return None
+        try:
+            document = {"$ref": reference}
+            validator = _compile(document, self._pattern_bytes, registry=self._registry)
+        except ValidationError:  # it refers to what hiding has moved
+            return None
+        try:
+            validator.validate(value)
+        except self._error as error:
+            return self._read(error)
         return None
 
+    def _read(self, error: jsonschema_rs.ValidationError) -> _Problem:
+        """Return the problem that an error of the library is about."""
+        kinds, kind, path = self._kinds, error.kind, tuple(error.instance_path)
+        found, at = None, error.absolute_keyword_location or ""
+        if isinstance(kind, kinds.AnyOf | kinds.OneOfNotValid):
+            found = _choose([self._read(first) for first, *_ in kind.context], error.instance)
+        elif isinstance(kind, kinds.Not) and is_object(kind.schema):
+            if _references(kind.schema.get("not")):
+                inner = self._describe(f"{at}/not", error.instance)
+                inner = inner or _Problem((), "does not fit what the schema refers to")
+                found = inner._replace(path=path + inner.path)
+        elif isinstance(kind, kinds.Type):
+            found = _of_types(path, kind.types, error.instance)
+        elif isinstance(kind, kinds.Required):
+            found = _Problem((*path, kind.property), "is missing")
+        elif isinstance(kind, kinds.AdditionalProperties | kinds.UnevaluatedProperties):
+            found = _Problem((*path, kind.unexpected[0]), f"is not known{self._known(at)}")
+        elif isinstance(kind, kinds.FalseSchema) and at.endswith("/additionalProperties"):
+            found = _Problem(path, "must have no fields")
+        return found or _Problem(path, self._sentence(kind))
 
-def _check_bounds(schema: Mapping[str, Any], value: object, path: str) -> Iterator[_Problem]:
-    choices = schema.get("enum")
-    if is_list(choices) and not any(_equal(value, choice) for choice in choices):
-        yield path, f"must be one of {', '.join(map(repr, choices[:20]))}"
-    if "const" in schema and not _equal(value, schema["const"]):
-        yield path, f"must be {schema['const']!r}"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _check_range(schema, value, path, ("minimum", "maximum"), "")
-        yield from _check_exclusive(schema, value, path)
-    elif isinstance(value, str):
-        yield from _check_range(schema, len(value), path, ("minLength", "maxLength"), " characters")
-    elif is_list(value):
-        yield from _check_range(schema, len(value), path, ("minItems", "maxItems"), " items")
+    def _sentence(self, kind: jsonschema_rs.ValidationErrorKind) -> str:
+        if isinstance(kind, self._kinds.Enum):
+            return f"must be one of {', '.join(map(repr, kind.options[:20]))}"
+        if isinstance(kind, self._kinds.PropertyNames):
+            return f"has a field whose name {self._read(kind.error).detail}"
+        other = f"does not fit {kind.name} in the schema"
+        return _SENTENCES.get(kind.name, other).format(kind.value)
 
-
-def _check_range(
-    schema: Mapping[str, Any], size: float, path: str, names: tuple[str, str], what: str
-) -> Iterator[_Problem]:
-    least, most = (schema.get(name) for name in names)
-    if isinstance(least, int | float) and size < least:
-        yield path, f"must be at least {least}{what}"
-    if isinstance(most, int | float) and size > most:
-        yield path, f"must be at most {most}{what}"
-
-
-def _check_exclusive(schema: Mapping[str, Any], value: float, path: str) -> Iterator[_Problem]:
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if isinstance(above, int | float) and value <= above:
-        yield path, f"must be more than {above}"
-    if isinstance(below, int | float) and value >= below:
-        yield path, f"must be less than {below}"
-
-
-def _has_type(value: object, name: object) -> bool:
-    if isinstance(value, bool) and name != "boolean":
-        return False
-    if name == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _TYPES.get(str(name), (object,)))
+    def _known(self, location: str) -> str:
+        """Return the names of the fields beside a keyword, as part of a sentence."""
+        parent = location.rpartition("/")[0]
+        beside = self._registry.resolver(self._base).lookup(parent).contents
+        fields = beside.get("properties") if is_object(beside) else None
+        return f"; there are: {', '.join(fields)}" if is_object(fields) and fields else ""
 
 
-def _equal(value: object, other: object) -> bool:
-    """Compare as JSON does: true is not 1."""
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
+def _of_types(path: tuple[str | int, ...], types: Iterable[str], value: object) -> _Problem:
+    wanted = tuple(dict.fromkeys(types))
+    return _Problem(path, f"must be {' or '.join(wanted)}, not {kind_of(value)}", wanted)
+
+
+def _choose(forms: list[_Problem], value: object) -> _Problem | None:
+    """Return the problem of the form that was meant: the deepest, or the types of all together."""
+    if forms and all(form.types and form.path == forms[0].path for form in forms):
+        return _of_types(forms[0].path, (name for form in forms for name in form.types), value)
+    return max(forms, key=lambda form: len(form.path), default=None)

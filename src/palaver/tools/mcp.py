@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TextIO
 
 import anyio
 import msgspec
+from anyio import to_thread
 
-from palaver.errors import ToolFailed, ToolUnreachable
+from palaver.errors import ToolFailed, ToolUnreachable, ValidationError
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.redaction import redact
-from palaver.tools.function import check_arguments
+from palaver.tools.function import ArgumentChecker, is_deeper
 from palaver.tools.runner import (
     ToolContext,
     ToolOutput,
@@ -177,7 +178,9 @@ class McpServer:
             async with AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._connect(stack))
                 listed = accept_tools(self.name, await _list_tools(client), self.prefix)
-                self.tools = tuple(McpTool(self, tool, spec) for tool, spec in listed)
+                # compiling schemas takes a while if they are hostile: one at a time, and not here
+                made = [await to_thread.run_sync(McpTool, self, *found) for found in listed]
+                self.tools = tuple(made)
                 self._client = client
                 task_status.started()
                 started = True
@@ -221,7 +224,11 @@ class McpServer:
 
 
 class McpTool:
-    """One tool of an MCP server."""
+    """One tool of an MCP server.
+
+    Its arguments are checked here and by the server; by the server alone if its schema can't be
+    used here, and a warning in the log says why.
+    """
 
     def __init__(self, server: McpServer, listed: Listed, spec: ToolSpec) -> None:
         """Take the server's description, and the cleaned one that a model gets."""
@@ -230,6 +237,12 @@ class McpTool:
         hints = listed.annotations if server.trust_hints else None
         self.idempotent = bool(hints and (hints.idempotent_hint or hints.read_only_hint))
         self.spec = spec
+        self._checker: ArgumentChecker | None = None
+        try:
+            self._checker = ArgumentChecker(spec.parameters)
+        except ValidationError as error:
+            note = "%s: only the server checks the arguments of the tool %s: %s"
+            _log.warning(note, server.name, spec.name, redact(error.detail))
 
     @property
     def timeout(self) -> float | None:
@@ -238,14 +251,16 @@ class McpTool:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments against the server's schema, and call the tool."""
-        check_arguments(self.spec.parameters, arguments)
+        checker = self._checker
+        given: dict[str, Any] = (
+            msgspec.to_builtins(arguments) if checker is None else checker.check(arguments)
+        )
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
             title = clean_text(message or "", _LONGEST_NAME, lines=False) or done
             context.progress(title, {"progress": progress, "total": total})
 
-        given: dict[str, Any] = msgspec.to_builtins(arguments)
         result = await self._server.call_tool(self._name, given, report)
         output = _output(result, context)
         if result.is_error:
@@ -430,7 +445,7 @@ def accept_tools(
 
 def _check_schema(given: Mapping[str, Any]) -> tuple[dict[str, Any], int, str]:
     """Return a schema with clean texts, its size, and what is wrong with it."""
-    if _is_too_deep(given):
+    if is_deeper(given, MAX_DEPTH):
         return {}, 0, f"its schema is nested more than {MAX_DEPTH} deep"
     cleaned: dict[str, Any] = _clean(given)
     try:
@@ -455,19 +470,6 @@ def _strings(value: object) -> Iterator[str]:
         for name, one in value.items():
             yield str(name)
             yield from _strings(one)
-
-
-def _is_too_deep(value: object) -> bool:
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH):
-        inner: list[object] = []
-        for one in level:
-            if is_object(one):
-                inner += one.values()
-            elif is_list(one):
-                inner += one
-        level = inner
-    return bool(level)
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - JSON; it is not deep

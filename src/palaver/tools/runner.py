@@ -4,7 +4,8 @@ A tool may come from a function, a JSON schema or an MCP server. It says itself 
 again after a crash; the default is that it may not.
 
 A call runs within its limits, in a thread or in the event loop. What a tool raises becomes the
-error of its call, without secrets; what it returns becomes text for the model, and files. A thread
+error of its call, without secrets; its traceback is for the developer, in the log `palaver.tools`
+and on the outcome. What a tool returns becomes text for the model, and files. A thread
 can't be stopped: one whose call has timed out or was cancelled is abandoned, so that a tool that
 hangs delays neither the store, nor other tools, nor the end of the process.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import base64
 import importlib
 import inspect
+import logging
 import os
 import sys
 import threading
@@ -225,6 +227,7 @@ async def _enter(source: Any, stack: AsyncExitStack) -> Any:  # noqa: ANN401 - a
         raise ToolUnreachable(msg) from error
 
 
+_log: Final = logging.getLogger("palaver.tools")
 MAX_FILE: Final = 20_000_000
 """The largest file in a result, in bytes; of a larger one, only the size is stored."""
 _CUT: Final = "\n[… {left:,} more characters were left out]"
@@ -269,11 +272,12 @@ class ToolRunner:
         conversation: str,
         record_arguments: Callable[[Mapping[str, Any]], Awaitable[ToolState]],
         on_progress: Callable[[str, Mapping[str, Any]], None],
+        on_failure: Callable[[str], None],
     ) -> ToolState:
         """Run a call that is in the state running, and return the state that it ends in.
 
         `record_arguments` is awaited before a tool gets other arguments than the call's; it returns
-        the state with them.
+        the state with them. `on_failure` gets the traceback of what the tool raises.
         """
         tool = self.tools.get(call.tool)
         limit = self.limits.seconds
@@ -299,6 +303,8 @@ class ToolRunner:
                     output = to_output(await self._middleware(call, context, run), context)
             return self._final_state(call, state, output, round(limit * 1_000))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
+            _log_failure(call, error)
+            on_failure(self._cut(_traceback_text(error)))
             return fail(state, self._cut(_error_text(error)))
         finally:
             progress.stop()
@@ -341,6 +347,33 @@ def _error_text(error: BaseException) -> str:
     if isinstance(error, PalaverError) and str(error).strip():
         return storable_text(redact(str(error)))
     return storable_text(redact("".join(traceback.format_exception_only(error)).strip()))
+
+
+def _log_failure(call: ToolCallPart, error: BaseException) -> None:
+    """Log what a tool raised: a bug, or a server that can't be reached, is an error.
+
+    Another error of palaver's with no cause is the tool's answer to the model, such as wrong
+    arguments or a `ToolFailed` that it chose to raise.
+    """
+    is_answer = isinstance(error, PalaverError) and error.__cause__ is None
+    level = logging.ERROR
+    if is_answer and not isinstance(error, ToolUnreachable):
+        level = logging.INFO
+    _log.log(level, "the tool %s failed (call %s)", call.tool, call.call_id, exc_info=error)
+
+
+def _traceback_text(error: BaseException) -> str:
+    return storable_text(redact("".join(traceback.format_exception(error))))
+
+
+def _redact_record(record: logging.LogRecord) -> bool:
+    """Set the text that formatters write for a record's exception; theirs would have secrets."""
+    if record.exc_info and record.exc_info[1]:
+        record.exc_text = _traceback_text(record.exc_info[1])
+    return True
+
+
+_log.addFilter(_redact_record)
 
 
 def _arguments(call: ToolCallPart) -> Mapping[str, Any]:
