@@ -15,7 +15,7 @@ from palaver.conversation.compaction import (
 from palaver.conversation.conversation import Conversation
 from palaver.conversation.feed import follow_events
 from palaver.conversation.recovery import Recovered
-from palaver.conversation.run import run_until_answer
+from palaver.conversation.run import Answer, AnswerStream, Limits, RunEvent, run_until_answer
 from palaver.conversation.step import Step, ToolOutcome
 from palaver.conversation.usage import ModelPrice, Prices, Usage
 from palaver.models import model
@@ -23,12 +23,16 @@ from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
 from palaver.tools.runner import ToolLimits
 
 __all__ = [
+    "Answer",
+    "AnswerStream",
     "ClearOutputs",
     "Conversation",
     "DropOldest",
+    "Limits",
     "ModelPrice",
     "Prices",
     "Recovered",
+    "RunEvent",
     "Step",
     "Summarise",
     "Tool",

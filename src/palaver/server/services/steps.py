@@ -18,7 +18,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import UNSET, Struct, UnsetType, field
 
-from palaver.conversation import Toolbox, run_until_answer
+from palaver.conversation import Limits, Toolbox, run_until_answer
 from palaver.conversation.ledger import CALL, read_ledger
 from palaver.conversation.store_access import DRAFT, STEP, StepIntent
 from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, ValidationError
@@ -377,7 +377,7 @@ class StepRunner:
             tools=plan.tools,
             options=plan.next_options,
             needs_approval=lambda call: self._service.tools.asks_first(call.tool),
-            max_steps=_MAX_STEPS,
+            limits=Limits(steps=_MAX_STEPS),
             on_delta=running.draft.add_delta,
             on_step=lambda _: running.draft.clear(),
         )
