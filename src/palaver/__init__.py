@@ -28,7 +28,14 @@ if TYPE_CHECKING:
         wire,
     )
     from palaver.context import ContextManager
-    from palaver.conversation import Conversation, compact
+    from palaver.conversation import (
+        Answer,
+        Conversation,
+        Limits,
+        ReasoningDelta,
+        TextDelta,
+        compact,
+    )
     from palaver.conversation import run_until_answer as run
     from palaver.history import History
     from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
@@ -39,14 +46,18 @@ if TYPE_CHECKING:
     from palaver.tools import Toolbox, tool
 
 __all__ = [
+    "Answer",
     "ContextManager",
     "Conversation",
     "Coordinator",
     "History",
+    "Limits",
     "Message",
+    "ReasoningDelta",
     "Store",
     "StoredHistory",
     "Team",
+    "TextDelta",
     "Toolbox",
     "__version__",
     "assistant",
@@ -78,6 +89,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "TextDelta": "palaver.conversation",
+    "ReasoningDelta": "palaver.conversation",
+    "Limits": "palaver.conversation",
+    "Answer": "palaver.conversation",
     "ContextManager": "palaver.context",
     "Conversation": "palaver.conversation",
     "Coordinator": "palaver.team",

@@ -1,6 +1,6 @@
 """One step of a conversation: call a model, run tools, count tokens, survive a crash.
 
-`Conversation` is the main class. It never decides to go on by itself; `run_until_answer` does.
+`Conversation` is the main class: `ask` and `stream` drive it to an answer, `step` is one step.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from palaver.conversation.usage import ModelPrice, Prices, Usage
 from palaver.models import model
 from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
 from palaver.tools.runner import ToolLimits
+from palaver.wire.reply import ReasoningDelta, TextDelta
 
 __all__ = [
     "Answer",
@@ -31,10 +32,12 @@ __all__ = [
     "Limits",
     "ModelPrice",
     "Prices",
+    "ReasoningDelta",
     "Recovered",
     "RunEvent",
     "Step",
     "Summarise",
+    "TextDelta",
     "Tool",
     "ToolContext",
     "ToolLimits",

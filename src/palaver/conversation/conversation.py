@@ -24,6 +24,7 @@ from palaver.events import Event, EventBus
 from palaver.messages import CacheCounts, Message, TokenCounts, parse_message
 from palaver.messages.limits import EMPTY
 from palaver.models import model as make_model
+from palaver.models.base import LOCAL_PROVIDER
 from palaver.stores import Store, open_store
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools import Toolbox
@@ -244,7 +245,7 @@ class Conversation:
 
     def check_price(self, model: Model, path: str) -> None:
         """Raise `ValidationError` if what a model costs is not known: a cost can't be limited."""
-        if model.ref.provider_id == "local":
+        if model.ref.provider_id == LOCAL_PROVIDER:
             return
         tokens = TokenCounts(1_000, 1_000, 0, CacheCounts())
         if self._prices is None or self._prices.cost(model.ref, tokens) is None:

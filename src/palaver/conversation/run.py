@@ -33,6 +33,7 @@ from palaver.errors import (
 from palaver.messages import Message, ToolCallPart, user
 from palaver.messages.decode import convert
 from palaver.messages.limits import EMPTY
+from palaver.models.base import LOCAL_PROVIDER
 from palaver.tools.approval import (
     Decision,
     apply_decisions,
@@ -185,7 +186,7 @@ async def run_until_answer(
         await run.run_calls(calls)
         while True:
             number = run.next_step()
-            chosen = options(calls, before) if callable(options) else options
+            chosen = run.options(options, calls, before)
             step_key = None if key is None else f"{key}/{number}"
             step = await conversation.step(
                 model, tools=run.box, options=chosen, on_delta=on_delta, key=step_key
@@ -256,6 +257,28 @@ class _Run:
         self._steps += 1
         return self._steps
 
+    def options(
+        self,
+        given: Mapping[str, Any] | ChooseOptions,
+        calls: Sequence[ToolCallPart],
+        before: Sequence[ToolCallPart],
+    ) -> Mapping[str, Any]:
+        """Return the options of the next step, after these calls and those before them.
+
+        A forced call has been made, so no further call is forced. A model that repeats the same
+        calls would repeat them for ever, and a small model on this machine rarely makes better
+        calls the second time: both are asked for text.
+        """
+        if callable(given):
+            return given(calls, before)
+        if not calls:
+            return given
+        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
+        small = self._model is not None and self._model.ref.provider_id == LOCAL_PROVIDER
+        if same or small or given.get("tool_choice") == "none":
+            return {**given, "tool_choice": "none"}
+        return {name: value for name, value in given.items() if name != "tool_choice"}
+
     async def run_calls(self, calls: Sequence[ToolCallPart]) -> list[ToolCallPart]:
         """Run the calls that may run; return those that wait for an approval."""
         conversation = self._conversation
@@ -322,6 +345,10 @@ def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware
         return await outer(call, context, lambda chosen: inner(chosen, context, run))
 
     return middleware
+
+
+def _signature(call: ToolCallPart) -> tuple[str, str]:
+    return call.tool, call.raw
 
 
 def _tokens(usage: Usage) -> int:
