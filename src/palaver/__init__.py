@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     )
     from palaver.context import ContextManager
     from palaver.conversation import (
-        Answer,
         Conversation,
         Limits,
         ReasoningDelta,
+        RunResult,
         TextDelta,
         compact,
     )
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from palaver.tools import Toolbox, tool
 
 __all__ = [
-    "Answer",
     "ContextManager",
     "Conversation",
     "Coordinator",
@@ -54,6 +53,7 @@ __all__ = [
     "Limits",
     "Message",
     "ReasoningDelta",
+    "RunResult",
     "Store",
     "StoredHistory",
     "Team",
@@ -92,7 +92,7 @@ _HOMES = {
     "TextDelta": "palaver.conversation",
     "ReasoningDelta": "palaver.conversation",
     "Limits": "palaver.conversation",
-    "Answer": "palaver.conversation",
+    "RunResult": "palaver.conversation",
     "ContextManager": "palaver.context",
     "Conversation": "palaver.conversation",
     "Coordinator": "palaver.team",

@@ -12,7 +12,7 @@ import pytest
 
 import palaver
 from palaver import Conversation, tool
-from palaver.conversation import Answer, Limits, ModelPrice, Prices, Step, ToolOutcome
+from palaver.conversation import Limits, ModelPrice, Prices, RunResult, Step, ToolOutcome
 from palaver.errors import (
     BadAnswer,
     BudgetExceeded,
@@ -80,7 +80,7 @@ async def test_without_a_message_it_goes_on(store: Store) -> None:
 
 def test_a_script_needs_no_event_loop(tmp_path: Path) -> None:
     talk = Conversation(tmp_path / "chat.db", model=Scripted(saying("Hi.")))
-    answer: Answer = talk.ask_sync("Hello")
+    answer: RunResult = talk.ask_sync("Hello")
     assert "Hi." == answer.text
     talk.store.close()
 
@@ -116,7 +116,7 @@ async def test_a_stream_tells_everything_as_it_happens(store: Store) -> None:
     (outcome,) = [event for event in events if isinstance(event, ToolOutcome)]
     assert "Snow in Rome." == outcome.text
     assert 2 == len([event for event in events if isinstance(event, Step)])
-    assert isinstance(events[-1], Answer)
+    assert isinstance(events[-1], RunResult)
     assert "Sunny." == events[-1].text
 
 

@@ -15,7 +15,7 @@ from palaver.conversation.compaction import (
 from palaver.conversation.conversation import Conversation
 from palaver.conversation.feed import follow_events
 from palaver.conversation.recovery import Recovered
-from palaver.conversation.run import Answer, AnswerStream, Limits, RunEvent, run_until_answer
+from palaver.conversation.run import Limits, RunEvent, RunResult, RunStream, run_until_answer
 from palaver.conversation.step import Step, ToolOutcome
 from palaver.conversation.usage import ModelPrice, Prices, Usage
 from palaver.models import model
@@ -24,8 +24,6 @@ from palaver.tools.runner import ToolLimits
 from palaver.wire.reply import ReasoningDelta, TextDelta
 
 __all__ = [
-    "Answer",
-    "AnswerStream",
     "ClearOutputs",
     "Conversation",
     "DropOldest",
@@ -35,6 +33,8 @@ __all__ = [
     "ReasoningDelta",
     "Recovered",
     "RunEvent",
+    "RunResult",
+    "RunStream",
     "Step",
     "Summarise",
     "TextDelta",

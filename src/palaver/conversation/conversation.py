@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover
-from palaver.conversation.run import Answer, AnswerStream, OutputType, RunSettings, ask
+from palaver.conversation.run import OutputType, RunResult, RunSettings, RunStream, ask
 from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import StoreAccess
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
@@ -178,7 +178,7 @@ class Conversation:
     async def ask(
         self, message: Message | Mapping[str, Any] | str | None = None,
         *, output: None = None, **settings: Unpack[RunSettings],
-    ) -> Answer: ...  # fmt: skip
+    ) -> RunResult: ...  # fmt: skip
     @overload
     async def ask(
         self, message: Message | Mapping[str, Any] | str | None = None,
@@ -190,7 +190,7 @@ class Conversation:
         *,
         output: type[_T] | None = None,
         **settings: Unpack[RunSettings],
-    ) -> Answer | _T:
+    ) -> RunResult | _T:
         """Add a message, and ask the model and run its tools until there is an answer.
 
         A text is what the user says; without a message, the conversation goes on as it is. With
@@ -216,7 +216,7 @@ class Conversation:
         self,
         message: Message | Mapping[str, Any] | str | None = None,
         **settings: Any,  # noqa: ANN401 - those of `ask`
-    ) -> Any:  # noqa: ANN401 - an Answer, or a value of the wanted type
+    ) -> Any:  # noqa: ANN401 - an RunResult, or a value of the wanted type
         """Do what `ask` does, for programs without an event loop."""
         return anyio.run(partial(self.ask, message, **settings))
 
@@ -224,16 +224,16 @@ class Conversation:
         self,
         message: Message | Mapping[str, Any] | str | None = None,
         **settings: Unpack[RunSettings],
-    ) -> AnswerStream:
-        """Do what `ask` does, and yield what happens: pieces, steps, outcomes, then the `Answer`.
+    ) -> RunStream:
+        """Do what `ask` does, and yield what happens: pieces, steps, outcomes, then the `RunResult`.
 
         A piece is a `TextDelta`, `ReasoningDelta` or another of `palaver.wire.reply`.
         """
 
-        async def run(send: Callable[[RunEvent], None]) -> Answer:
+        async def run(send: Callable[[RunEvent], None]) -> RunResult:
             return (await ask(self, message, settings=settings, on_event=send))[0]
 
-        return AnswerStream(run)
+        return RunStream(run)
 
     def find_model(self, model: Model | str | None) -> Model | None:
         """Return a model by its name, which is made once; anything else as it is."""

@@ -2,7 +2,7 @@
 
 `Conversation` takes single steps and never decides to take another. `run_until_answer` does, for
 everyone without an engine of their own, within `Limits`. `ask` adds a message and runs the loop;
-`AnswerStream` does the same and yields everything that happens meanwhile.
+`RunStream` does the same and yields everything that happens meanwhile.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from palaver.wire.reply import Delta
 
 __all__ = [
-    "Answer",
-    "AnswerStream",
     "Approve",
     "ChooseOptions",
     "Limits",
     "RunEvent",
+    "RunResult",
     "RunSettings",
+    "RunStream",
     "ask",
     "run_until_answer",
 ]
@@ -76,9 +76,7 @@ _REPAIRS: Final = 2
 """How often a model is asked again for an answer that fits the wanted type."""
 _SHOWN: Final = 500
 """Characters of an answer that an error shows."""
-_AGAIN: Final = (
-    "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
-)
+_AGAIN: Final = "That answer does not fit: {error}. RunResult again, with nothing but JSON that fits the schema."
 
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
@@ -86,7 +84,7 @@ ChooseOptions: TypeAlias = (
 """Returns the options of a step, given the calls that were just run and the calls before them."""
 Approve: TypeAlias = "Callable[[ToolCallPart], object | Awaitable[object]]"
 """Decides about a call: returns True, False, a reason to deny it, or a `Decision`; may be async."""
-RunEvent: TypeAlias = "Delta | Step | ToolOutcome | Answer"
+RunEvent: TypeAlias = "Delta | Step | ToolOutcome | RunResult"
 """What happens in a run: a piece of an answer, a finished step, the outcome of a call, the end."""
 
 
@@ -128,7 +126,7 @@ class RunSettings(TypedDict, total=False):
     key: str | None
 
 
-class Answer(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """The answer of a run, what it took, and the calls that wait for an approval.
 
     `waiting` has calls where the run stopped before its answer: nobody was there to approve them.
@@ -371,7 +369,7 @@ async def ask(
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None = None,
     output: OutputType[Any] | None = None,
-) -> tuple[Answer, Any]:
+) -> tuple[RunResult, Any]:
     """Add a message, run until there is an answer, and return it with its value."""
     rest = dict(settings)
     model = conversation.find_model(cast("Model | str | None", rest.pop("model", None)))
@@ -390,13 +388,13 @@ async def ask(
         if on_event is not None:
             await _call(on_event, step)
 
-    async def run() -> Answer:
+    async def run() -> RunResult:
         step = await run_until_answer(
             conversation, model, on_delta=cast("Any", on_event), on_step=on_step,
             on_outcome=on_event, **cast("Any", rest),
         )  # fmt: skip
         after = step.usage
-        return Answer(
+        return RunResult(
             step.message,
             after,
             steps,
@@ -486,8 +484,8 @@ def _inline(schema: dict[str, Any]) -> dict[str, Any]:
 # ── streams ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class AnswerStream(AsyncIterator[RunEvent]):
-    """The events of a run as they happen; the last one is the `Answer`.
+class RunStream(AsyncIterator[RunEvent]):
+    """The events of a run as they happen; the last one is the `RunResult`.
 
         async for event in talk.stream("Tea?"):
             if isinstance(event, TextDelta):
@@ -497,15 +495,15 @@ class AnswerStream(AsyncIterator[RunEvent]):
     arrives. Who leaves the loop early cancels the run; `async with` waits until it is cancelled.
     """
 
-    def __init__(self, run: Callable[[Callable[[RunEvent], None]], Awaitable[Answer]]) -> None:
+    def __init__(self, run: Callable[[Callable[[RunEvent], None]], Awaitable[RunResult]]) -> None:
         """Take the run: a function that gets where to send events."""
         self._run = run
         self._scope: anyio.CancelScope | None = None  # of the run, once it has begun
         self._events, self._received = anyio.create_memory_object_stream[Any](math.inf)
         self._done = anyio.Event()
-        self.answer: Answer | None = None
+        self.answer: RunResult | None = None
 
-    def __aiter__(self) -> AnswerStream:
+    def __aiter__(self) -> RunStream:
         """Return itself."""
         return self
 
@@ -520,7 +518,7 @@ class AnswerStream(AsyncIterator[RunEvent]):
             raise StopAsyncIteration from None
         if isinstance(event, BaseException):
             raise event
-        if isinstance(event, Answer):
+        if isinstance(event, RunResult):
             self.answer = event
         return event
 
@@ -555,7 +553,7 @@ class AnswerStream(AsyncIterator[RunEvent]):
 
 
 async def _feed(
-    run: Callable[[Callable[[RunEvent], None]], Awaitable[Answer]],
+    run: Callable[[Callable[[RunEvent], None]], Awaitable[RunResult]],
     events: MemoryObjectSendStream[Any],
     scope: anyio.CancelScope,
     done: anyio.Event,
