@@ -225,7 +225,7 @@ class Conversation:
         message: Message | Mapping[str, Any] | str | None = None,
         **settings: Unpack[RunSettings],
     ) -> RunStream:
-        """Do what `ask` does, and yield what happens: pieces, steps, outcomes, then the `RunResult`.
+        """Do what `ask` does, and yield what happens: pieces, steps, outcomes, then the result.
 
         A piece is a `TextDelta`, `ReasoningDelta` or another of `palaver.wire.reply`.
         """
@@ -363,7 +363,7 @@ class Conversation:
         """Settle what a crash left unfinished, and return what was found.
 
         Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
-        killed lasts up to a minute; `wait` is how many seconds to wait for it.
+        killed lasts for a few seconds; `wait` is how many seconds to wait for it.
         """
         until = anyio.current_time() + wait
         while True:

@@ -76,7 +76,9 @@ _REPAIRS: Final = 2
 """How often a model is asked again for an answer that fits the wanted type."""
 _SHOWN: Final = 500
 """Characters of an answer that an error shows."""
-_AGAIN: Final = "That answer does not fit: {error}. RunResult again, with nothing but JSON that fits the schema."
+_AGAIN: Final = (
+    "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
+)
 
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
