@@ -85,9 +85,8 @@ def test_an_error_is_json_for_programs(palaver: Palaver, tmp_path: Path) -> None
     assert 0 == palaver("append", "hi", "--new", "--store", store).returncode
     done = palaver("show", "nothing", "--store", store, "--json")
     assert (1, b"") == (done.returncode, done.stdout)
-    error = json.loads(done.stderr)["error"]
-    assert "UnknownConversation" == error["type"]
-    assert "nothing" in error["message"]
+    words = "no conversation has an id that begins with 'nothing'"
+    assert {"error": {"message": words}} == json.loads(done.stderr)
 
 
 def test_status_and_streams_of_the_real_command(palaver: Palaver) -> None:
