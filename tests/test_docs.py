@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,13 +29,17 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def run_page(page: Path) -> None:
     """Run the blocks of a page, in order, in one namespace."""
-    namespace: dict[str, object] = {"__name__": f"example of {page.name}"}
-    for block in blocks(page.read_text("utf-8")):
-        if block.language == "python":
-            at_its_line = "\n" * (block.line - 1) + block.code
-            exec(compile(at_its_line, page, "exec"), namespace)  # noqa: S102 - our own docs
-        elif block.language == "console":
-            run_console(block.code)
+    module = ModuleType(f"example of {page.name}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        for block in blocks(page.read_text("utf-8")):
+            if block.language == "python":
+                at_its_line = "\n" * (block.line - 1) + block.code
+                exec(compile(at_its_line, page, "exec"), module.__dict__)  # noqa: S102 - our own docs
+            elif block.language == "console":
+                run_console(block.code)
+    finally:
+        del sys.modules[module.__name__]
 
 
 def run_console(code: str) -> None:

@@ -28,7 +28,14 @@ if TYPE_CHECKING:
         wire,
     )
     from palaver.context import ContextManager
-    from palaver.conversation import Conversation, compact
+    from palaver.conversation import (
+        Conversation,
+        Limits,
+        ReasoningDelta,
+        RunResult,
+        TextDelta,
+        compact,
+    )
     from palaver.conversation import run_until_answer as run
     from palaver.history import History
     from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
@@ -43,10 +50,14 @@ __all__ = [
     "Conversation",
     "Coordinator",
     "History",
+    "Limits",
     "Message",
+    "ReasoningDelta",
+    "RunResult",
     "Store",
     "StoredHistory",
     "Team",
+    "TextDelta",
     "Toolbox",
     "__version__",
     "assistant",
@@ -78,6 +89,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "TextDelta": "palaver.conversation",
+    "ReasoningDelta": "palaver.conversation",
+    "Limits": "palaver.conversation",
+    "RunResult": "palaver.conversation",
     "ContextManager": "palaver.context",
     "Conversation": "palaver.conversation",
     "Coordinator": "palaver.team",

@@ -9,10 +9,11 @@
     ├── NothingToUndo                   there is nothing to undo or to redo
     ├── Conflict                        two sides changed the same thing; has both changes
     │   └── VersionMismatch             a change expects a version that is not the newest
-    ├── BudgetExceeded                  a conversation's budget is spent
     ├── DoesNotFit                      the required content of a prompt exceeds the limit
     ├── CompactionRefused               compaction would not save tokens, or not safely
-    ├── TooManySteps                    a loop reached its maximum number of steps
+    ├── LimitExceeded                   a run reached one of its limits
+    │   ├── TooManySteps                the number of steps
+    │   └── BudgetExceeded              what it may cost
     ├── ToolFailed                      a tool reports that it failed
     │   └── ToolUnreachable             the server of a tool can't be reached
     ├── CallChanged                     a tool call is not the approved one; has its digest
@@ -67,6 +68,7 @@ __all__ = [
     "InvalidStateTransition",
     "LeaseLost",
     "LeaseTaken",
+    "LimitExceeded",
     "MemberFailed",
     "ModelError",
     "NetworkError",
@@ -324,11 +326,7 @@ class VersionMismatch(Conflict):
         return {**super().to_dict(), "expected": list(self.expected), "version": self.version}
 
 
-class BudgetExceeded(PalaverError):  # noqa: N818 - it reads as what happened
-    """The budget of a conversation is spent, so no further step is started."""
-
-
-class DoesNotFit(PalaverError):  # noqa: N818 - as above
+class DoesNotFit(PalaverError):  # noqa: N818 - it reads as what happened
     """The required content of a prompt exceeds the limit; required content is never shortened.
 
     >>> error = DoesNotFit(812, 512)
@@ -365,8 +363,33 @@ class CompactionRefused(PalaverError):  # noqa: N818 - as above
     """A compaction would not make the conversation shorter, or not safely. Nothing was changed."""
 
 
-class TooManySteps(PalaverError):  # noqa: N818 - as above
+class LimitExceeded(PalaverError):  # noqa: N818 - as above
+    """A run reached one of its limits; `limit` says which. What was done until then is stored."""
+
+    def __init__(self, text: str, *, limit: str = "") -> None:
+        """Take the text and the name of the limit."""
+        super().__init__(text)
+        self.limit = limit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as data."""
+        return {**super().to_dict(), "limit": self.limit}
+
+
+class TooManySteps(LimitExceeded):
     """A loop reached its maximum number of steps without a final answer."""
+
+    def __init__(self, text: str, *, limit: str = "steps") -> None:
+        """Take the text."""
+        super().__init__(text, limit=limit)
+
+
+class BudgetExceeded(LimitExceeded):
+    """The budget of a conversation or a run is spent, so no further step is started."""
+
+    def __init__(self, text: str, *, limit: str = "cost") -> None:
+        """Take the text."""
+        super().__init__(text, limit=limit)
 
 
 class ToolFailed(PalaverError):  # noqa: N818 - as above

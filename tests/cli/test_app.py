@@ -75,6 +75,20 @@ def test_wrong_usage_is_2(palaver: Palaver, arguments: list[str], text: bytes) -
         assert 1 == done.stderr.count(b"\n")
 
 
+def test_a_command_that_was_nearly_right_is_named(palaver: Palaver) -> None:
+    done = palaver("delte")
+    assert b"No such command 'delte'. Did you mean 'delete'?" in done.stderr
+
+
+def test_an_error_is_json_for_programs(palaver: Palaver, tmp_path: Path) -> None:
+    store = str(tmp_path / "chat.db")
+    assert 0 == palaver("append", "hi", "--new", "--store", store).returncode
+    done = palaver("show", "nothing", "--store", store, "--json")
+    assert (1, b"") == (done.returncode, done.stdout)
+    words = "no conversation has an id that begins with 'nothing'"
+    assert {"error": {"message": words}} == json.loads(done.stderr)
+
+
 def test_status_and_streams_of_the_real_command(palaver: Palaver) -> None:
     done = palaver("validate", "-", given=GOOD)
     assert (0, b"standard input: 1 checked, all valid\n", b"") == (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palaver.conversation import Conversation, Step, run_until_answer
+from palaver.conversation import Conversation, Limits, Step, run_until_answer
 from palaver.errors import TooManySteps
 from palaver.messages import user
 from tests.conversation.scripted import Scripted, calling, saying
@@ -90,6 +90,6 @@ async def test_it_gives_up_after_so_many_steps_with_every_call_run(store: Store)
     conversation = begun(store)
     model = Scripted(calling(("look", {})), calling(("look", {})))
     with pytest.raises(TooManySteps, match="2 steps and no answer"):
-        await run_until_answer(conversation, model, max_steps=2)
+        await run_until_answer(conversation, model, limits=Limits(steps=2))
     assert ["seen", "seen"] == texts(conversation)
     assert [] == conversation.waiting()

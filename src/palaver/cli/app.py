@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import logging
 import os
 import sys
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
@@ -107,7 +109,12 @@ def _invoke(app: click.Command, arguments: list[str]) -> int:
     except click.ClickException as wrong:
         hint = "" if isinstance(wrong, Refused) else _hint(wrong)
         one_line = " ".join(wrong.format_message().split())
-        click.echo(f"palaver: {printable(one_line)}{hint}", err=True)
+        if "--json" in arguments:
+            cause = wrong.__cause__
+            known = cause.to_dict() if isinstance(cause, PalaverError) else {}
+            click.echo(json.dumps({"error": {"message": one_line, **known}}), err=True)
+        else:
+            click.echo(f"palaver: {printable(one_line)}{hint}", err=True)
         return wrong.exit_code
     return 0
 
@@ -185,6 +192,7 @@ COMMANDS: Final = {
     "context": "palaver.cli.commands.context",
     "convert": "palaver.cli.commands.convert",
     "copy": "palaver.cli.commands.export",
+    "delete": "palaver.cli.commands.erase",
     "diff": "palaver.cli.commands.show",
     "doctor": "palaver.cli.commands.doctor",
     "edit": "palaver.cli.commands.edit",
@@ -216,6 +224,18 @@ COMMANDS: Final = {
 
 
 class _LazyGroup(CommandGroup):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; for an unknown one, say which was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0].lower(), COMMANDS, n=1)
+            if close and "Did you mean" not in error.message:
+                error.message += f" Did you mean '{close[0]}'?"
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return sorted(COMMANDS)

@@ -1,6 +1,6 @@
 """One step of a conversation: call a model, run tools, count tokens, survive a crash.
 
-`Conversation` is the main class. It never decides to go on by itself; `run_until_answer` does.
+`Conversation` is the main class: `ask` and `stream` drive it to an answer, `step` is one step.
 """
 
 from __future__ import annotations
@@ -15,22 +15,29 @@ from palaver.conversation.compaction import (
 from palaver.conversation.conversation import Conversation
 from palaver.conversation.feed import follow_events
 from palaver.conversation.recovery import Recovered
-from palaver.conversation.run import run_until_answer
+from palaver.conversation.run import Limits, RunEvent, RunResult, RunStream, run_until_answer
 from palaver.conversation.step import Step, ToolOutcome
 from palaver.conversation.usage import ModelPrice, Prices, Usage
 from palaver.models import model
 from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
 from palaver.tools.runner import ToolLimits
+from palaver.wire.reply import ReasoningDelta, TextDelta
 
 __all__ = [
     "ClearOutputs",
     "Conversation",
     "DropOldest",
+    "Limits",
     "ModelPrice",
     "Prices",
+    "ReasoningDelta",
     "Recovered",
+    "RunEvent",
+    "RunResult",
+    "RunStream",
     "Step",
     "Summarise",
+    "TextDelta",
     "Tool",
     "ToolContext",
     "ToolLimits",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast, overload
 
 import anyio
 from anyio import to_thread
@@ -16,12 +16,16 @@ from msgspec.structs import replace
 
 from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover
+from palaver.conversation.run import OutputType, RunResult, RunSettings, RunStream, ask
 from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import StoreAccess
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, EventBus
-from palaver.messages import Message, parse_message
+from palaver.messages import CacheCounts, Message, TokenCounts, parse_message
 from palaver.messages.limits import EMPTY
+from palaver.models import model as make_model
+from palaver.models.base import LOCAL_PROVIDER
+from palaver.stores import Store, open_store
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools import Toolbox
 from palaver.tools.runner import ToolLimits, ToolRunner
@@ -29,9 +33,11 @@ from palaver.tools.runner import ToolLimits, ToolRunner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
+    from os import PathLike
 
     from palaver.conversation.ledger import LedgerEntry
     from palaver.conversation.recovery import Recovered
+    from palaver.conversation.run import RunEvent
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.conversation.telemetry import Instrumentation
     from palaver.conversation.usage import Prices, Usage
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
     from palaver.messages import Role, ToolCallPart
     from palaver.models.base import Model
     from palaver.stores import StoredHistory
-    from palaver.stores.store import Store
     from palaver.tokens import TokenCounter
     from palaver.tools import Tool
     from palaver.tools.runner import Executor, ToolMiddleware
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation"]
 
+_T = TypeVar("_T")
 _POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
 
@@ -66,10 +72,10 @@ class Conversation:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | str | PathLike[str],
         conversation: StoredHistory | str | None = None,
         *,
-        model: Model | None = None,
+        model: Model | str | None = None,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] = (),
         executor: Executor | None = None,
         token_limit: int | None = None,
@@ -82,18 +88,24 @@ class Conversation:
     ) -> None:
         """Open a conversation of a store by its id, or create a new one.
 
+        `store` may be the path or URL of one, which is opened and closed with the conversation;
+        `model` may be a name, as in `openai:gpt-5`.
+
         When there are more than `token_limit` tokens, the event `tokens.exceeded` is published.
         `budget` is a cost: once it is spent, no further step is begun. `executor` runs calls in
         place of the tools, `count` counts tokens in place of the best counter available, `limits`
         are those of tool calls, `instrumentation` wraps every request and call
         (`telemetry.Telemetry`).
         """
+        self._owns_store = not isinstance(store, Store)
+        store = store if isinstance(store, Store) else open_store(store)
+        self._models: dict[str, Model] = {}
         if conversation is None:
             conversation = store.create()
         history = store.get(conversation) if isinstance(conversation, str) else conversation
         self.store = store
         self.history = history
-        self.model = model
+        self.model = self.find_model(model)
         self.tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.token_limit = token_limit
         self.budget = budget
@@ -159,6 +171,104 @@ class Conversation:
         result = self.history.clear()
         self._emit("history.edited", {"operation": "CLEAR"})
         return result
+
+    # ── questions ───────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    async def ask(
+        self, message: Message | Mapping[str, Any] | str | None = None,
+        *, output: None = None, **settings: Unpack[RunSettings],
+    ) -> RunResult: ...  # fmt: skip
+    @overload
+    async def ask(
+        self, message: Message | Mapping[str, Any] | str | None = None,
+        *, output: type[_T], **settings: Unpack[RunSettings],
+    ) -> _T: ...  # fmt: skip
+    async def ask(
+        self,
+        message: Message | Mapping[str, Any] | str | None = None,
+        *,
+        output: type[_T] | None = None,
+        **settings: Unpack[RunSettings],
+    ) -> RunResult | _T:
+        """Add a message, and ask the model and run its tools until there is an answer.
+
+        A text is what the user says; without a message, the conversation goes on as it is. With
+        `output`, the answer is a value of that type: the model gets its schema, is asked again if
+        its answer does not fit, and `BadAnswer` is raised if none does.
+
+        The settings: `model`, `tools` and `options` as in `step`; `limits` of this run; `approve`
+        decides about each call that needs an approval: it returns True, False, a reason to deny it
+        or a `Decision`; `around` wraps every call; with the same `key` a question is asked only
+        once, and goes on where a crash cut it off.
+        """
+        kind = None if output is None else OutputType(output)
+        answer, value = await ask(self, message, settings=settings, output=kind)
+        if output is None:
+            return answer
+        if answer.waiting:
+            names = ", ".join(call.tool for call in answer.waiting)
+            msg = f"no answer yet: calls wait for an approval ({names}); give approve="
+            raise ValidationError(msg, path="$.approve", rule="approval")
+        return cast("_T", value)
+
+    def ask_sync(
+        self,
+        message: Message | Mapping[str, Any] | str | None = None,
+        **settings: Any,  # noqa: ANN401 - those of `ask`
+    ) -> Any:  # noqa: ANN401 - an RunResult, or a value of the wanted type
+        """Do what `ask` does, for programs without an event loop."""
+        return anyio.run(partial(self.ask, message, **settings))
+
+    def stream(
+        self,
+        message: Message | Mapping[str, Any] | str | None = None,
+        **settings: Unpack[RunSettings],
+    ) -> RunStream:
+        """Do what `ask` does, and yield what happens: pieces, steps, outcomes, then the result.
+
+        A piece is a `TextDelta`, `ReasoningDelta` or another of `palaver.wire.reply`.
+        """
+
+        async def run(send: Callable[[RunEvent], None]) -> RunResult:
+            return (await ask(self, message, settings=settings, on_event=send))[0]
+
+        return RunStream(run)
+
+    def find_model(self, model: Model | str | None) -> Model | None:
+        """Return a model by its name, which is made once; anything else as it is."""
+        if not isinstance(model, str):
+            return model
+        if model not in self._models:
+            self._models[model] = make_model(model)
+        return self._models[model]
+
+    def check_price(self, model: Model, path: str) -> None:
+        """Raise `ValidationError` if what a model costs is not known: a cost can't be limited."""
+        if model.ref.provider_id == LOCAL_PROVIDER:
+            return
+        tokens = TokenCounts(1_000, 1_000, 0, CacheCounts())
+        if self._prices is None or self._prices.cost(model.ref, tokens) is None:
+            name = f"{model.ref.provider_id}:{model.ref.model_id}"
+            detail = f"the price of {name} is not known, so its cost can't be limited: give the "
+            detail += f'conversation prices=Prices({{"{name}": ModelPrice(input, output)}}), in '
+            detail += "dollars for a million tokens, or limit total_tokens"
+            raise ValidationError(detail, path=path, rule="unknown-price")
+
+    async def close(self) -> None:
+        """Close the models and the store that this conversation opened itself."""
+        for made in self._models.values():
+            await made.close()
+        if self._owns_store:
+            await to_thread.run_sync(self.store.close)
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close what it opened."""
+        await self.close()
 
     # ── steps ───────────────────────────────────────────────────────────────────────────────────
 
@@ -253,7 +363,7 @@ class Conversation:
         """Settle what a crash left unfinished, and return what was found.
 
         Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
-        killed lasts up to a minute; `wait` is how many seconds to wait for it.
+        killed lasts for a few seconds; `wait` is how many seconds to wait for it.
         """
         until = anyio.current_time() + wait
         while True:

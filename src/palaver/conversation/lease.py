@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LEASE_SECONDS", "OnExit", "SharedLease", "clean_up", "run_shielded"]
 
-LEASE_SECONDS: Final = 60.0
-"""How long a lease lasts unless it is renewed; it is renewed three times as often."""
+LEASE_SECONDS: Final = 4.0
+"""How long a lease lasts unless it is renewed, and so how soon a killed worker is succeeded.
+
+It is renewed three times as often while the work goes on. A worker that hangs for longer loses the
+lease only if another one asks for it; what it would still write is refused then."""
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "palaver-cleanup"
 

@@ -1,33 +1,154 @@
 """The agent loop: ask the model, run its tools, ask again, until there is an answer.
 
-`Conversation` takes single steps and never decides to take another. This loop does, for everyone
-without an engine of their own.
+`Conversation` takes single steps and never decides to take another. `run_until_answer` does, for
+everyone without an engine of their own, within `Limits`. `ask` adds a message and runs the loop;
+`RunStream` does the same and yields everything that happens meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import importlib
+import inspect
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, cast
 
+import anyio
+import msgspec
 from anyio import to_thread
+from anyio.lowlevel import current_token
+from msgspec import Struct
 
-from palaver.errors import TooManySteps
+from palaver.conversation.usage import Usage
+from palaver.errors import (
+    BadAnswer,
+    BudgetExceeded,
+    ContentFiltered,
+    LimitExceeded,
+    TooManySteps,
+    ValidationError,
+)
+from palaver.messages import Message, ToolCallPart, user
+from palaver.messages.decode import convert
 from palaver.messages.limits import EMPTY
+from palaver.models.base import LOCAL_PROVIDER
+from palaver.tools.approval import (
+    Decision,
+    apply_decisions,
+    forget_decisions,
+    load_decisions,
+    needs_approval,
+    parse_answer,
+    save_decisions,
+    valid_decisions,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from anyio.streams.memory import MemoryObjectSendStream
 
     from palaver.conversation.conversation import Conversation
-    from palaver.conversation.step import OnDelta, Step
-    from palaver.messages import ToolCallPart
+    from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.models.base import Model
-    from palaver.tools import Tool, Toolbox
+    from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
+    from palaver.tools.runner import ToolMiddleware
+    from palaver.wire.reply import Delta
 
-__all__ = ["ChooseOptions", "run_until_answer"]
+__all__ = [
+    "Approve",
+    "ChooseOptions",
+    "Limits",
+    "RunEvent",
+    "RunResult",
+    "RunSettings",
+    "RunStream",
+    "ask",
+    "run_until_answer",
+]
+
+_T = TypeVar("_T")
+_log: Final = logging.getLogger("palaver.conversation")
+_REPAIRS: Final = 2
+"""How often a model is asked again for an answer that fits the wanted type."""
+_SHOWN: Final = 500
+"""Characters of an answer that an error shows."""
+_AGAIN: Final = (
+    "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
+)
 
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
 )
 """Returns the options of a step, given the calls that were just run and the calls before them."""
+Approve: TypeAlias = "Callable[[ToolCallPart], object | Awaitable[object]]"
+"""Decides about a call: returns True, False, a reason to deny it, or a `Decision`; may be async."""
+RunEvent: TypeAlias = "Delta | Step | ToolOutcome | RunResult"
+"""What happens in a run: a piece of an answer, a finished step, the outcome of a call, the end."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much one run may use. What is None has no limit.
+
+    >>> Limits(cost=-1)
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.limits.cost: must be a number above 0, not -1 [limits]
+    """
+
+    steps: int | None = 20
+    tool_calls: int | None = None
+    total_tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check that each limit is a number above 0."""
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            whole = name in ("steps", "tool_calls", "total_tokens")
+            fits = type(value) is int or (type(value) is float and not whole)
+            if value is None or (fits and 0 < cast("float", value) < math.inf):
+                continue
+            detail = f"must be a {'whole ' if whole else ''}number above 0, not {value!r}"
+            raise ValidationError(detail, path=f"$.limits.{name}", rule="limits")
+
+
+class RunSettings(TypedDict, total=False):
+    """What a run takes beside its message."""
+
+    model: Model | str | None
+    tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None
+    options: Mapping[str, Any] | ChooseOptions
+    limits: Limits
+    approve: Approve | None
+    around: ToolMiddleware | None
+    key: str | None
+
+
+class RunResult(Struct, frozen=True):
+    """The answer of a run, what it took, and the calls that wait for an approval.
+
+    `waiting` has calls where the run stopped before its answer: nobody was there to approve them.
+    """
+
+    message: Message
+    usage: Usage
+    steps: int = 1
+    tokens: int = 0
+    cost: float | None = None
+    waiting: tuple[ToolCallPart, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.message.text
+
+    def __str__(self) -> str:
+        """Return the text of the answer."""
+        return self.message.text
 
 
 async def run_until_answer(
@@ -37,41 +158,438 @@ async def run_until_answer(
     tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
     options: Mapping[str, Any] | ChooseOptions = EMPTY,
     needs_approval: Callable[[ToolCallPart], bool] | None = None,
-    max_steps: int = 20,
+    approve: Approve | None = None,
+    around: ToolMiddleware | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    key: str | None = None,
     on_delta: OnDelta | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    on_step: Callable[[Step], object] | None = None,
+    on_outcome: Callable[[ToolOutcome], object] | None = None,
 ) -> Step:
     """Run the waiting calls, then take steps until an answer makes no calls; return the last step.
 
     With `tools`, only the waiting calls of these tools are run. `options` are those of every step,
-    or a function that chooses them. A call for which
-    `needs_approval` returns True is not run: when a step makes such a call, the others are run and
-    that step is returned, with its calls. `on_step` gets every step. Raises `TooManySteps` after
-    `max_steps` steps without an answer.
+    or a function that chooses them. A call needs an approval if its tool says so, or if
+    `needs_approval` does, which is asked in the tools' place. `approve` decides about such a call;
+    without it, the other calls are run and the step is returned with the calls that wait. With a
+    `key`, a run that was cut off goes on where it was, and one that is over is not repeated. Raises
+    `LimitExceeded` when a limit is reached.
     """
-    box = conversation.toolbox(tools)
-
-    async def run(calls: Sequence[ToolCallPart]) -> None:
-        ready = [call for call in calls if needs_approval is None or not needs_approval(call)]
-        if ready:
-            await conversation.run_tools(ready, tools=box)
-
+    run = _Run(conversation, model, conversation.toolbox(tools), limits, needs_approval)
+    run.approve, run.around, run.on_outcome = approve, around, on_outcome
     before: Sequence[ToolCallPart] = ()
     calls: Sequence[ToolCallPart] = await to_thread.run_sync(conversation.waiting)
     if tools is not None:
-        calls = [call for call in calls if call.tool in box]
-    for _ in range(max_steps):
-        await run(calls)
-        chosen = options(calls, before) if callable(options) else options
-        step = await conversation.step(model, tools=box, options=chosen, on_delta=on_delta)
-        if on_step is not None:
-            on_step(step)
-        before, calls = calls, step.calls
+        calls = [call for call in calls if call.tool in run.box]
+    await run.begin()
+    with anyio.move_on_after(limits.seconds) as clock:
+        await run.run_calls(calls)
+        while True:
+            number = run.next_step()
+            chosen = run.options(options, calls, before)
+            step_key = None if key is None else f"{key}/{number}"
+            step = await conversation.step(
+                model, tools=run.box, options=chosen, on_delta=on_delta, key=step_key
+            )
+            if on_step is not None:
+                await _call(on_step, step)
+            before, calls = calls, step.calls
+            if not calls:
+                return step
+            if step.again:  # some of its calls may have run before the run was cut off
+                waits = {call.id for call in await to_thread.run_sync(conversation.waiting)}
+                calls = [call for call in calls if call.id in waits]
+            if await run.run_calls(calls):
+                return step
+    if clock.cancelled_caught:
+        detail = f"no answer after {limits.seconds:g} seconds; what had arrived is stored"
+        raise LimitExceeded(detail, limit="seconds")
+    raise AssertionError  # pragma: no cover - the loop ends by itself or by the clock
+
+
+class _Run:
+    """One run: how much it has used, and how its calls are approved and run."""
+
+    approve: Approve | None = None
+    around: ToolMiddleware | None = None
+    on_outcome: Callable[[ToolOutcome], object] | None = None
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        model: Model | None,
+        box: Toolbox,
+        limits: Limits,
+        needs: Callable[[ToolCallPart], bool] | None,
+    ) -> None:
+        self.box = box
+        self._conversation = conversation
+        self._model = conversation.model if model is None else model
+        self._limits = limits
+        self._needs = partial(needs_approval, box) if needs is None else needs
+        self._steps = self._calls = 0
+        self._before: Usage | None = None
+
+    async def begin(self) -> None:
+        """Check that the limits can be enforced, and note what was used before the run."""
+        limits, model = self._limits, self._model
+        if limits.cost is not None and model is not None:
+            self._conversation.check_price(model, "$.limits.cost")
+        if limits.cost is not None or limits.total_tokens is not None:
+            self._before = await to_thread.run_sync(lambda: self._conversation.usage)
+
+    def next_step(self) -> int:
+        """Return the number of the next step; raise `LimitExceeded` if there may be none."""
+        limits = self._limits
+        if self._steps == limits.steps:
+            msg = f"{limits.steps} steps and no answer without tool calls"
+            raise TooManySteps(msg)
+        if self._before is not None and self._steps:
+            usage = self._conversation.usage
+            used = _tokens(usage) - _tokens(self._before)
+            cost = (usage.cost or 0.0) - (self._before.cost or 0.0)
+            if limits.total_tokens is not None and used >= limits.total_tokens:
+                detail = f"{used:,} of {limits.total_tokens:,} tokens are used: no further step"
+                raise LimitExceeded(detail, limit="total_tokens")
+            if limits.cost is not None and cost >= limits.cost:
+                detail = f"{cost:.4f} of {limits.cost:.4f} are spent: no further step is begun"
+                raise BudgetExceeded(detail)
+        self._steps += 1
+        return self._steps
+
+    def options(
+        self,
+        given: Mapping[str, Any] | ChooseOptions,
+        calls: Sequence[ToolCallPart],
+        before: Sequence[ToolCallPart],
+    ) -> Mapping[str, Any]:
+        """Return the options of the next step, after these calls and those before them.
+
+        A forced call has been made, so no further call is forced. A model that repeats the same
+        calls would repeat them for ever, and a small model on this machine rarely makes better
+        calls the second time: both are asked for text.
+        """
+        if callable(given):
+            return given(calls, before)
         if not calls:
-            return step
-        if needs_approval is not None and any(map(needs_approval, calls)):
-            await run(calls)
-            return step
-    await run(calls)
-    msg = f"{max_steps} steps and no answer without tool calls"
-    raise TooManySteps(msg)
+            return given
+        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
+        small = self._model is not None and self._model.ref.provider_id == LOCAL_PROVIDER
+        if same or small or given.get("tool_choice") == "none":
+            return {**given, "tool_choice": "none"}
+        return {name: value for name, value in given.items() if name != "tool_choice"}
+
+    async def run_calls(self, calls: Sequence[ToolCallPart]) -> list[ToolCallPart]:
+        """Run the calls that may run; return those that wait for an approval."""
+        conversation = self._conversation
+        asking = [call for call in calls if self._needs(call)]
+        decisions: dict[str, Decision] = {}
+        if asking:
+            decisions = await to_thread.run_sync(self._stored_decisions, asking)
+            if self.approve is not None:
+                left = [call for call in asking if call.id not in decisions]
+                decisions |= await self._decide(left, self.approve)
+        waiting = [call for call in asking if call.id not in decisions]
+        ready = [call for call in calls if call not in waiting]
+        if not ready:
+            return waiting
+        self._calls += len(ready)
+        most = self._limits.tool_calls
+        if most is not None and self._calls > most:
+            detail = f"{self._calls} tool calls, and {most} are allowed: the last ones were not run"
+            raise LimitExceeded(detail, limit="tool_calls")
+        outcomes = await conversation.run_tools(
+            ready,
+            tools=self.box,
+            around=_both(apply_decisions(decisions), self.around) if decisions else self.around,
+            approved={name: one.digest or "" for name, one in decisions.items()},
+        )
+        if decisions:
+            await to_thread.run_sync(forget_decisions, conversation, list(decisions))
+        if self.on_outcome is not None:
+            for outcome in outcomes:
+                await _call(self.on_outcome, outcome)
+        return waiting
+
+    def _stored_decisions(self, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
+        """Return what was decided about calls already, here or elsewhere."""
+        stored = load_decisions(self._conversation)
+        digests = self._conversation.digests(calls)
+        asked = {call.id for call in calls}
+        return valid_decisions({n: one for n, one in stored.items() if n in asked}, digests)
+
+    async def _decide(self, calls: Sequence[ToolCallPart], approve: Approve) -> dict[str, Decision]:
+        """Ask about each call, and store what was decided before anything runs."""
+        digests = await to_thread.run_sync(self._conversation.digests, calls)
+        decisions: dict[str, Decision] = {}
+        for call in calls:
+            verdict = await _call(approve, call)
+            if isinstance(verdict, str) and verdict.strip().lower() not in ("approve", "deny"):
+                verdict = Decision("deny", reason=verdict)
+            decisions |= parse_answer({call.id: verdict}, [call], digests)
+        if decisions:
+            await to_thread.run_sync(save_decisions, self._conversation, decisions)
+        return decisions
+
+
+def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware:
+    """Return a middleware that wraps a call with two of them."""
+    if inner is None:
+        return outer
+
+    async def middleware(
+        call: ToolCallPart,
+        context: ToolContext,
+        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+    ) -> ToolOutput:
+        return await outer(call, context, lambda chosen: inner(chosen, context, run))
+
+    return middleware
+
+
+def _signature(call: ToolCallPart) -> tuple[str, str]:
+    return call.tool, call.raw
+
+
+def _tokens(usage: Usage) -> int:
+    """Return the tokens of all requests and answers together."""
+    return usage.total.prompt + usage.total.completion
+
+
+async def _call(function: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401 - its own
+    found = function(value)
+    return await found if inspect.isawaitable(found) else found
+
+
+# ── questions ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def ask(
+    conversation: Conversation,
+    message: Message | Mapping[str, Any] | str | None = None,
+    *,
+    settings: RunSettings,
+    on_event: Callable[[RunEvent], object] | None = None,
+    output: OutputType[Any] | None = None,
+) -> tuple[RunResult, Any]:
+    """Add a message, run until there is an answer, and return it with its value."""
+    rest = dict(settings)
+    model = conversation.find_model(cast("Model | str | None", rest.pop("model", None)))
+    key = cast("str | None", rest.get("key"))
+    if output is not None:
+        rest["options"] = output.with_schema(rest.get("options", EMPTY))
+    if message is not None:
+        given = user(message) if isinstance(message, str) else message
+        await to_thread.run_sync(partial(conversation.add, given, key=key))
+    before = await to_thread.run_sync(lambda: conversation.usage)
+    steps = 0
+
+    async def on_step(step: Step) -> None:
+        nonlocal steps
+        steps += 1
+        if on_event is not None:
+            await _call(on_event, step)
+
+    async def run() -> RunResult:
+        step = await run_until_answer(
+            conversation, model, on_delta=cast("Any", on_event), on_step=on_step,
+            on_outcome=on_event, **cast("Any", rest),
+        )  # fmt: skip
+        after = step.usage
+        return RunResult(
+            step.message,
+            after,
+            steps,
+            _tokens(after) - _tokens(before),
+            None if after.cost is None else after.cost - (before.cost or 0.0),
+            tuple(await to_thread.run_sync(conversation.waiting)) if step.calls else (),
+        )
+
+    answer = await run()
+    for repair in range(_REPAIRS + 1):
+        if output is None or answer.waiting:
+            break
+        try:
+            return answer, output.read(answer.message)
+        except ValidationError as error:
+            if repair == _REPAIRS:
+                detail = f"no answer fits the wanted type: {error.detail}; the last was: "
+                raise BadAnswer(detail + answer.text[:_SHOWN]) from None
+            words = user(_AGAIN.format(error=error.detail))
+            rest["key"] = None if key is None else f"{key}/repair-{repair + 1}"
+            add = partial(conversation.add, words, key=cast("str | None", rest["key"]))
+            await to_thread.run_sync(add)
+        answer = await run()
+    return answer, None
+
+
+class OutputType(Generic[_T]):
+    """The type of a structured answer: its JSON schema, and how an answer becomes a value.
+
+    It is a class that msgspec knows (a `Struct`, a dataclass, a `TypedDict`, a `NamedTuple`), a
+    pydantic model, or any other type that JSON can have, as `list[int]`.
+    """
+
+    def __init__(self, kind: type[_T]) -> None:
+        """Take the type; raise `ValidationError` if JSON can't have it."""
+        self._kind = kind
+        pydantic: Any = getattr(kind, "model_json_schema", None)
+        self._validate: Callable[[str], _T] | None = None
+        try:
+            if pydantic is not None:
+                self.schema: dict[str, Any] = pydantic()
+                self._validate = cast("Any", kind).model_validate_json
+            else:
+                self.schema = _inline(msgspec.json.schema(kind))
+        except (TypeError, ValueError) as error:
+            name = getattr(kind, "__name__", repr(kind))
+            detail = f"{name} can't be the type of an answer: {error}"
+            raise ValidationError(detail, path="$.output", rule="output-type") from None
+
+    def with_schema(self, options: object) -> Mapping[str, Any] | ChooseOptions:
+        """Return the options of a run with this type's schema."""
+        if not callable(options):
+            return {**cast("Mapping[str, Any]", options), "schema": self.schema}
+        choose = cast("ChooseOptions", options)
+        return lambda calls, before: {**choose(calls, before), "schema": self.schema}
+
+    def read(self, message: Message) -> _T:
+        """Return the value of an answer; raise `ValidationError` if the answer does not fit."""
+        if getattr(message.info, "finish", None) == "content-filter":
+            detail = f"the model refused to answer: {message.text[:_SHOWN]}"
+            raise ContentFiltered(detail)
+        text = message.text.strip()
+        if text.startswith("```"):  # some models fence their JSON
+            text = text.strip("`").removeprefix("json").strip()
+        try:
+            if self._validate is not None:
+                return self._validate(text)
+            return convert(msgspec.json.decode(text), self._kind)
+        except ValueError as error:  # of msgspec, and of pydantic
+            detail = str(error) or type(error).__name__
+            raise ValidationError(detail, path="$", rule="output-type") from None
+
+
+def _inline(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that is an object at its top, not a reference to a definition."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    definitions = dict(schema.get("$defs", {}))
+    name = reference.rpartition("/")[2]
+    found = dict(definitions[name])
+    if f'"{reference}"' not in msgspec.json.encode(definitions).decode():  # not recursive
+        del definitions[name]
+    return {**found, "$defs": definitions} if definitions else found
+
+
+# ── streams ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class RunStream(AsyncIterator[RunEvent]):
+    """The events of a run as they happen; the last one is the `RunResult`.
+
+        async for event in talk.stream("Tea?"):
+            if isinstance(event, TextDelta):
+                print(event.text, end="")
+
+    The run begins with the first event that is asked for. What was received is stored as it
+    arrives. Who leaves the loop early cancels the run; `async with` waits until it is cancelled.
+    """
+
+    def __init__(self, run: Callable[[Callable[[RunEvent], None]], Awaitable[RunResult]]) -> None:
+        """Take the run: a function that gets where to send events."""
+        self._run = run
+        self._scope: anyio.CancelScope | None = None  # of the run, once it has begun
+        self._events, self._received = anyio.create_memory_object_stream[Any](math.inf)
+        self._done = anyio.Event()
+        self.answer: RunResult | None = None
+
+    def __aiter__(self) -> RunStream:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        """Return the next event; raise what the run raised."""
+        if self._scope is None:
+            self._scope = anyio.CancelScope()
+            _spawn(partial(_feed, self._run, self._events, self._scope, self._done))
+        try:
+            event: RunEvent | BaseException = await self._received.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+        if isinstance(event, BaseException):
+            raise event
+        if isinstance(event, RunResult):
+            self.answer = event
+        return event
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Cancel the run if it is not over, and wait until it is."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the run if it is not over, and wait until what had arrived is stored."""
+        if self._scope is not None:
+            self._scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._done.wait()
+        self._received.close()
+        self._events.close()
+
+    def __del__(self) -> None:
+        """Cancel a run that nobody listens to any more."""
+        if self._scope is not None:
+            self._scope.cancel()
+        self._received.close()
+        self._events.close()
+
+
+async def _feed(
+    run: Callable[[Callable[[RunEvent], None]], Awaitable[RunResult]],
+    events: MemoryObjectSendStream[Any],
+    scope: anyio.CancelScope,
+    done: anyio.Event,
+) -> None:
+    """Run, and send what happens; this holds no reference to the stream, which may be left."""
+
+    def send(event: object) -> None:
+        try:
+            events.send_nowait(event)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            scope.cancel()
+
+    try:
+        with scope:
+            try:
+                send(await run(send))
+            except Exception as error:  # noqa: BLE001 - raised where the events are received
+                send(error)
+    finally:
+        events.close()
+        done.set()
+
+
+def _spawn(work: Callable[[], Awaitable[None]]) -> None:
+    """Begin a task of its own, that outlives the call that begins it."""
+    loop: Any = current_token().native_token
+    if not hasattr(loop, "create_task"):
+        trio: Any = importlib.import_module("trio")  # pragma: no cover - whoever runs it has it
+        trio.lowlevel.spawn_system_task(work)  # pragma: no cover - the same
+        return  # pragma: no cover - the same
+    task = loop.create_task(work())
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+_tasks: Final = set[Any]()
+"""The tasks of streams: asyncio holds only weak references to them."""

@@ -33,9 +33,19 @@ from palaver.wire.request import Target
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-__all__ = ["CONNECT_SECONDS", "OPTIONS", "Model", "ModelRequest", "SdkModel", "merge_fields"]
+__all__ = [
+    "CONNECT_SECONDS",
+    "LOCAL_PROVIDER",
+    "OPTIONS",
+    "Model",
+    "ModelRequest",
+    "SdkModel",
+    "merge_fields",
+]
 
 
+LOCAL_PROVIDER: Final = "local"
+"""The provider of the models on this machine."""
 OPTIONS: Final = frozenset(
     ("temperature", "top_p", "max_tokens", "stop", "tool_choice", "schema", "extra")
 )

@@ -30,7 +30,7 @@ from anyio import to_thread
 
 from palaver.errors import BadRequest, ModelError, NetworkError, Unavailable
 from palaver.messages.ids import new_id
-from palaver.messages.limits import is_list, is_object
+from palaver.messages.limits import EMPTY, is_list, is_object
 from palaver.messages.parts import ModelRef
 from palaver.models import catalog
 from palaver.models.base import merge_fields
@@ -83,6 +83,8 @@ You can use these tools:
 Reply with one JSON object: {ways}."""
 _ONLY_ANSWER: Final = 'Reply with one JSON object, with "answer" to say something.'
 _HOW_TO_ANSWER: Final = 'with "answer" to say something'
+_SMALL: Final[Mapping[str, Any]] = {"temperature": 0.2, "max_tokens": 200}
+"""The options of an installed model, unless a request has others."""
 _HOW_TO_CALL: Final = 'with "tool" and "arguments" to use a tool'
 
 
@@ -91,7 +93,8 @@ class LocalModel:
 
     `window` is the context window in tokens, at most what the model was trained for. `threads` is
     how many cores it may use; the default is half of them, because with all of them it nearly stops
-    as soon as another process is busy.
+    as soon as another process is busy. An installed model is small: unless a request says
+    otherwise, its answers are short, so that it can't repeat itself until its window is full.
     """
 
     format: str = "openai-chat"
@@ -113,6 +116,7 @@ class LocalModel:
         self.target = Target(model=self.ref, images=False, files=False)
         self.timeout = timeout
         known = catalog.KNOWN.get(name)
+        self._defaults: Mapping[str, Any] = EMPTY if known is None else _SMALL
         wanted = window or (known.window if known else WINDOW)
         half = max(1, (os.cpu_count() or 2) // 2)
         self._engine = Engine(Path(path), window=wanted, threads=threads or half)
@@ -127,7 +131,7 @@ class LocalModel:
 
     def request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body of a request, as the child process gets it."""
-        return _request_body(request)
+        return {**self._defaults, **_request_body(request)}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
         """Send a request and yield the chunks as they arrive."""

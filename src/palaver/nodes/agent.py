@@ -22,6 +22,7 @@ from palaver.tools.approval import (
     apply_decisions,
     forget_decisions,
     load_decisions,
+    needs_approval,
     valid_decisions,
 )
 
@@ -121,7 +122,12 @@ async def run_calls(
         missing = [
             call.id
             for call in status.waiting
-            if call.id not in valid and (settings.gates(call.tool) or call.id in calls.decisions)
+            if call.id not in valid
+            and (
+                settings.gates(call.tool)
+                or call.id in calls.decisions
+                or needs_approval(conversation.tools, call)
+            )
         ]
         if missing:
             return _result(conversation, status, "approval", missing=missing)

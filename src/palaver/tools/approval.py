@@ -9,6 +9,7 @@ the metadata say who decided.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -39,6 +40,7 @@ __all__ = [
     "deny_call",
     "forget_decisions",
     "load_decisions",
+    "needs_approval",
     "parse_answer",
     "save_decisions",
     "valid_decisions",
@@ -54,6 +56,7 @@ _NO_KEY: Final = ""
 """The record's name of a question without a key."""
 _MAX_ANSWERED: Final = 64
 """How many keys of answered questions are remembered; an engine that replays one does so soon."""
+_log: Final = logging.getLogger("palaver.tools")
 _VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
 
 
@@ -88,6 +91,8 @@ class ApprovalRequired:
     'send'
     """
 
+    needs_approval: bool = True
+
     def __init__(self, inner: Tool) -> None:
         """Wrap a tool."""
         self.spec: ToolSpec = inner.spec
@@ -98,6 +103,22 @@ class ApprovalRequired:
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Run the tool: whoever calls this has the approval."""
         return await self._inner.call(arguments, context)
+
+
+def needs_approval(tools: Mapping[str, Tool], call: ToolCallPart) -> bool:
+    """Tell whether a call has to be approved: its tool says so, for all arguments or for these.
+
+    A tool's `needs_approval` is a bool, or a function of the arguments. If that raises, the call
+    needs an approval.
+    """
+    wanted: object = getattr(tools.get(call.tool), "needs_approval", False)
+    if not callable(wanted):
+        return bool(wanted)
+    try:
+        return bool(wanted(call.input))
+    except Exception:  # noqa: BLE001 - then a person decides
+        _log.exception("whether a call of %s needs an approval can't be told", call.tool)
+        return True
 
 
 def deny_call(call: ToolCallPart, reason: str) -> Toolbox:

@@ -79,10 +79,12 @@ class FunctionTool:
         description: str | None = None,
         idempotent: bool = False,
         timeout: float | None = None,
+        needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
         """Read the signature and the docstring; raise `ValidationError` if it can't be a tool."""
         self.idempotent = idempotent
         self.timeout = timeout
+        self.needs_approval = needs_approval
         self._function = function
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise _not_a_tool(function, "a tool returns its result once, it does not yield")
@@ -127,6 +129,7 @@ def tool(
     description: str | None = None,
     idempotent: bool = False,
     timeout: float | None = None,
+    needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
 ) -> FunctionTool: ...
 @overload
 def tool(
@@ -135,6 +138,7 @@ def tool(
     description: str | None = None,
     idempotent: bool = False,
     timeout: float | None = None,
+    needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -144,7 +148,8 @@ def tool(
     """Make a tool of a function, plain or with options.
 
     `idempotent` says that it may run again when it is unknown whether it ran, as after a crash;
-    `timeout` is in seconds.
+    `timeout` is in seconds. With `needs_approval`, a call waits until a person has approved it; it
+    may be a function that is given the arguments and returns whether that is so.
 
     >>> @tool(idempotent=True)
     ... def weather(city: str, days: int = 1) -> str:

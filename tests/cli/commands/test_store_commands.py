@@ -492,3 +492,19 @@ def test_paths_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     CliRunner().invoke(app, ["append", "--new", "x", "--store", "ä b.db"])
     assert Path("ä b.db").exists()
+
+
+def test_delete_asks_first_and_says_what(run: Run, store: Store) -> None:
+    result = run("delete", "talk", given="n\n")
+    assert 1 == result.exit_code
+    assert "A talk, 3 messages" in result.stderr
+    assert "nothing was deleted" in result.stderr
+    assert {"deleted": ["talk"]} == answer(run("delete", "talk", "talk", "--yes", "--json"))
+    assert [] == list(store)
+
+
+def test_what_was_forked_from_is_deleted_after_its_forks(run: Run, store: Store) -> None:
+    store.get("talk").fork(id="other")
+    result = run("delete", "talk", "--yes")
+    assert (1, True) == (result.exit_code, "other" in result.stderr)
+    assert "other: deleted\ntalk: deleted\n" == run("delete", "other", "talk", "--yes").stdout

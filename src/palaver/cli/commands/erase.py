@@ -1,4 +1,4 @@
-"""`palaver erase` and `palaver prune`: destroy a message, or what only abandoned versions have."""
+"""`palaver erase`, `prune` and `delete`: destroy a message, what is abandoned, a conversation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from palaver.cli.options import (
 from palaver.cli.output import confirm, format_message, print_json
 from palaver.messages import to_dict
 
-__all__ = ["erase", "prune"]
+__all__ = ["delete", "erase", "prune"]
 
 
 @click.command(short_help="Destroy the content of a message in every version.")
@@ -96,6 +96,36 @@ def prune(
         return
     verb = "pruned" if pruned.done else "would be pruned" if pruned.messages else "to prune"
     print_line(f"{styled(name, bold=True)}: {_describe(len(pruned.messages), pruned.bytes)} {verb}")
+
+
+@click.command(short_help="Delete conversations with all their versions.")
+@click.argument("conversations", metavar="CONVERSATION...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+@json_option
+def delete(
+    conversations: tuple[str, ...], address: str | None, *, yes: bool, as_json: bool
+) -> None:
+    """Delete each CONVERSATION with all its messages, versions, marks and records.
+
+    A conversation that others were forked from can't be deleted before them. This can't be undone;
+    `palaver export` makes a copy first.
+    """
+    with use_store(address) as store:
+        found = [find_conversation(store, name) for name in dict.fromkeys(conversations)]
+        if not yes:
+            for history in found:
+                about = f"{history.id}: {history.title or 'untitled'}, {len(history):,} messages"
+                click.echo(about, err=True)
+            if not confirm("Delete with no way back?"):
+                msg = "nothing was deleted"
+                raise Refused(msg)
+        for history in found:
+            store.delete(history.id)
+            if not as_json:
+                print_line(f"{styled(history.id, bold=True)}: deleted")
+    if as_json:
+        print_json({"deleted": [history.id for history in found]})
 
 
 def _describe(count: int, size: int) -> str:

@@ -20,7 +20,7 @@ from palaver.errors import ValidationError
 from palaver.messages.limits import EMPTY
 from palaver.models import catalog
 from palaver.models import model as named_model
-from palaver.models.base import ModelRequest
+from palaver.models.base import LOCAL_PROVIDER, ModelRequest
 
 if TYPE_CHECKING:
     import builtins
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MODEL",
-    "LOCAL_PROVIDER",
     "ModelInfo",
     "ModelRegistry",
     "default_options",
@@ -39,8 +38,6 @@ __all__ = [
 
 DEFAULT_MODEL: Final = "local:smollm2"
 """The model that needs no network and no key."""
-LOCAL_PROVIDER: Final = "local"
-"""The provider of models on this machine."""
 _SMALL: Final[Mapping[str, Any]] = {"temperature": 0.2, "max_tokens": 120}
 _SHORTEST: Final = ModelRequest(
     {"messages": [{"role": "user", "content": "Hi"}]}, options={"max_tokens": 1}

@@ -18,7 +18,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import UNSET, Struct, UnsetType, field
 
-from palaver.conversation import Toolbox, run_until_answer
+from palaver.conversation import Limits, Toolbox, run_until_answer
 from palaver.conversation.ledger import CALL, read_ledger
 from palaver.conversation.store_access import DRAFT, STEP, StepIntent
 from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, ValidationError
@@ -30,14 +30,14 @@ from palaver.messages.parts import ReasoningPart
 from palaver.models.base import Model, ModelRequest
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import Shape
-from palaver.server.services.models import LOCAL_PROVIDER, default_options, load_default
+from palaver.server.services.models import default_options, load_default
 from palaver.server.services.tools import ServerTools, builtin_tools
 from palaver.tools.approval import deny_call
 from palaver.tools.runner import open_tools
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from palaver.conversation import Conversation, ToolContext, ToolOutput
     from palaver.history import Expected
@@ -104,23 +104,6 @@ class StepPlan(Struct, frozen=True):
     tools: Toolbox
     loop: bool = True
     options: Mapping[str, Any] = EMPTY
-
-    def next_options(
-        self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
-    ) -> Mapping[str, Any]:
-        """The options of the next request, after these calls and those before them.
-
-        A forced call has been made, so no further call is forced. A model that repeats the same
-        calls would repeat them for ever, and a small model rarely makes better calls the second
-        time: both are asked for text.
-        """
-        if not calls:
-            return self.options
-        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
-        small = self.model.ref.provider_id == LOCAL_PROVIDER
-        if same or small or self.options.get("tool_choice") == "none":
-            return {**self.options, "tool_choice": "none"}
-        return {name: value for name, value in self.options.items() if name != "tool_choice"}
 
 
 class RunningStep:
@@ -366,18 +349,19 @@ class StepRunner:
     ) -> StepOutcome:
         """Run calls and ask the model until it answers, or until a person must allow a call."""
         if not plan.loop:
-            options = plan.next_options([], [])
             on_delta = running.draft.add_delta
-            step = await chat.step(plan.model, tools=plan.tools, options=options, on_delta=on_delta)
+            step = await chat.step(
+                plan.model, tools=plan.tools, options=plan.options, on_delta=on_delta
+            )
             running.draft.clear()
             return "calls" if step.calls else "answered"
         last = await run_until_answer(
             chat,
             plan.model,
             tools=plan.tools,
-            options=plan.next_options,
+            options=plan.options,
             needs_approval=lambda call: self._service.tools.asks_first(call.tool),
-            max_steps=_MAX_STEPS,
+            limits=Limits(steps=_MAX_STEPS),
             on_delta=running.draft.add_delta,
             on_step=lambda _: running.draft.clear(),
         )
@@ -480,10 +464,6 @@ def _read_draft(message: Message) -> StepDraft:
     calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
     made = tuple(DraftCall(part.call_id, part.tool, part.raw) for part in calls)
     return StepDraft(text=message.text, reasoning=reasoning, calls=made)
-
-
-def _signature(call: ToolCallPart) -> tuple[str, str]:
-    return call.tool, call.raw
 
 
 _INTERVAL: Final = 1 / 30

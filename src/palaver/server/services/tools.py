@@ -63,7 +63,7 @@ class ServerTools:
 
     def asks_first(self, name: str) -> bool:
         """Tell whether a call of this tool waits for a person."""
-        return isinstance(self._toolbox.get(name), ApprovalRequired)
+        return bool(getattr(self._toolbox.get(name), "needs_approval", False))
 
 
 # ── built-in tools ──────────────────────────────────────────────────────────────────────────────
