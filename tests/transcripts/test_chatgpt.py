@@ -8,6 +8,7 @@ from palaver.messages import (
     FilePart,
     ReasoningPart,
     ToolCallPart,
+    ToolCompleted,
     ToolError,
     ToolPart,
 )
@@ -67,7 +68,8 @@ def test_thoughts_calls_and_results_are_parts() -> None:
     assert isinstance(call, ToolCallPart)
     assert ("code", "python", "print(2 * 150)") == (call.call_id, call.tool, call.raw)
     assert isinstance(done, ToolPart)
-    assert ("code", 1) == (done.call_id, len(done.state.attachments or ()))  # type: ignore[union-attr]
+    assert isinstance(done.state, ToolCompleted)
+    assert ("code", 1) == (done.call_id, len(done.state.attachments or ()))
     assert isinstance(error, ToolPart)
     assert isinstance(error.state, ToolError)
     assert isinstance(answer.info, AssistantInfo)
