@@ -66,7 +66,9 @@ def test_what_was_said_is_the_way_to_the_last_line(main: ParsedConversation) -> 
 
 
 def test_a_branch_that_was_left_is_noted(main: ParsedConversation) -> None:
-    detail = "2 lines are on branches that were left; what was said is kept"
+    detail = (
+        "2 lines are on branches that were left: palaver import --branches imports each as a fork"
+    )
     assert Note("lost", "line 4", "transcript.branch", detail) in main.notes
 
 

@@ -192,7 +192,7 @@ def test_a_file_in_no_known_format_is_an_error() -> None:
 def test_a_format_can_be_named_and_must_be_known() -> None:
     (parsed,) = read_transcript(b"", "codex")
     assert () == parsed.messages
-    with pytest.raises(ValidationError, match="must be one of anthropic, claude-code"):
+    with pytest.raises(ValidationError, match="must be one of anthropic, chatgpt, claude-code"):
         list(each_conversation(b"", "tape"))
     with pytest.raises(ValidationError, match="path of a folder"):
         list(each_conversation(b"", "opencode-folder"))

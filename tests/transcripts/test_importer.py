@@ -135,3 +135,65 @@ def test_after_a_kill_the_rest_can_be_brought_in(tmp_path: Path) -> None:
         again.run()
         assert COUNT == len(ids(store))
         assert [0, 1, *[0] * (COUNT - 2)] == [store.get(name).version for name in ids(store)]
+
+
+def branched() -> bytes:
+    """A session with two branches that were left, one of them in the middle of an answer."""
+
+    def line(uuid: str, parent: str | None, text: str) -> str:
+        said = {"role": "user", "content": text}
+        return json.dumps(
+            {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": said}
+        )
+
+    tree = [("a", None), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "d"), ("f", "d")]
+    return "\n".join(line(uuid, parent, f"text {uuid}") for uuid, parent in tree).encode()
+
+
+def branches(store: Store, name: str | None = None) -> TranscriptImport:
+    made = TranscriptImport(store, lambda: each_conversation(branched(), branches=True), name)
+    made.plan()
+    return made
+
+
+def texts(store: Store, name: str) -> list[str]:
+    return [message.text for message in store.get(name)]
+
+
+def test_branches_become_forks_that_share_their_beginning(store: Store) -> None:
+    branches(store).run()
+    assert ["s", "s:c", "s:e"] == ids(store)
+    assert ["text a", "text d", "text f"] == texts(store, "s")
+    assert ["text a", "text b", "text c"] == texts(store, "s:c")
+    assert ["text a", "text d", "text e"] == texts(store, "s:e")
+    assert {"s:c", "s:e"} == {head.id for head in store.forks("s")}
+    assert ["s", "s:c", "s:e"] == branches(store).known
+
+
+def test_a_given_id_names_the_conversation_and_its_branches(store: Store) -> None:
+    made = branches(store, "mine")
+    assert not made.unnamed
+    made.run()
+    assert ["mine", "mine:c", "mine:e"] == ids(store)
+
+
+def test_forks_are_taken_back_with_what_they_are_forks_of(store: Store) -> None:
+    def progress(done: int, _: int | None) -> None:
+        if done == 3:
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        branches(store).run(progress)
+    assert [] == ids(store)
+
+
+def test_a_fork_that_was_only_begun_is_finished(store: Store) -> None:
+    plain = TranscriptImport(store, lambda: each_conversation(branched()))
+    plain.plan()
+    plain.run()
+    store.get("s").fork(at=0, id="s:c")
+    again = branches(store)
+    assert ["s"] == again.known
+    again.run()
+    assert ["text a", "text b", "text c"] == texts(store, "s:c")
+    assert ["s", "s:c", "s:e"] == ids(store)

@@ -69,7 +69,7 @@ class TestResponses:
             ("assistant", ""),
             ("tool", "16:00"),
             ("tool", "Error: no bell"),
-            ("tool", "(no output)"),
+            ("tool", "(1 file: image/jpeg)"),
             ("assistant", "Four. It says tea."),
         ] == spoken(tea.messages)
 

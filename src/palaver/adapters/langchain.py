@@ -83,7 +83,7 @@ from palaver.messages.limits import (
     is_object,
     replace_refused,
 )
-from palaver.messages.tool_state import NO_OUTPUT
+from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.repair import pair_results
 
@@ -429,9 +429,7 @@ def _write_result(message: Message, part: ToolPart, index: int) -> dict[str, Any
     state = part.state
     output = state.error if isinstance(state, ToolError) else ""
     if isinstance(state, ToolCompleted):
-        output = state.output
-        if output == NO_OUTPUT and state.metadata.get("rawOutput") == "":
-            output = ""
+        output = raw_output(state)
     fields = _common_fields(message, "tool", output)
     if part.tool != UNKNOWN_TOOL:
         fields["name"] = part.tool

@@ -56,11 +56,11 @@ from palaver.messages.parts import (
     tool_part,
 )
 from palaver.messages.tool_state import (
-    NO_OUTPUT,
     ToolCompleted,
     ToolError,
     complete,
     pending,
+    raw_output,
     start,
 )
 
@@ -599,8 +599,7 @@ def _output(part: ToolPart) -> Any:  # noqa: ANN401 - text, or the list it came 
         return part.state.error
     if not isinstance(part.state, ToolCompleted):  # pragma: no cover - a message has no open calls
         return ""
-    raw = part.state.metadata.get("rawOutput")
-    return "" if raw == "" and part.state.output == NO_OUTPUT else part.state.output
+    return raw_output(part.state)
 
 
 def image_mime(url: str) -> str:

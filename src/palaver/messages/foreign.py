@@ -32,7 +32,7 @@ from palaver.messages.limits import (
 from palaver.messages.message import AssistantInfo, UserInfo
 from palaver.messages.part_base import PartBase
 from palaver.messages.parts import Part, StepFinishPart, ToolPart, UnknownPart
-from palaver.messages.tool_state import NO_OUTPUT, ToolCompleted, ToolError
+from palaver.messages.tool_state import ToolCompleted, ToolError, stand_in
 from palaver.messages.turns import TurnInfo, WithParts, object_at, session_of, tool_message_id
 
 if TYPE_CHECKING:
@@ -318,7 +318,11 @@ def fit_fields(raw: Mapping[str, Any], kind: type[Struct]) -> dict[str, Any]:
     if kind is StepFinishPart and made.get("cost") == 0 and "costComputed" not in made:
         del made["cost"]  # opencode writes 0 for an unknown cost
     if kind is ToolCompleted and made.get("output") == "":
-        made["output"] = NO_OUTPUT
+        files = raw.get("attachments")
+        mimes = (
+            [f"{file.get('mime')}" for file in files if is_object(file)] if is_list(files) else ()
+        )
+        made["output"] = stand_in(mimes)
         metadata = made.get("metadata")
         made["metadata"] = {**(metadata if is_object(metadata) else {}), "rawOutput": ""}
     if kind is ToolError and isinstance(made.get("error"), str) and not made["error"].strip():

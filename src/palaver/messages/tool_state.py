@@ -49,12 +49,35 @@ __all__ = [
     "expire",
     "fail",
     "pending",
+    "raw_output",
+    "stand_in",
     "start",
     "states_between",
 ]
 
 NO_OUTPUT: Final = "(no output)"
 """The output that is stored for an empty one; `rawOutput` in the metadata is then empty."""
+
+
+def stand_in(mimes: Iterable[str] = ()) -> str:
+    """Return the output that is stored for an empty one: that there is none, or only files.
+
+    >>> stand_in(), stand_in(["image/png", "image/png"])
+    ('(no output)', '(2 files: image/png)')
+    """
+    found = list(mimes)
+    if not found:
+        return NO_OUTPUT
+    kinds = ", ".join(dict.fromkeys(found))
+    return f"({len(found)} file{'' if len(found) == 1 else 's'}: {kinds})"
+
+
+def raw_output(state: ToolCompleted) -> str:
+    """Return the output as the tool gave it: empty where the stored one only stands in for it."""
+    mimes = [file.mime for file in state.attachments or ()]
+    empty = state.metadata.get("rawOutput") == "" and state.output == stand_in(mimes)
+    return "" if empty else state.output
+
 
 Status: TypeAlias = Literal["pending", "running", "completed", "error"]
 _NEXT: Final[dict[str, tuple[str, ...]]] = {
@@ -215,8 +238,9 @@ def complete(
 ) -> ToolCompleted | ToolError:
     """Return the completed state of a running call.
 
-    The title is the given one, else that of the running state, else the tool's name. If the call
-    has timed out already, it stays an error, and the output goes into its metadata as
+    The title is the given one, else that of the running state, else the tool's name. An empty
+    output is stored as `(no output)`, or as what the attachments are. If the call has timed out
+    already, it stays an error, and the output goes into its metadata as
     `lateResult`.
 
     >>> done = complete(start(pending({}, ""), at=1), "", tool="ls", at=2)
@@ -226,17 +250,18 @@ def complete(
     end = now_ms() if at is None else at
     noted = {"rawOutput": output} if not output else EMPTY
     files = tuple(attachments)
+    stored = output or stand_in(file.mime for file in files)
     if isinstance(state, ToolRunning):
         return ToolCompleted(
             input=state.input,
-            output=output or NO_OUTPUT,
+            output=stored,
             title=title or state.title or tool,
             metadata={**state.metadata, **metadata, **noted},
             time=CompletedTime(state.time.start, max(end, state.time.start)),
             attachments=files or UNSET,
         )
     if isinstance(state, ToolCompleted):
-        again = (output or NO_OUTPUT, title or state.title, {**state.metadata, **metadata, **noted})
+        again = (stored, title or state.title, {**state.metadata, **metadata, **noted})
         same_files = (files or UNSET) == state.attachments
         if same_files and again == (state.output, state.title, state.metadata):
             return state

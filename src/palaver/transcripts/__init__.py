@@ -1,7 +1,11 @@
 """Transcripts of other programs, detected by content and read with a note for all that is lost.
 
     claude-code                            Claude Code, a session's JSON lines
-    codex                                  Codex CLI, a rollout's JSON lines
+    codex                                  Codex CLI, a rollout's JSON lines, or its older JSON
+    codex-exec                             what `codex exec --json` prints
+    gemini-cli                             Gemini CLI, a session's JSON, or its lines
+    copilot-cli                            GitHub Copilot CLI, `events.jsonl`, or its older JSON
+    chatgpt                                ChatGPT's data export, `conversations.json`
     opencode, -export, -folder             opencode: its database, its export, its older folder
     llm                                    simonw's llm, `logs.db`
     requests                               requests to OpenAI, Anthropic or Gemini, as JSON lines

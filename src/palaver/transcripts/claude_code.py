@@ -2,12 +2,15 @@
 
 Going back in a session leaves a branch behind. The conversation is the path from the last line back
 to the first, with what is off the path but belongs to it (the other calls of one answer, and their
-results). One answer is spread over several lines with the same `message.id`, and is one message
-here. What an agent did on the side (`isSidechain`) is a conversation of its own.
+results). A branch can be read as a conversation of its own. One answer is spread over several lines
+with the same `message.id`, and is one message here. What an agent did on the side (`isSidechain`)
+is a conversation of its own too. What the program prints as `stream-json` is read alike: it has
+`session_id` and `parent_tool_use_id`, and no tree.
 """
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from palaver.errors import ValidationError
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from palaver.transcripts.builder import MessageBuilder
     from palaver.transcripts.sources import LineRecord
     from palaver.wire.format import FileContent
+    from palaver.wire.notes import Note
 
 __all__ = [
     "FORMAT",
@@ -52,7 +56,15 @@ FORMAT: Final = "anthropic"
 """The format of the blocks in a session, and the provider that parts store their details under."""
 METADATA_KEY: Final = "claude-code"
 """The key in a message's metadata under which the rest of its line is stored."""
-_REPEATED: Final = ("sessionId", "cwd", "version", "gitBranch", "userType", "entrypoint")
+_REPEATED: Final = (
+    "sessionId",
+    "session_id",
+    "cwd",
+    "version",
+    "gitBranch",
+    "userType",
+    "entrypoint",
+)
 """Fields that nearly every line repeats: stored once, about the conversation."""
 _LINE_FIELDS: Final = frozenset(
     ("type", "uuid", "timestamp", "message", "toolUseResult", "costUSD")
@@ -73,15 +85,15 @@ _SKIPPED: Final = {
 }
 
 
-def read(source: bytes | Path) -> Iterator[ParsedConversation]:
-    """Read a session: the conversation, then what each agent did on the side."""
+def read(source: bytes | Path, *, branches: bool = False) -> Iterator[ParsedConversation]:
+    """Read a session: the conversation, its branches if wanted, and what agents did on the side."""
     session = _ClaudeSession()
     for record in read_records(source, session.notes):
         try:
             session.read(record)
         except ValidationError as error:
             session.notes.lost(record.where, "transcript.damaged", str(error))
-    yield from session.conversations()
+    yield from session.conversations(branches=branches)
 
 
 # ── blocks ───────────────────────────────────────────────────────────────────────────────────────
@@ -270,6 +282,8 @@ class _ClaudeSession:
         self.builders: dict[str | None, ConversationBuilder] = {}
         self.replies: dict[tuple[str | None, str], ClaudeReply] = {}
         self.sides: dict[str, str] = {}
+        self.first: dict[str, tuple[str, int]] = {}
+        self.renamed: dict[str, str] = {}
         self.auto = True
 
     def read(self, record: LineRecord) -> None:
@@ -279,28 +293,50 @@ class _ClaudeSession:
         if isinstance(kind, str) and kind in _TITLES:
             self.titles += [title] if (title := get_text(value, _TITLES[kind])) else []
             return
-        uuid = get_name(value, "uuid")
-        if uuid is not None and uuid in self.tree:
-            self.notes.skipped(record.where, f"{kind}", "stands in the file already")
+        uuid = self._unique(record)
+        if uuid is None:
+            self.notes.skipped(record.where, f"{kind}", "repeats an earlier line of the same uuid")
             return
-        thread = self._add_to_tree(value, uuid or record.where)
+        thread = self._add_to_tree(value, uuid)
         if get_text(value, "type") in _ROLES or get_text(said, "role") in _ROLES:
-            self._read_message(record, said, uuid or record.where, thread)
+            self._read_message(record, said, uuid, thread)
         elif kind == "attachment" and get_object(value, "attachment").get("type") == _QUEUED:
             queued = {"role": "user", "content": value["attachment"].get("prompt")}
-            self._read_message(record, queued, uuid or record.where, thread)
+            self._read_message(record, queued, uuid, thread)
         else:
             self._skip(record, kind)
 
+    def _unique(self, record: LineRecord) -> str | None:
+        """Return the name of a line in the tree; None where it stands in the file already.
+
+        A line with the uuid of another that says something else follows the line before it.
+        """
+        value, uuid = record.value, get_name(record.value, "uuid")
+        if uuid is None:
+            return record.where
+        said = hash(dump([value.get("type"), value.get("message"), value.get("attachment")]))
+        where, earlier = self.first.setdefault(uuid, (record.where, said))
+        if where == record.where:
+            return uuid
+        if said == earlier:
+            return None
+        self.renamed[uuid] = record.where
+        detail = f"has the uuid of {where}, which says something else: both are kept"
+        self.notes.repaired(record.where, "transcript.uuid", detail)
+        return record.where
+
     def _add_to_tree(self, value: Mapping[str, Any], uuid: str) -> str | None:
         """Add a line to the tree; return the thread it belongs to, None for the main one."""
-        parents = (get_name(value, "parentUuid"), get_name(value, "logicalParentUuid"))
-        aside = value.get("isSidechain") is True
-        self.tree.add(uuid, parents, aside=aside)
+        names = (get_name(value, "parentUuid"), get_name(value, "logicalParentUuid"))
+        parents = [self.renamed.get(name, name) for name in names if name is not None]
+        agent = get_name(value, "parent_tool_use_id")
+        aside = value.get("isSidechain") is True or agent is not None
+        again = uuid == self.renamed.get(get_text(value, "uuid"))
+        self.tree.add(uuid, () if again else parents, aside=aside)
         if not aside:
             return None
         before = next((self.sides[parent] for parent in parents if parent in self.sides), uuid)
-        thread = get_name(value, "agentId") or before
+        thread = get_name(value, "agentId") or agent or before
         self.sides[uuid] = thread
         return thread
 
@@ -321,7 +357,7 @@ class _ClaudeSession:
         for name in _REPEATED:
             if name in value:
                 self.about.setdefault(name, value[name])
-        session = thread or get_name(self.about, "sessionId")
+        session = thread or get_name(self.about, "sessionId", "session_id")
         builder = self.builders.setdefault(thread, ConversationBuilder(session))
         at = builder.at(parse_time(value.get("timestamp")))
         line = _SessionLine(record.line, uuid)
@@ -388,36 +424,67 @@ class _ClaudeSession:
             and not (name == "isSidechain" and item is False)
         }
 
-    def conversations(self) -> Iterator[ParsedConversation]:
-        """Yield the conversation, then the threads on the side."""
+    def conversations(self, *, branches: bool) -> Iterator[ParsedConversation]:
+        """Yield the conversation, its branches where they are wanted, then the agents' threads."""
         about = self._about()
-        threads = sorted(self.threads, key=lambda thread: thread is not None)
-        notes = self.notes
-        for thread in threads or [None]:
-            lines = self.threads.get(thread, [])
-            if thread is None:
-                lines = self._on_path(lines)
-            messages = tuple(_messages(lines, notes))
-            own = dict(about)
-            if thread is not None:
-                own |= {"id": thread, "parent": about.get("id"), "sidechain": True}
-            own["model"] = next((_model(m) for m in reversed(messages) if _model(m)), None)
-            own["created"] = messages[0].timestamp if messages else None
-            known = {name: item for name, item in own.items() if item is not None}
-            yield ParsedConversation(messages, notes.all(), known)
-            notes = NoteCollector()  # they are about the file, and are given once
+        lines = self.threads.pop(None, [])
+        main, left = self._split(lines, lines[-1].uuid if lines else None)
+        if left and not branches:
+            detail = (
+                f"{len(left)} lines are on branches that were left: "
+                "palaver import --branches imports each as a fork"
+            )
+            self.notes.lost(f"line {left[0].number}", "transcript.branch", detail)
+        messages = tuple(_messages(main, self.notes))
+        if lines or not self.threads:
+            yield _conversation(messages, self._told(), about)
+        about["parent"] = about.pop("id", None)
+        for tip, said in self._branches(lines, left) if branches else ():
+            own = tuple(_messages(said, self.notes))
+            shared = sum(1 for _ in takewhile(_alike, zip(messages, own, strict=False)))
+            yield _conversation(own, self._told(), {**about, "id": tip, "branch": shared})
+        for thread, aside in self.threads.items():
+            own = tuple(_messages(aside, self.notes))
+            found = {**about, "id": thread, "sidechain": True}
+            yield _conversation(own, self._told(), found)
+
+    def _told(self) -> tuple[Note, ...]:
+        """Return the notes so far: they are about the file, and are given once."""
+        notes, self.notes = self.notes, NoteCollector()
+        return notes.all()
 
     def _about(self) -> dict[str, Any]:
-        names = {"sessionId": "id", "cwd": "cwd", "version": "version", "gitBranch": "gitBranch"}
+        names = {
+            "session_id": "id",
+            "sessionId": "id",
+            "cwd": "cwd",
+            "version": "version",
+            "gitBranch": "gitBranch",
+        }
         about = {names[key]: item for key, item in self.about.items() if key in names}
         titles = list(dict.fromkeys(self.titles))
         for title in titles[:-1]:
             self.notes.skipped("beginning", f"title {title!r}", "a later one took its place")
         return {**about, "title": titles[-1] if titles else None}
 
-    def _on_path(self, lines: list[_SessionLine]) -> list[_SessionLine]:
-        """Return the lines on the path to the last one, and those that belong to them."""
-        path = self.tree.path_to(lines[-1].uuid if lines else None)
+    def _branches(
+        self, lines: list[_SessionLine], left: list[_SessionLine]
+    ) -> list[tuple[str, list[_SessionLine]]]:
+        """Return each branch that was left: its last line, and all lines on the way there."""
+        found: list[tuple[str, list[_SessionLine]]] = []
+        seen: set[str] = set()
+        for line in reversed(left):
+            if line.uuid not in seen:
+                said, _ = self._split(lines, line.uuid)
+                seen.update(self.tree.path_to(line.uuid), (each.uuid for each in said))
+                found.append((line.uuid, said))
+        return found[::-1]
+
+    def _split(
+        self, lines: list[_SessionLine], tip: str | None
+    ) -> tuple[list[_SessionLine], list[_SessionLine]]:
+        """Return the lines on the path to one, with those that belong to them, and the others."""
+        path = self.tree.path_to(tip)
         on_path = [line for line in lines if line.uuid in path]
         replies = {id(line.reply) for line in on_path if line.reply}
         calls = {call for line in on_path if line.reply for call in line.reply.calls}
@@ -430,10 +497,24 @@ class _ClaudeSession:
                 or (bool(line.results) and line.results <= calls)
             )
             (said if belongs else left).append(line)
-        if left:
-            detail = f"{len(left)} lines are on branches that were left; what was said is kept"
-            self.notes.lost(f"line {left[0].number}", "transcript.branch", detail)
-        return said
+        return said, left
+
+
+def _alike(pair: tuple[Message, Message]) -> bool:
+    return pair[0] == pair[1]
+
+
+def _conversation(
+    messages: tuple[Message, ...], notes: tuple[Note, ...], about: Mapping[str, Any]
+) -> ParsedConversation:
+    models = (_model(message) for message in reversed(messages))
+    known = {
+        **about,
+        "model": next((model for model in models if model), None),
+        "created": messages[0].timestamp if messages else None,
+    }
+    present = {name: item for name, item in known.items() if item is not None}
+    return ParsedConversation(messages, notes, present)
 
 
 def _messages(lines: list[_SessionLine], notes: NoteCollector) -> Iterator[Message]:

@@ -2,7 +2,8 @@
 
 Items are what went to the model and came back; they are the conversation. Events repeat for the
 screen what items say, and give the tokens used and what was rolled back. Older files have the items
-bare, newer ones wrapped: `{"timestamp", "type": "response_item", "payload": {…}}`.
+bare, newer ones wrapped: `{"timestamp", "type": "response_item", "payload": {…}}`. The oldest are
+one document, `{"session": {…}, "items": […]}`.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 from palaver.errors import ValidationError
 from palaver.messages.codec import dump
 from palaver.messages.ids import derive_id
-from palaver.messages.limits import is_object
+from palaver.messages.limits import is_list, is_object
 from palaver.messages.message import AssistantInfo, Message
 from palaver.messages.parts import ModelRef
 from palaver.transcripts.builder import ConversationBuilder, KnownCall
 from palaver.transcripts.sources import (
+    LineRecord,
     get_count,
     get_list,
     get_name,
     get_object,
     get_text,
     parse_time,
-    read_records,
+    read_records_or_document,
     token_counts,
 )
 from palaver.wire.notes import NoteCollector, ParsedConversation
@@ -41,10 +43,9 @@ if TYPE_CHECKING:
 
     from palaver.messages.parts import TokenCounts
     from palaver.transcripts.builder import MessageBuilder
-    from palaver.transcripts.sources import LineRecord
     from palaver.wire.format import Content
 
-__all__ = ["BARE", "WRAPPED", "read"]
+__all__ = ["BARE", "WRAPPED", "is_document", "read"]
 
 _FORM: Final = "openai-responses"
 _PROVIDER: Final = "openai"
@@ -76,15 +77,38 @@ _INJECTED: Final = (
 """How a user's message begins that the program wrote: no turn begins there."""
 
 
+def is_document(value: Mapping[str, Any]) -> bool:
+    """Tell whether a value is a session in one document, as the oldest releases wrote it."""
+    session = value.get("session")
+    return is_object(session) and "id" in session and is_list(value.get("items"))
+
+
 def read(source: bytes | Path) -> Iterator[ParsedConversation]:
     """Read a session; a file holds one."""
     session = _CodexSession()
-    for record in read_records(source, session.notes):
+    for record in _records(source, session.notes):
         try:
             session.read(record)
         except ValidationError as error:
             session.notes.lost(record.where, "transcript.damaged", str(error))
     yield session.conversation()
+
+
+def _records(source: bytes | Path, notes: NoteCollector) -> Iterator[LineRecord]:
+    """Yield the lines; of a document, its header and its items as if they were lines."""
+    for record in read_records_or_document(source, notes):
+        if not is_document(record.value):
+            yield record
+            continue
+        yield LineRecord(
+            1, {"type": "session_meta", "payload": record.value["session"]}, "$.session"
+        )
+        for index, item in enumerate(record.value["items"]):
+            if is_object(item):
+                wrapped = {"type": "response_item", "payload": item}
+                yield LineRecord(1, wrapped, f"$.items[{index}]")
+            else:
+                notes.lost(f"$.items[{index}]", "transcript.damaged", "must be an object")
 
 
 class _CodexReply:

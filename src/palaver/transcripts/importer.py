@@ -1,9 +1,9 @@
 """Import of a file's conversations into a store: read once to plan, then again to store.
 
 Each becomes a conversation of the store, with its title; what the file says about it is stored in a
-record beside it. Each is stored in one change, whole or not at all. Where one fails, those before
-it are deleted again, except those that somebody has changed or forked from meanwhile: the error
-names these.
+record beside it. Each is stored in one change, whole or not at all; a branch of another becomes a
+fork of that. Where one fails, those before it are deleted again, except those that somebody has
+changed or forked from meanwhile: the error names these.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from palaver.wire.notes import notes_report
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from palaver.messages import Message
     from palaver.stores import Store
     from palaver.wire.notes import Note, ParsedConversation
 
@@ -44,6 +45,8 @@ class PlannedImport(NamedTuple):
     place: int
     title: str | None
     size: int
+    parent: str | None = None
+    """The conversation that it branched from, where it is to be a fork of that."""
 
 
 class TranscriptImport:
@@ -79,25 +82,34 @@ class TranscriptImport:
     def plan(self, progress: Progress = None) -> None:
         """Read everything and change nothing: find the conversations, and what is lost."""
         ids: set[str] = set()
+        parents: dict[object, str] = {}
         for place, parsed in enumerate(self._conversations()):
             self.notes += parsed.notes
             if not parsed.messages:
                 continue
+            about = parsed.about
+            parent = parents.get(about.get("parent")) if "branch" in about else None
             name = self._name or _id_of(parsed, ids)
+            if self._name is not None and parent is not None:
+                name = f"{parent}:{about.get('id')}"
             self.unnamed = self.unnamed or name in ids
             ids.add(name)
-            if name in self._store:
+            parents.setdefault(about.get("id"), name)
+            if name in self._store and not self._is_begun(name, parent):
                 self.known.append(name)
                 continue
-            title = parsed.about.get("title")
-            self.planned.append(
-                PlannedImport(name, place, str(title) if title else None, len(parsed.messages))
-            )
+            title = str(about["title"]) if about.get("title") else None
+            self.planned.append(PlannedImport(name, place, title, len(parsed.messages), parent))
             if progress is not None:
                 progress(len(ids), None)
 
+    def _is_begun(self, name: str, parent: str | None) -> bool:
+        """Tell whether a fork was made, and a kill came before it got its own messages."""
+        head = self._store.head(name)
+        return parent is not None and (head.parent, head.version) == (parent, 0)
+
     def run(self, progress: Progress = None) -> None:
-        """Read the file again and store each conversation in one change.
+        """Read the file again and store each conversation in one change; a branch is a fork.
 
         Where that fails, what was stored is deleted again. What somebody has changed or forked from
         meanwhile stays, and the error names it. After a kill nothing is deleted; what is there is
@@ -111,21 +123,45 @@ class TranscriptImport:
                     continue
                 planned = wanted[place]
                 stored.append(planned)
-                about = [(ORIGIN, "about", dump(parsed.about))] if parsed.about else []
-                self._store.create(
-                    parsed.messages,
-                    id=planned.id,
-                    title=planned.title,
-                    key=self._key,
-                    records=about,
-                )
+                if planned.parent is None:
+                    about = [(ORIGIN, "about", dump(parsed.about))] if parsed.about else []
+                    self._store.create(
+                        parsed.messages,
+                        id=planned.id,
+                        title=planned.title,
+                        key=self._key,
+                        records=about,
+                    )
+                else:
+                    self._fork(planned, planned.parent, parsed)
                 if progress is not None:
                     progress(len(stored), len(wanted))
         except BaseException as error:
-            stays = [planned.id for planned in stored if not self._delete_again(planned)]
+            back = sorted(stored, key=lambda each: each.parent is None)  # forks come first
+            stays = [planned.id for planned in back if not self._delete_again(planned)]
             if stays:
                 _raise_with_rest(error, stays)
             raise
+
+    def _fork(self, planned: PlannedImport, parent: str, parsed: ParsedConversation) -> None:
+        """Store a branch as a fork: it shares the messages that both have."""
+        store = self._store
+        if planned.id in store:
+            fork = store.get(planned.id)
+        else:
+            fork = store.get(parent).fork(at=0, id=planned.id, key=self._key)
+        places = {message.id: (index, message) for index, message in enumerate(fork)}
+        pieces: list[range | Message] = []
+        for message in parsed.messages:
+            index, known = places.get(message.id, (-1, None))
+            if known != message:
+                pieces.append(message)
+            elif pieces and isinstance(last := pieces[-1], range) and last.stop == index:
+                pieces[-1] = range(last.start, index + 1)
+            else:
+                pieces.append(range(index, index + 1))
+        fork.rewrite(pieces, reason="import")
+        store.put_record(planned.id, ORIGIN, "about", dump(parsed.about))
 
     def _delete_again(self, planned: PlannedImport) -> bool:
         """Delete a conversation that was stored here; return False where others changed it."""
@@ -137,7 +173,8 @@ class TranscriptImport:
             described = (head.title, head.tags) != (planned.title, ())
             if described or set(store.kinds(planned.id)) - {ORIGIN}:
                 return False  # neither makes a version
-            store.delete(planned.id, expect=0)
+            made = 0 if planned.parent is None else min(head.version, 1)
+            store.delete(planned.id, expect=made)
         except UnknownConversation:
             return True
         except (PalaverError, OSError):  # it has another version, or forks, or the store is gone
@@ -173,7 +210,7 @@ def _id_of(parsed: ParsedConversation, taken: set[str]) -> str:
     """Return the id that a conversation has, where a store can use it; else a new one."""
     about = parsed.about
     name = about.get("id")
-    if about.get("sidechain"):
+    if about.get("sidechain") or "branch" in about:
         name = f"{about.get('parent')}:{name}"  # such an id is short, and good in its session only
     try:
         check_name(name)

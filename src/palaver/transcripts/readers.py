@@ -6,6 +6,7 @@ only that format has.
 
 from __future__ import annotations
 
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,17 @@ from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.limits import is_list, is_object, kind_of
 from palaver.stores import open_store
 from palaver.stores.transfer import import_conversation
-from palaver.transcripts import claude_code, codex, llm, opencode, request_logs
+from palaver.transcripts import (
+    chatgpt,
+    claude_code,
+    codex,
+    codex_exec,
+    copilot_cli,
+    gemini_cli,
+    llm,
+    opencode,
+    request_logs,
+)
 from palaver.transcripts.codex import BARE, WRAPPED
 from palaver.transcripts.request_logs import messages_format, request_format
 from palaver.transcripts.sources import (
@@ -64,7 +75,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 def detect(source: bytes | Path) -> str | None:
     """Return the format of a file, of bytes, or of opencode's folder; None where it is unknown.
 
-    The answers: `claude-code`, `codex`, `opencode`, `opencode-export`, `opencode-folder`, `llm`,
+    The answers: `claude-code`, `codex`, `codex-exec`, `gemini-cli`, `copilot-cli`, `chatgpt`,
+    `opencode`, `opencode-export`, `opencode-folder`, `llm`,
     `requests` (a log of them, as JSON lines), `messages` (palaver's own JSON, or what is as plain),
     `palaver-lines`, `palaver-2`, `palaver-1` (snapshots), and of a single request `openai-chat`,
     `openai-responses`, `anthropic` or `gemini`.
@@ -119,7 +131,7 @@ def _text_format(stream: IO[bytes]) -> str | None:
     return alone if found is None or alone in _AS_LINE else found
 
 
-_AS_LINE: Final = frozenset(("claude-code", "codex", "palaver-lines"))
+_AS_LINE: Final = frozenset(("claude-code", "codex", "codex-exec", "copilot-cli", "palaver-lines"))
 """Formats of a file with one line, which can't be a document."""
 
 
@@ -153,6 +165,7 @@ def _lines_format(lines: list[bytes]) -> str | None:
     return None
 
 
+_SPEAKERS: Final = frozenset(("user", "assistant"))
 _CLAUDE: Final = frozenset(
     ("user", "assistant", "system", "attachment", "progress", "queue-operation", "custom-title",
      "ai-title", "agent-name", "permission-mode", "last-prompt", "pr-link", "tag")
@@ -169,16 +182,7 @@ def line_format(value: Mapping[str, Any]) -> str | None:
     >>> line_format({"type": "user", "uuid": "u", "sessionId": "s", "message": {}})
     'claude-code'
     """
-    kind = value.get("type")
-    if "palaver" in value:
-        return "palaver-lines"
-    if _is_codex(value, kind):
-        return "codex"
-    if _is_claude(value, kind):
-        return "claude-code"
-    if is_object(value.get("request")) or request_format(value) is not None:
-        return "requests"
-    return "messages" if _is_message(value) else None
+    return next((name for name, is_line in _LINES.items() if is_line(value)), None)
 
 
 def document_format(value: object) -> str | None:
@@ -193,6 +197,8 @@ def document_format(value: object) -> str | None:
             return None
         if is_object(first.get("info")) and "parts" in first:
             return "opencode-export"
+        if chatgpt.is_export(first) or _is_gemini(first):
+            return "gemini" if _is_gemini(first) else "chatgpt"
         return messages_format(value) or "messages" if _is_message(first) else None
     return _object_format(value) if is_object(value) else None
 
@@ -206,10 +212,21 @@ def _object_format(value: Mapping[str, Any]) -> str | None:
             return "palaver-2"
     if is_object(value.get("info")) and (is_list(value.get("messages")) or "parts" in value):
         return "opencode-export"
-    return request_format(value) or ("messages" if _is_message(value) else None)
+    found = next((name for name, is_session in _SESSIONS.items() if is_session(value)), None)
+    return found or request_format(value) or ("messages" if _is_message(value) else None)
 
 
-def _is_codex(value: Mapping[str, Any], kind: object) -> bool:
+_SESSIONS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "gemini-cli": gemini_cli.is_session,
+    "copilot-cli": copilot_cli.is_document,
+    "codex": codex.is_document,
+    "chatgpt": chatgpt.is_export,
+}
+"""How to tell the document of a program."""
+
+
+def _is_codex(value: Mapping[str, Any]) -> bool:
+    kind = value.get("type")
     if isinstance(kind, str) and is_object(value.get("payload")):
         return kind in WRAPPED
     if isinstance(kind, str) and kind in BARE:
@@ -222,16 +239,41 @@ def _is_codex(value: Mapping[str, Any], kind: object) -> bool:
     return kind is None and {"id", "timestamp", "instructions"} <= value.keys()
 
 
-def _is_claude(value: Mapping[str, Any], kind: object) -> bool:
+def _is_claude(value: Mapping[str, Any]) -> bool:
+    kind = value.get("type")
     if kind == "summary":
         return "leafUuid" in value
     if kind == "file-history-snapshot":
         return "snapshot" in value
-    return isinstance(kind, str) and "sessionId" in value and (kind in _CLAUDE or "uuid" in value)
+    if not isinstance(kind, str):
+        return False
+    said = value.get("message")
+    if kind in _SPEAKERS and is_object(said) and "content" in said:
+        return said.get("role") in _SPEAKERS  # with or without a session
+    named = "sessionId" in value or "session_id" in value
+    return named and (kind in _CLAUDE or "uuid" in value)
+
+
+def _is_gemini(value: Mapping[str, Any]) -> bool:
+    """Tell whether a value is a content of Gemini's, as a saved chat of its command lists them."""
+    return value.get("role") in {"user", "model"} and is_list(value.get("parts"))
 
 
 def _is_message(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("role"), str) and "content" in value
+
+
+_LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "palaver-lines": lambda value: "palaver" in value,
+    "codex": _is_codex,
+    "codex-exec": lambda value: get_text(value, "type") in codex_exec.EVENTS,
+    "copilot-cli": copilot_cli.is_event,
+    "gemini-cli": gemini_cli.is_session,
+    "claude-code": _is_claude,
+    "requests": lambda value: is_object(value.get("request")) or bool(request_format(value)),
+    "messages": _is_message,
+}
+"""How to tell a line of each format, the surest first."""
 
 
 SNAPSHOTS: Final = frozenset(("palaver-1", "palaver-2", "palaver-lines"))
@@ -243,21 +285,31 @@ _PLAIN: Final = "messages"
 def read_transcript(
     source: bytes | Path,
     format: str | None = None,  # noqa: A002 - the word for it
+    *,
+    branches: bool = False,
 ) -> tuple[ParsedConversation, ...]:
     """Read a transcript; return every conversation in it.
+
+    With `branches`, what the user went back from is read too, where the format keeps it (Claude
+    Code, ChatGPT): each such branch is a conversation of its own after the one it left. `about`
+    then has the `parent`, and as `branch` the number of messages that both begin with.
 
     >>> (parsed,) = read_transcript(b'[{"role": "user", "content": "hi"}]')
     >>> parsed.messages[0].text
     'hi'
     """
-    return tuple(each_conversation(source, format))
+    return tuple(each_conversation(source, format, branches=branches))
 
 
 def each_conversation(
     source: bytes | Path,
     format: str | None = None,  # noqa: A002 - as above
+    *,
+    branches: bool = False,
 ) -> Iterator[ParsedConversation]:
     """Yield the conversations one by one, for a file with more of them than fit in the memory.
+
+    `branches` is as in `read_transcript`.
 
     Raise `ValidationError` for an unknown format, and for a file that can't be read at all.
 
@@ -275,7 +327,7 @@ def each_conversation(
     if name not in READERS:
         detail = f"must be one of {', '.join(sorted(READERS))}"
         raise ValidationError(detail, path="$.format", rule="transcript.format")
-    return READERS[name](source)
+    return _BRANCHING[name](source) if branches and name in _BRANCHING else READERS[name](source)
 
 
 def format_of(source: bytes | Path, named: str | None) -> str | None:
@@ -288,7 +340,9 @@ def format_of(source: bytes | Path, named: str | None) -> str | None:
     return found
 
 
-def read_file(source: bytes | Path, origin: str) -> Iterator[ParsedConversation]:
+def read_file(
+    source: bytes | Path, origin: str, *, branches: bool = False
+) -> Iterator[ParsedConversation]:
     """Yield every conversation of a file; of palaver's own snapshots, as it is now.
 
     >>> said = b'[{"role": "user", "content": "hi"}]'
@@ -297,7 +351,7 @@ def read_file(source: bytes | Path, origin: str) -> Iterator[ParsedConversation]
     """
     if origin in SNAPSHOTS:
         return iter((_read_snapshot(source),))
-    return each_conversation(source, origin)
+    return each_conversation(source, origin, branches=branches)
 
 
 def _read_snapshot(source: bytes | Path) -> ParsedConversation:
@@ -346,13 +400,17 @@ def _unique(messages: list[Message], notes: NoteCollector) -> Iterator[Message]:
         yield message
 
 
+_BARE_LISTS: Final = {"gemini": "contents", "openai-responses": "input"}
+"""The field of a request that a bare list is, where it is not `messages`."""
+
+
 def _request(form: str) -> Callable[[bytes | Path], Iterator[ParsedConversation]]:
     def read(source: bytes | Path) -> Iterator[ParsedConversation]:
         notes = NoteCollector()
         with open_source(source) as stream:
             value = load_value(stream.read(MAX_DOCUMENT + 1), "$", notes)
-        if is_list(value) and form in {"openai-chat", "anthropic"}:
-            value = {"messages": value}  # the bare list, without the request around it
+        if is_list(value):  # without the request around it
+            value = {_BARE_LISTS.get(form, "messages"): value}
         if not is_object(value):
             raise ValidationError(f"must be an object, not {kind_of(value)}")
         found = wire.from_(form, value)
@@ -370,6 +428,10 @@ def _folder(source: bytes | Path) -> Iterator[ParsedConversation]:
 READERS: Final[Mapping[str, Callable[[bytes | Path], Iterator[ParsedConversation]]]] = {
     "claude-code": claude_code.read,
     "codex": codex.read,
+    "codex-exec": codex_exec.read,
+    "gemini-cli": gemini_cli.read,
+    "copilot-cli": copilot_cli.read,
+    "chatgpt": chatgpt.read,
     "opencode": opencode.read_database,
     "opencode-export": opencode.read_export,
     "opencode-folder": _folder,
@@ -379,5 +441,10 @@ READERS: Final[Mapping[str, Callable[[bytes | Path], Iterator[ParsedConversation
     **{name: _request(name) for name in wire.FORMATS},
 }
 """The readers by the names that `detect` returns."""
+_BRANCHING: Final[Mapping[str, Callable[[bytes | Path], Iterator[ParsedConversation]]]] = {
+    "claude-code": partial(claude_code.read, branches=True),
+    "chatgpt": partial(chatgpt.read, branches=True),
+}
+"""The readers of formats that keep branches, to read these too."""
 NAMES: Final = (_OURS, *sorted(set(READERS) - {_PLAIN}))
 """The names of formats for users; `palaver` stands for messages and for snapshots."""

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import apsw
 
 from palaver.errors import ValidationError
-from palaver.messages.codec import load_json
+from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.limits import (
     EMPTY,
     MAX_DEPTH,
@@ -59,6 +59,7 @@ __all__ = [
     "parse_time",
     "read_lines",
     "read_records",
+    "read_records_or_document",
     "token_counts",
 ]
 
@@ -66,19 +67,22 @@ __all__ = [
 MAX_LINE: Final = MAX_TEXT
 """Bytes in one line: enough for a large image."""
 _BOM: Final = b"\xef\xbb\xbf"
+_GOES_ON: Final = (b"{", b"[", b":", b",")
+"""How a line ends that is no value by itself."""
 _AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
 class LineRecord(NamedTuple):
-    """One line of a file: its number, from 1, and what it says."""
+    """One line of a file: its number, from 1, and what it says; in a document, its path."""
 
     line: int
     value: Mapping[str, Any]
+    path: str | None = None
 
     @property
     def where(self) -> str:
         """The position, for a note."""
-        return f"line {self.line}"
+        return self.path or f"line {self.line}"
 
 
 @contextmanager
@@ -125,6 +129,34 @@ def read_records(source: bytes | Path, notes: NoteCollector) -> Iterator[LineRec
             value = load_record(text, where, notes)
             if value is not None:
                 yield LineRecord(number, value)
+
+
+def read_records_or_document(source: bytes | Path, notes: NoteCollector) -> Iterator[LineRecord]:
+    r"""Yield every line that holds a JSON object, or the one object that the whole file is.
+
+    >>> from palaver.wire.notes import NoteCollector
+    >>> [record.where for record in read_records_or_document(b'{\n"a": 1}', NoteCollector())]
+    ['$']
+    """
+    with open_source(source) as stream:
+        first = next(read_lines(stream), None)
+        value = None
+        if first is not None and first[1] is not None and first[1].endswith(_GOES_ON):
+            stream.seek(0)
+            value = _load_document(stream.read(MAX_DOCUMENT + 1), notes)
+    if value is None:
+        yield from read_records(source, notes)
+    else:
+        yield LineRecord(1, value, "$")
+
+
+def _load_document(data: bytes, notes: NoteCollector) -> Mapping[str, Any] | None:
+    """Read the JSON object that a whole file is; None where it is none."""
+    try:
+        value = load_value(data.removeprefix(_BOM), "$", notes)
+    except ValidationError:
+        return None
+    return value if is_object(value) else None
 
 
 def load_record(text: bytes, where: str, notes: NoteCollector) -> Mapping[str, Any] | None:

@@ -222,6 +222,7 @@ def test_only_a_snapshot_goes_into_another(run: Run, sessions: Path, tmp_path: P
     assert "no snapshot of version 1" in refused.stderr
     snapshot = b'{"messages": [], "teamTask": null, "timestamp": 5, "version": 1}'
     assert 2 == run("-", "--missing", given=snapshot).exit_code
+    assert 2 == run("-", "--branches", given=snapshot).exit_code
     assert 2 == run("-", "--conversation", "1", given=snapshot).exit_code
 
 

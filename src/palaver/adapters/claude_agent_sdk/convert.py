@@ -27,7 +27,7 @@ from palaver.messages.ids import derive_id, uuid_for
 from palaver.messages.limits import EMPTY, freeze, is_list, is_object, replace_refused
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart, UnknownPart
-from palaver.messages.tool_state import NO_OUTPUT, ToolCompleted, ToolError
+from palaver.messages.tool_state import ToolCompleted, ToolError, raw_output
 from palaver.transcripts.builder import ConversationBuilder
 from palaver.transcripts.claude_code import (
     FORMAT,
@@ -285,8 +285,7 @@ def _result_block(part: ToolPart) -> JsonLine:
     if isinstance(state, ToolError):
         return {**result, "content": state.error, "is_error": True}
     if isinstance(state, ToolCompleted):
-        nothing = state.output == NO_OUTPUT and state.metadata.get("rawOutput") == ""
-        result["content"] = output = "" if nothing else state.output
+        result["content"] = output = raw_output(state)
         if state.attachments:
             texts = [{"type": "text", "text": output}] if output else []
             result["content"] = texts + [

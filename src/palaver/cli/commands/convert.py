@@ -60,9 +60,9 @@ def convert(  # noqa: PLR0917 - one for each option
     """Convert the conversation in FILE to another format.
 
     FILE is a request to a provider, messages or a snapshot of palaver's, a transcript of Claude
-    Code, Codex CLI, opencode or llm, or a log of requests; the format is detected. What had to
-    be repaired and what was lost is listed on standard error. A conversation may end with an
-    answer.
+    Code, Codex CLI, Gemini CLI, Copilot CLI, ChatGPT, opencode or llm, or a log of requests; the
+    format is detected. What had to be repaired and what was lost is listed on standard error. A
+    conversation may end with an answer.
 
     With --json the output is one object: the report, and the document as "result" unless --output
     is given.

@@ -54,6 +54,7 @@ _LISTED: Final = 5
 @click.option("--into", metavar="CONVERSATION", help="Replace the messages of that conversation.")
 @from_option
 @conversation_option
+@click.option("--branches", is_flag=True, help="Import each branch that was left as a fork.")
 @click.option("--missing", is_flag=True, help="Skip those that the store has already.")
 @report_option
 @strict_option
@@ -68,6 +69,7 @@ def import_(  # noqa: PLR0917 - one for each option
     report: str | None,
     address: str | None,
     *,
+    branches: bool,
     missing: bool,
     strict: bool,
     as_json: bool,
@@ -79,7 +81,8 @@ def import_(  # noqa: PLR0917 - one for each option
     Each conversation is stored completely or not at all. If one can't be stored, those before it
     are removed again, except those that were changed or forked meanwhile: the error names them.
     After a kill, --missing imports the rest. What could not be converted is listed on standard
-    error.
+    error. With --branches, what the user went back from is imported too, where the format keeps it
+    (Claude Code, ChatGPT): each branch as a fork, which shares the messages before it.
 
     With --into, FILE is a snapshot of version 1, and `palaver undo` returns to what was there
     before.
@@ -90,8 +93,11 @@ def import_(  # noqa: PLR0917 - one for each option
     with open_source(file) as path:
         origin = detect_format(path, named, file)
         if origin in SNAPSHOTS:
-            if wanted is not None or missing:
-                msg = "--conversation and --missing are for files with several conversations"
+            if wanted is not None or missing or branches:
+                msg = (
+                    "--conversation, --missing and --branches are for files with several "
+                    "conversations"
+                )
                 raise click.UsageError(msg)
             _import_snapshot(path, name, into, address, as_json=as_json)
             return
@@ -100,7 +106,9 @@ def import_(  # noqa: PLR0917 - one for each option
             raise Refused(msg)
         with use_store(address, create=True) as store, progress_bar("importing") as bar:
             transcript = TranscriptImport(
-                store, lambda: _readings(path, origin, wanted, file), name
+                store,
+                lambda: _readings(path, origin, wanted, file, branches=branches),
+                name,
             )
             transcript.plan(bar)
             _check(transcript, file, missing=missing)
@@ -131,9 +139,9 @@ def _import_snapshot(
 
 
 def _readings(
-    path: Path, origin: str, wanted: str | None, file: str
+    path: Path, origin: str, wanted: str | None, file: str, *, branches: bool
 ) -> Iterator[ParsedConversation]:
-    find_conversation = read_file(path, origin)
+    find_conversation = read_file(path, origin, branches=branches)
     return (
         find_conversation
         if wanted is None
