@@ -74,7 +74,7 @@ def everything(  # noqa: PLR0917 - it is what is tested
     )
 
 
-def properties(made: FunctionTool) -> dict[str, Any]:
+def properties(made: FunctionTool[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = made.spec.parameters["properties"]
     return found
 

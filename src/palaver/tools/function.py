@@ -5,6 +5,10 @@ functions run in a thread, async functions in the event loop. Docstrings are rea
 Google's (`Args:`), NumPy's (a title over dashes) and Sphinx's (`:param name:`); sections about
 results, errors and examples are left out.
 
+Types may be all that JSON has, enums, `Literal`, dataclasses, `TypedDict`, `NamedTuple`, msgspec's
+structs, and pydantic's models and fields where pydantic is installed; the function gets values of
+those types. What can't be a tool is refused where it is made one.
+
 A tool may be described by a JSON schema instead: `SchemaTool`. Its arguments are checked by
 jsonschema-rs (`palaver[schema]`). A schema may come from a stranger: nothing that it refers to is
 fetched, the work is bounded, and what can't be checked is refused.
@@ -12,6 +16,7 @@ fetched, the work is bounded, and what can't be checked is refused.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import time
@@ -23,8 +28,12 @@ from typing import (
     Annotated,
     Any,
     Final,
+    Generic,
     NamedTuple,
+    ParamSpec,
     TypeGuard,
+    TypeVar,
+    cast,
     get_args,
     get_type_hints,
     overload,
@@ -57,6 +66,9 @@ __all__ = [
     "tool",
 ]
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 
 _ARGUMENTS: Final = frozenset(("args", "arguments", "parameters", "params", "other parameters"))
 _LEFT_OUT: Final = frozenset(
@@ -68,12 +80,12 @@ _NUMPY: Final = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?$")
 _DASHES: Final = re.compile(r"-{3,}\s*$")
 
 
-class FunctionTool:
-    """A function as a tool."""
+class FunctionTool(Generic[_P, _R]):
+    """A function as a tool. It is called as the function is."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[_P, _R],
         *,
         name: str | None = None,
         description: str | None = None,
@@ -91,38 +103,33 @@ class FunctionTool:
         docstring = read_docstring(
             "" if isinstance(function, partial) else inspect.getdoc(function) or ""
         )
-        self._context, self._type = _argument_type(function, docstring.arguments)
+        self._context, fields = _fields(function, docstring.arguments)
+        make = _PydanticArguments if any(map(_is_pydantic, fields)) else _PlainArguments
+        self._arguments: _PydanticArguments | _PlainArguments = make(function, fields)
         self.spec = ToolSpec(
             name or _name(function),
             docstring.text if description is None else description,
-            _schema(function, self._type),
+            self._arguments.schema,
         )
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - the function's own
+    def __call__(self, *args: _P.args, **keywords: _P.kwargs) -> _R:
         """Call the function itself."""
         return self._function(*args, **keywords)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments and run the function."""
         try:
-            checked = self._convert(arguments)
-        except msgspec.ValidationError as error:
+            given = self._arguments.read(arguments)
+        except ValueError as error:  # of msgspec, and of pydantic
             raise ValidationError(str(error), path="$.arguments", rule="tool-arguments") from None
-        given = {name: getattr(checked, name) for name in self._type.__struct_fields__}
         if self._context is not None:
             given[self._context] = context
-        return await call_function(partial(self._function, **given), context)
-
-    def _convert(self, arguments: Mapping[str, Any]) -> msgspec.Struct:
-        try:
-            return convert(arguments, self._type)
-        except msgspec.ValidationError:
-            return convert(_integers(arguments), self._type)
+        return await call_function(partial(cast("Any", self._function), **given), context)
 
 
 @overload
 def tool(
-    function: Callable[..., Any],
+    function: Callable[_P, _R],
     /,
     *,
     name: str | None = None,
@@ -130,7 +137,7 @@ def tool(
     idempotent: bool = False,
     timeout: float | None = None,
     needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
-) -> FunctionTool: ...
+) -> FunctionTool[_P, _R]: ...
 @overload
 def tool(
     *,
@@ -139,12 +146,12 @@ def tool(
     idempotent: bool = False,
     timeout: float | None = None,
     needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> Callable[[Callable[_P, _R]], FunctionTool[_P, _R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
     **options: Any,
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+) -> FunctionTool[Any, Any] | Callable[[Callable[..., Any]], FunctionTool[Any, Any]]:
     """Make a tool of a function, plain or with options.
 
     `idempotent` says that it may run again when it is unknown whether it ran, as after a crash;
@@ -167,12 +174,21 @@ def tool(
     return partial(FunctionTool, **options)
 
 
-def _argument_type(
+class _Field(NamedTuple):
+    """An argument: its name, its type, and its default or `inspect.Parameter.empty`."""
+
+    name: str
+    kind: Any
+    default: Any
+    description: str
+
+
+def _fields(
     function: Callable[..., Any], described: Mapping[str, str]
-) -> tuple[str | None, type[msgspec.Struct]]:
-    """Return the name of the parameter that takes the context, and a type of all others."""
+) -> tuple[str | None, list[_Field]]:
+    """Return the name of the parameter that takes the context, and all others as fields."""
     signature, hints, context = inspect.signature(function), _hints(function), None
-    fields: list[Any] = []
+    fields: list[_Field] = []
     for name, parameter in signature.parameters.items():
         kind: Any = hints.get(name, Any)
         if kind is ToolContext or ToolContext in get_args(kind):
@@ -185,15 +201,73 @@ def _argument_type(
         description = described.get(name) or next(
             filter(_is_text, getattr(kind, "__metadata__", ())), ""
         )
-        if description:
-            kind = Annotated[kind, msgspec.Meta(description=description)]
-        missing = parameter.default is parameter.empty
-        fields.append((name, kind) if missing else (name, kind, _default(parameter.default)))
-    try:
-        made = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-    except (TypeError, ValueError) as error:
-        raise _not_a_tool(function, str(error)) from None
-    return context, made
+        fields.append(_Field(name, kind, parameter.default, description))
+    return context, fields
+
+
+class _PlainArguments:
+    """The arguments of a function, with types that msgspec knows."""
+
+    def __init__(self, function: Callable[..., Any], fields: list[_Field]) -> None:
+        made: list[Any] = []
+        for name, kind, default, description in fields:
+            if description:
+                kind = Annotated[kind, msgspec.Meta(description=description)]  # noqa: PLW2901
+            missing = default is inspect.Parameter.empty
+            made.append((name, kind) if missing else (name, kind, _default(default)))
+        try:
+            self._type = msgspec.defstruct(
+                "Arguments", made, kw_only=True, forbid_unknown_fields=True
+            )
+        except (TypeError, ValueError) as error:
+            raise _not_a_tool(function, str(error)) from None
+        self.schema = _schema(function, self._type)
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function gets them."""
+        try:
+            checked = convert(arguments, self._type)
+        except msgspec.ValidationError:
+            checked = convert(_integers(arguments), self._type)
+        return {name: getattr(checked, name) for name in self._type.__struct_fields__}
+
+
+class _PydanticArguments:
+    """The arguments of a function that has pydantic's models or fields among its types."""
+
+    def __init__(self, function: Callable[..., Any], fields: list[_Field]) -> None:
+        pydantic: Any = importlib.import_module("pydantic")
+        made: dict[str, Any] = {}
+        for name, kind, default, description in fields:
+            given = {"description": description} if description else {}
+            wanted = ... if default is inspect.Parameter.empty else default
+            made[name] = (kind, pydantic.Field(wanted, **given))
+        try:
+            self._model = pydantic.create_model(
+                "Arguments",
+                __config__={"extra": "forbid", "arbitrary_types_allowed": False},
+                **made,
+            )
+            self.schema: dict[str, Any] = self._model.model_json_schema()
+        except Exception as error:  # noqa: BLE001 - pydantic has several of them
+            raise _not_a_tool(function, str(error).partition("\n")[0]) from None
+        self.schema.pop("title", None)
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function gets them."""
+        checked: Any = self._model.model_validate(msgspec.to_builtins(arguments))
+        return {name: getattr(checked, name) for name in type(checked).model_fields}
+
+
+def _is_pydantic(field: object) -> bool:
+    """Tell whether a type has to do with pydantic, at any depth."""
+    kinds: list[Any] = [field.kind] if isinstance(field, _Field) else [field]
+    while kinds:
+        kind = kinds.pop()
+        if hasattr(kind, "__pydantic_validator__") or type(kind).__module__.startswith("pydantic"):
+            return True
+        kinds += [*get_args(kind), *getattr(kind, "__metadata__", ())]
+    return False
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
