@@ -455,7 +455,7 @@ def _answer_fields(message: Message) -> dict[str, Any]:
             )  # fmt: skip
         else:
             calls.append(
-                {"name": part.tool, "args": thaw(part.input), "id": part.call_id,
+                {"name": part.tool, "args": thaw(part.arguments), "id": part.call_id,
                  "type": "tool_call"}
             )  # fmt: skip
     tokens = message.info.tokens if isinstance(message.info, AssistantInfo) else None

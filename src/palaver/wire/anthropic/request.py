@@ -31,6 +31,7 @@ from palaver.wire.format import (
     Format,
     Inline,
     Linked,
+    TextContent,
     attachments_of,
     is_image,
     is_text,
@@ -443,7 +444,7 @@ def _read_parts(content: object, message_id: str, reader: BodyReader) -> Iterato
             kind = block.get("type") if is_object(block) else None
             detail = f"a block of type {kind!r} that is not as it should be"
             reader.note_loss(f"message {message_id}", "unknown-part", detail)
-        else:
+        elif found != TextContent(""):  # no live answer stores one, and none may be sent
             yield reader.part(message_id, found)
 
 

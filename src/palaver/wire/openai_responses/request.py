@@ -23,6 +23,7 @@ from palaver.wire.format import (
     Linked,
     TextContent,
     attachments_of,
+    is_freeform,
     is_image,
     known_fields,
     media_of,
@@ -276,7 +277,7 @@ class _AssistantWriter:
         writer, turn, stored = self._writer, self._turn, _stored(call)
         call_id = writer.call_id(turn, self._calls)
         self._calls += 1
-        custom = stored.get("custom") is True
+        custom = is_freeform(call)
         element: Element = {
             "type": "custom_tool_call" if custom else "function_call",
             "call_id": call_id,
