@@ -15,7 +15,7 @@ from palaver.messages import AssistantInfo, Message, ToolPart, to_dict
 from palaver.transcripts import read_transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["ANSWERS", "RESULTS", "USAGES", "Reading", "ends", "read_answer", "read_result"]
 
@@ -103,6 +103,12 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
         "a call in letters of its own": [_tool_use({"cups": "zwei \U0001f375"})],
         "two calls": [_tool_use({"cups": 2}), _tool_use({"cups": 3}, id="c2")],
         "text and call": [{"type": "text", "text": "Tea."}, _tool_use({"cups": 2})],
+        "everything": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "c2VhbGVk"},
+            {"type": "text", "text": "Tea.", "citations": [_CITED]},
+            _tool_use({"cups": 2}, caller={"type": "direct"}),
+        ],
         "a file": [
             {"type": "text", "text": "Tea."},
             {"type": "document", "source": {**_SOURCE, "media_type": "application/pdf"}},
@@ -187,6 +193,13 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
             "content": "Tea.",
             "tool_calls": [_function("{}"), _function('{"cups": 2}', id="c2")],
         },
+        "everything": {
+            "reasoning_content": "Hm.",
+            "content": "Tea.",
+            "refusal": "No coffee.",
+            "annotations": [_LINK],
+            "tool_calls": [_function("{}")],
+        },
         "sound": {
             "content": None,
             "audio": {"id": "audio_1", "transcript": "Tea.", "data": "aGk=", "expires_at": 9},
@@ -230,6 +243,11 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
             _output(_said("Tea.")),
             _item("function_call", **_CALLED, arguments="{}"),
         ],
+        "everything": [
+            {**_THOUGHT, "content": [{"type": "reasoning_text", "text": "Tea or coffee?"}]},
+            _output(_said("Tea.", annotations=[_LINK]), {"type": "refusal", "refusal": "No."}),
+            _item("custom_tool_call", id="ctc_1", **_CALLED, input="*** Begin"),
+        ],
         "a search": [
             _item("web_search_call", id="ws_1", status="completed", action={"type": "search"}),
             _output(_said("Tea.")),
@@ -260,6 +278,13 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
         "a linked file": [
             {"text": "Tea."},
             {"fileData": {"mimeType": "image/png", "fileUri": "https://example.org/a.png"}},
+        ],
+        "everything": [
+            {"text": "Hm.", "thought": True, "thoughtSignature": "c2ln"},
+            {"text": "Tea."},
+            {"functionCall": {"id": "c1", "name": "pour", "args": {"cups": 2}}},
+            {"fileData": {"mimeType": "image/png", "fileUri": "https://example.org/a.png"}},
+            {"executableCode": {"code": "1", "language": "PYTHON"}},
         ],
         "code": [
             {"executableCode": {"code": "1", "language": "PYTHON"}},
@@ -440,7 +465,10 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
 
 
 def read_answer(
-    form: str, content: Any, usage: Any, end: str  # noqa: ANN401 - JSON
+    form: str,
+    content: Any,  # noqa: ANN401 - JSON, here and below
+    usage: Any,  # noqa: ANN401
+    end: str,
 ) -> dict[str, Reading]:
     """Read an answer in every way that there is; each way by its name, the whole reply first."""
     reply = _REPLIES[form](content, usage, end)
@@ -505,7 +533,7 @@ def _chat_reply(content: Any, usage: Any, end: str) -> Json:  # noqa: ANN401 - J
 
 
 def _responses_reply(content: Any, usage: Any, end: str) -> Json:  # noqa: ANN401 - JSON
-    status = {"status": "completed"}
+    status: Json = {"status": "completed"}
     if end != "completed":
         status = {"status": "incomplete", "incomplete_details": {"reason": end}}
     more = {} if usage is None else {"usage": usage}
@@ -526,13 +554,11 @@ _REPLIES: Final = {
 }
 _MODELS: Final = {**dict.fromkeys(ANSWERS, "m"), "anthropic": "claude-x"}
 """A log tells Anthropic's requests from OpenAI's by the model."""
-_ASKED: Final = {
-    **dict.fromkeys(
-        ("anthropic", "openai-chat", "openai-responses"), {"role": "user", "content": "Well?"}
-    ),
+_ASKED: Final[dict[str, Json]] = {
+    **{form: {"role": "user", "content": "Well?"} for form in ANSWERS},
     "gemini": {"role": "user", "parts": [{"text": "Well?"}]},
 }
-_ELEMENTS: Final = {
+_ELEMENTS: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "anthropic": lambda content: [{"role": "assistant", "content": content}],
     "openai-chat": lambda content: [{"role": "assistant", **content}],
     "openai-responses": lambda content: content,

@@ -74,7 +74,7 @@ __all__ = [
     "any_of",
     "any_text",
     "attachments_of",
-    "metadata_of_call",
+    "freeform_text",
     "is_freeform",
     "is_image",
     "is_text",
@@ -82,6 +82,7 @@ __all__ = [
     "list_of",
     "matches",
     "media_of",
+    "metadata_of_call",
     "never",
     "not_null",
     "notes_before",
@@ -603,7 +604,7 @@ class Writer:
 
     def arguments_object(self, call: ToolCallPart, message: Message) -> dict[str, Any]:
         """Return a call's arguments as an object."""
-        found = {FREEFORM: call.raw} if is_freeform(call) else call.arguments
+        found = {FREEFORM: freeform_text(call)} if is_freeform(call) else call.arguments
         if found is not call.input and FREEFORM in found:
             self._note_wrapped(call, message)
         return dict(found)
@@ -762,6 +763,11 @@ def is_freeform(call: ToolCallPart) -> bool:
     """Tell whether a call is of a tool that takes free text instead of JSON."""
     stored = call.metadata.get("openai") if call.metadata else None
     return is_object(stored) and stored.get("custom") is True
+
+
+def freeform_text(call: ToolCallPart) -> str:
+    """Return the free text of a call: what the model wrote, or the input that was put in place."""
+    return call.raw if call.raw or not call.input else msgspec.json.encode(call.input).decode()
 
 
 def metadata_of_call(

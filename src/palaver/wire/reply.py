@@ -385,7 +385,7 @@ class ReplyBuilder:
             yield UnknownPart(_clean({"type": self._form, "id": new_id(), **stored}))
 
     def _call(self, block: _Block, raw: str) -> ToolCallPart:
-        given = read_arguments(raw)
+        given, stored = read_arguments(raw), _clean(block.metadata)
         return tool_call_part(
             self._session,
             self._id,
@@ -393,7 +393,7 @@ class ReplyBuilder:
             given.input,
             call_id=_printable(block.call_id) or new_id(),
             raw=given.raw,
-            metadata=metadata_of_call(self._provider, _clean(block.metadata), wrapped=given.wrapped),
+            metadata=metadata_of_call(self._provider, stored, wrapped=given.wrapped),
         )
 
 

@@ -77,9 +77,7 @@ class AnthropicReply(ReplyReader):
     @staticmethod
     def count_tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
         """The input does not include the cached; the output includes the reasoning."""
-        fresh, read = (
-            token_count(usage, f"{name}input_tokens") for name in ("", "cache_read_")
-        )
+        fresh, read = (token_count(usage, f"{name}input_tokens") for name in ("", "cache_read_"))
         write = token_count(usage, "cache_creation_input_tokens")
         if write is None:  # some gateways give only what was written for five minutes or an hour
             lives = (

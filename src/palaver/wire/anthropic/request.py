@@ -335,6 +335,9 @@ def _reasoning_block(part: ReasoningPart, message: Message, writer: Writer) -> E
     stored = part.metadata["anthropic"]
     redacted, signature = stored.get("redacted"), stored.get("signature")
     if isinstance(redacted, str) and redacted.strip():
+        if part.text:
+            detail = "redacted reasoning has no text: it is left out"
+            writer.note("lost", "missing-signature", detail, message)
         return {"type": "redacted_thinking", "data": redacted}
     if isinstance(signature, str) and signature.strip():
         return {"type": "thinking", "thinking": part.text, "signature": signature}

@@ -18,6 +18,7 @@ from palaver.wire.format import (
     Alphabet,
     Format,
     Inline,
+    freeform_text,
     is_freeform,
     is_image,
     is_text,
@@ -232,7 +233,7 @@ def _add_reasoning(part: ReasoningPart, element: Element, message: Message, writ
 def _call(call: ToolCallPart, turn: PairedTurn, position: int, writer: Writer) -> Element:
     call_id, name = writer.call_id(turn, position), writer.tool_name(call.tool, turn.message)
     if is_freeform(call):
-        custom = {"name": name, "input": call.raw}
+        custom = {"name": name, "input": freeform_text(call)}
         return {"id": call_id, "type": "custom", "custom": custom}
     function = {"name": name, "arguments": writer.arguments_text(call, turn.message)}
     return {"id": call_id, "type": "function", "function": function}

@@ -23,6 +23,7 @@ from palaver.wire.format import (
     Linked,
     TextContent,
     attachments_of,
+    freeform_text,
     is_freeform,
     is_image,
     known_fields,
@@ -283,7 +284,7 @@ class _AssistantWriter:
             "call_id": call_id,
             "name": writer.tool_name(call.tool, turn.message),
             "input" if custom else "arguments": (
-                call.raw if custom else writer.arguments_text(call, turn.message)
+                freeform_text(call) if custom else writer.arguments_text(call, turn.message)
             ),
         }
         name = self._id(stored, "ctc" if custom else "fc")
