@@ -204,7 +204,7 @@ def reply_with(form: str, usage: Any) -> AssistantInfo:  # noqa: ANN401 - JSON
     return info
 
 
-FIGURES = {
+FIGURES: dict[str, tuple[str, ...]] = {
     "openai-chat": ("prompt_tokens", "completion_tokens", "total_tokens"),
     "openai-responses": ("input_tokens", "output_tokens", "total_tokens"),
     "anthropic": ("input_tokens", "output_tokens"),

@@ -498,8 +498,8 @@ def read_arguments(given: object) -> CallArguments:
     if given is None:
         return CallArguments(EMPTY, "")
     value = _decode(given) if isinstance(given, str) else given
-    if is_object(value) and value.keys() == {FREEFORM} and isinstance(value[FREEFORM], str):
-        text: str = value[FREEFORM]
+    text = value.get(FREEFORM) if is_object(value) and len(value) == 1 else None
+    if isinstance(text, str):
         return CallArguments(_storable_object(_decode(text)), text, wrapped=True)
     if isinstance(given, str):
         return CallArguments(_storable_object(value), given)

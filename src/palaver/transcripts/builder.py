@@ -31,8 +31,8 @@ from palaver.wire.format import (
     ReasoningContent,
     TextContent,
     UnknownContent,
-    metadata_of_call,
 )
+from palaver.wire.reply import metadata_of_call
 from palaver.wire.request import NO_DESCRIPTION
 
 if TYPE_CHECKING:

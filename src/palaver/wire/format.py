@@ -82,7 +82,6 @@ __all__ = [
     "list_of",
     "matches",
     "media_of",
-    "metadata_of_call",
     "never",
     "not_null",
     "notes_before",
@@ -768,17 +767,6 @@ def is_freeform(call: ToolCallPart) -> bool:
 def freeform_text(call: ToolCallPart) -> str:
     """Return the free text of a call: what the model wrote, or the input that was put in place."""
     return call.raw if call.raw or not call.input else msgspec.json.encode(call.input).decode()
-
-
-def metadata_of_call(
-    provider: str, stored: Mapping[str, Any], *, wrapped: bool = False
-) -> dict[str, Any]:
-    """Return the metadata of a call: what its provider wants back, and that it took free text.
-
-    OpenAI has calls for free text; with any other provider, what was wrapped was such a call.
-    """
-    found: dict[str, Any] = {provider: stored} if stored else {}
-    return {**found, "openai": {"custom": True}} if wrapped and provider != "openai" else found
 
 
 def part_as_text(part: Part, role: str) -> str | None:

@@ -31,7 +31,6 @@ from palaver.messages.parts import (
     tool_call_part,
 )
 from palaver.messages.redaction import redact
-from palaver.wire.format import metadata_of_call
 from palaver.wire.notes import Note
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ __all__ = [
     "ReplyReader",
     "TextDelta",
     "UsageDelta",
+    "metadata_of_call",
     "split_tokens",
     "token_count",
 ]
@@ -426,6 +426,17 @@ def _utf8_length(text: str) -> int:
 def _printable(name: str) -> str:
     """Return a name that messages accept."""
     return "".join(letter if letter.isprintable() else "_" for letter in name)[:MAX_NAME]
+
+
+def metadata_of_call(
+    provider: str, stored: Mapping[str, Any], *, wrapped: bool = False
+) -> dict[str, Any]:
+    """Return the metadata of a call: what its provider wants back, and that it took free text.
+
+    OpenAI has calls for free text; with any other provider, what was wrapped was such a call.
+    """
+    found: dict[str, Any] = {provider: stored} if stored else {}
+    return {**found, "openai": {"custom": True}} if wrapped and provider != "openai" else found
 
 
 # ── reading a provider's reply ───────────────────────────────────────────────────────────────────

@@ -37,11 +37,11 @@ from palaver.wire.format import (
     ReasoningContent,
     TextContent,
     Writer,
-    metadata_of_call,
     notes_before,
 )
 from palaver.wire.notes import Note, ParsedConversation
 from palaver.wire.pairing import Pairing
+from palaver.wire.reply import metadata_of_call
 from palaver.wire.round_trip import (
     details_of,
     diff,

@@ -209,7 +209,7 @@ class ChatReply(ReplyReader):
             (_CALLS, self._slot(index, given, named=named)),
             call_id=given,
             name=name if isinstance(name, str) else None,
-            piece=written_arguments(raw),
+            piece=raw if isinstance(raw, str) else written_arguments(raw),
             **({"custom": True} if custom else {}),
         )
 
