@@ -204,6 +204,13 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
             "content": None,
             "audio": {"id": "audio_1", "transcript": "Tea.", "data": "aGk=", "expires_at": 9},
         },
+        "an image": {
+            "content": [
+                {"type": "image_url", "image_url": {"url": _PNG}},
+                {"type": "text", "text": "Tea."},
+            ]
+        },
+        "a damaged block": {"content": [5, {"type": "text", "text": "Tea."}]},
         "sound by its id": {"content": "Tea.", "audio": {"id": "audio_1"}},
         "a block of the future": {"content": [{"type": "text", "text": "Tea."}, {"type": "beam"}]},
     },
