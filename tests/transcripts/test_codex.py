@@ -100,7 +100,7 @@ def test_tokens_are_counted_once_for_each_answer_and_disjoint(parsed: ParsedConv
         None,
     ] == [info.tokens for info in infos]
     assert "gpt-5.2-codex" == (infos[0].model and infos[0].model.model_id)
-    assert [None, None, "aborted"] == [info.finish for info in infos]
+    assert [None, None, "interrupted"] == [info.finish for info in infos]
 
 
 def test_an_item_without_a_part_is_stored_whole(parsed: ParsedConversation) -> None:

@@ -73,7 +73,7 @@ tools = st.sampled_from(["ls", "read_file", "weather.get", "工具", "a" * 100, 
 inputs: SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{}, {"q": "tea"}, {"n": {"deep": [1, None, "x"]}}]
 )
-raws = st.sampled_from([None, "", "{", "[1]", '{ "q" : "tea" }', "null"])
+raws = st.sampled_from([None, "", "{", "[1]", '{ "q" : "tea" }', "null", "*** Begin Patch\n+1"])
 thoughts: SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
@@ -116,7 +116,8 @@ def _texts(draw: DrawFn) -> Part:
 
 def _calls(draw: DrawFn) -> Part:
     signed: dict[str, Any] = {"google": {"thoughtSignature": "c2ln"}}
-    stored = draw(st.sampled_from([{}, {}, signed]))
+    freeform: dict[str, Any] = {"openai": {"custom": True}}
+    stored = draw(st.sampled_from([{}, {}, signed, freeform]))
     return tool_call_part(
         SESSION,
         OWNER,

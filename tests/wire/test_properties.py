@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver import wire
-from palaver.messages import FilePart, TextPart, ToolCallPart, ToolPart
+from palaver.messages import (
+    FilePart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolCompleted,
+    ToolPart,
+    tool_call_part,
+)
+from palaver.messages.tool_state import NO_OUTPUT
 from palaver.testing import check_request
 from palaver.wire import FORMATS, Target
+from palaver.wire.format import CLEARED
+from palaver.wire.pairing import INTERRUPTED
 from tests.profiles import at_least
 from tests.wire.conversations import MODELS, histories, sayings
 from tests.wire.sdk_types import check_types
@@ -93,6 +105,77 @@ def test_there_and_back_again_loses_nothing_unreported(
 
     if not (there.notes or back.notes):
         assert gist(first) == gist(again)
+
+
+LOSSES = {
+    "text": (
+        *("empty-text", "system-placement", "media", "unknown-part", "first-role", "last-role"),
+        *("order", "trailing-space", "result-without-call"),
+    ),
+    "reasoning": ("foreign-reasoning", "missing-signature", "reasoning-placement"),
+    "call": (),
+    "result": ("result-without-call", "duplicate-result", "media"),
+}
+"""The rules of the notes that may tell that something of a kind is not read again."""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@at_least(150)
+@given(history=histories(), target=targets)
+def test_all_that_is_written_is_read_or_noted(
+    form: str, history: BaseHistory, target: Target
+) -> None:
+    """Text, reasoning, calls and results: `from_` reads what `to` writes, whatever the format."""
+    request = wire.to(form, history.view, target)
+    model = {} if target.model is None else {"model": target.model.model_id}
+    parsed = wire.from_(form, {**request.body, **model}, names=request.names)
+    said, read = contents(history.view), contents(parsed.messages)
+    rules = {note.rule for note in request.notes}
+
+    for kind, noted in LOSSES.items():
+        if rules.isdisjoint(noted):
+            assert not said[kind] - read[kind], (kind, rules)
+
+
+def contents(messages: Iterable[Message]) -> dict[str, Counter[str]]:
+    """How often each text, thought, call and result is there; texts are one for each speaker."""
+    texts: dict[str, str] = dict.fromkeys(("user", "assistant"), "")
+    found: dict[str, Counter[str]] = {kind: Counter() for kind in LOSSES}
+    for message in messages:
+        for part in message.parts or [message.text]:
+            if isinstance(part, str | TextPart) and message.role in texts:
+                ignored = isinstance(part, TextPart) and part.ignored
+                texts[message.role] += (
+                    "" if ignored else part if isinstance(part, str) else part.text
+                )
+            elif isinstance(part, ReasoningPart) and part.text and message.role == "assistant":
+                found["reasoning"][part.text] += 1
+            elif isinstance(part, ToolCallPart) and message.role == "assistant":
+                if (given := given_to(part)) is not None:
+                    found["call"][f"{part.tool} {given}"] += 1
+            elif isinstance(part, ToolPart) and message.role == "tool":
+                found["result"][result_of(part)] += 1
+    found["text"].update(texts.values())
+    return found
+
+
+def given_to(call: ToolCallPart) -> str | None:
+    """What a call was given; None where it says two things, of which a format takes one."""
+    said = tool_call_part(call.session_id, call.message_id, call.tool, {}, raw=call.raw).arguments
+    if call.metadata.get("openai") == {"custom": True}:
+        return call.raw or msgspec.json.encode(call.input).decode()
+    if "freeform_input" in said:
+        return str(sorted(call.input.items())) if call.input else call.raw
+    return None if call.raw and call.input != said else str(sorted(call.input.items()))
+
+
+def result_of(part: ToolPart) -> str:
+    """The text of a result, as the model is given it."""
+    state = part.state
+    if isinstance(state, ToolCompleted) and state.time.compacted is not None:
+        return CLEARED
+    text = str(getattr(state, "output", getattr(state, "error", INTERRUPTED)))
+    return text if text.strip() else NO_OUTPUT  # a blank text beside a file is not sent
 
 
 def gist(messages: Iterable[Message]) -> list[tuple[str, ...]]:

@@ -83,6 +83,7 @@ from palaver.messages.limits import (
     is_object,
     replace_refused,
 )
+from palaver.messages.parts import read_arguments
 from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.repair import pair_results
@@ -281,7 +282,8 @@ def _unknown_part(block: object) -> Part | None:
 
 def _read_call(call: Any, ids: tuple[str, str]) -> Part:  # noqa: ANN401 - a JSON object
     call_id, tool = _name(call.get("id"), new_id()), _name(call.get("name"), UNKNOWN_TOOL)
-    return tool_call_part(*ids, tool, _clean_object(call.get("args")), call_id=call_id)
+    given = read_arguments(_clean_object(call.get("args")))
+    return tool_call_part(*ids, tool, given.input, call_id=call_id, raw=given.raw)
 
 
 def _read_invalid_call(call: Any, ids: tuple[str, str]) -> Part:  # noqa: ANN401 - a JSON object
@@ -453,7 +455,7 @@ def _answer_fields(message: Message) -> dict[str, Any]:
             )  # fmt: skip
         else:
             calls.append(
-                {"name": part.tool, "args": thaw(part.input), "id": part.call_id,
+                {"name": part.tool, "args": thaw(part.arguments), "id": part.call_id,
                  "type": "tool_call"}
             )  # fmt: skip
     tokens = message.info.tokens if isinstance(message.info, AssistantInfo) else None

@@ -31,6 +31,7 @@ from palaver.messages.parts import (
     ToolPart,
     UnknownPart,
     file_part,
+    read_arguments,
     reasoning_part,
     text_part,
     tool_call_part,
@@ -40,7 +41,6 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail
 from palaver.stores import StoredHistory
 from palaver.wire.format import CLEARED, raw_block
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.request import parse_arguments
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
@@ -261,9 +261,8 @@ def _read_response_part(part: JsonObject, session: str, name: str, at: int) -> P
         return reasoning_part(session, name, content, start=at)
     call_id, tool = part.get("tool_call_id"), part.get("tool_name")
     if kind == "tool-call" and call_id and tool:
-        args = part.get("args")
-        raw = args if isinstance(args, str) else None
-        return tool_call_part(session, name, tool, parse_arguments(args), call_id=call_id, raw=raw)
+        given = read_arguments(part.get("args") or {})
+        return tool_call_part(session, name, tool, given.input, call_id=call_id, raw=given.raw)
     return _unknown_part(part)
 
 

@@ -217,7 +217,7 @@ def _part(part: Part) -> dict[str, Any] | None:
                 "type": "tool_call",
                 "id": part.call_id,
                 "name": part.tool,
-                "arguments": msgspec.to_builtins(part.input),
+                "arguments": msgspec.to_builtins(part.arguments),
             }
         case ToolPart():
             text = getattr(part.state, "output", None) or getattr(part.state, "error", "")

@@ -246,7 +246,7 @@ def _part_text(part: Part) -> str:
     if isinstance(part, ReasoningPart):
         return f"[thought] {part.text}"
     if isinstance(part, ToolCallPart):
-        return f"[calls {part.tool}] {json.dumps(to_dict(part.input), ensure_ascii=False)}"
+        return f"[calls {part.tool}] {json.dumps(to_dict(part.arguments), ensure_ascii=False)}"
     if isinstance(part, ToolPart):
         state = part.state
         if isinstance(state, ToolCompleted):

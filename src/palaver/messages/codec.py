@@ -51,6 +51,7 @@ from palaver.messages.parts import (
     ToolPart,
     UnknownPart,
     file_part,
+    read_arguments,
     text_part,
     tool_call_part,
     tool_part,
@@ -541,7 +542,10 @@ def _read_content_item(
         )
     if isinstance(value, _ToolUse):
         use = value.tool_use
-        return tool_call_part(session_id, message_id, use.name, use.input, call_id=use.id)
+        given = read_arguments(use.input)
+        return tool_call_part(
+            session_id, message_id, use.name, given.input, call_id=use.id, raw=given.raw
+        )
     if role == "assistant":
         return UnknownPart(item)  # a result does not belong in an answer
     result = value.tool_result
@@ -549,7 +553,7 @@ def _read_content_item(
     if isinstance(result.content, str):
         output = result.content
     else:
-        output = "".join(piece.text for piece in result.content)
+        output = "\n".join(piece.text for piece in result.content)
         fields["metadata"] = {"content": msgspec.to_builtins(result.content)}
     tool = tools.get(result.tool_use_id, _UNKNOWN_TOOL_NAME)
     done = complete(start(pending({}, ""), at=at), output, tool=tool, at=at)
@@ -582,7 +586,7 @@ def _to_item(part: Part) -> dict[str, Any] | None:
     if isinstance(part, FilePart) and part.mime.startswith("image/"):
         return {"type": "image", "image_url": {"url": part.url}}
     if isinstance(part, ToolCallPart):
-        use = {"id": part.call_id, "name": part.tool, "input": dict(part.input)}
+        use = {"id": part.call_id, "name": part.tool, "input": dict(part.arguments)}
         return {"type": "tool_use", "tool_use": use}
     if isinstance(part, ToolPart):
         result = {"tool_use_id": part.call_id, "content": _output(part)}

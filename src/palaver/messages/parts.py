@@ -11,13 +11,13 @@ of its own, and takes the optional fields by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from palaver.errors import PartValidationError
+from palaver.errors import PartValidationError, ValidationError
 from palaver.messages.ids import new_id, now_ms
 from palaver.messages.limits import (
     EMPTY,
@@ -35,9 +35,11 @@ from palaver.messages.limits import (
     freeze_field,
     freeze_mapping,
     is_list,
+    is_object,
     is_plain,
     kind_of,
     refuse,
+    replace_refused,
 )
 from palaver.messages.part_base import FilePart, PartBase, SourceText, json_name
 from palaver.messages.tool_state import ToolState
@@ -48,8 +50,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 __all__ = [
+    "FREEFORM",
     "AgentPart",
     "CacheCounts",
+    "CallArguments",
     "CompactionPart",
     "Created",
     "KnownPart",
@@ -86,6 +90,7 @@ __all__ = [
     "is_tool_part",
     "is_unknown_part",
     "patch_part",
+    "read_arguments",
     "reasoning_part",
     "retry_part",
     "snapshot_part",
@@ -198,8 +203,16 @@ class ReasoningPart(PartBase, frozen=True, kw_only=True, tag="reasoning"):
             refuse(self, "is missing", "$.time.start", "reasoning-start-time")
 
 
+FREEFORM: Final = "freeform_input"
+"""The key under which a call's free text stands where only an object can."""
+
+
 class ToolCallPart(PartBase, frozen=True, kw_only=True, tag="tool-call"):
-    """A tool call that the model asked for. `raw` is its input exactly as the model wrote it."""
+    """A tool call that the model asked for. `raw` is its input exactly as the model wrote it.
+
+    A model may write something else than a JSON object: a patch as free text, or arguments that
+    are damaged. Then `input` is empty, and `arguments` has the text.
+    """
 
     call_id: str
     tool: str
@@ -216,6 +229,16 @@ class ToolCallPart(PartBase, frozen=True, kw_only=True, tag="tool-call"):
         freeze_field(self, "input", self.input)
         if self.metadata is not EMPTY:
             freeze_field(self, "metadata", self.metadata)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments as an object: `input`, or free text under the key `freeform_input`."""
+        if self.input or not self.raw.strip():
+            return self.input
+        found = _decode(self.raw)
+        if not is_object(found):
+            return {FREEFORM: self.raw}
+        return found or self.input  # else it is too deep, or too large, to be stored
 
 
 class ToolPart(PartBase, frozen=True, kw_only=True, tag="tool"):
@@ -451,6 +474,52 @@ def tool_call_part(
         raw=_as_json(input) if raw is None else raw,
         **fields,
     )
+
+
+class CallArguments(NamedTuple):
+    """What a call was given: `input` and `raw` of its part, and whether free text was wrapped."""
+
+    input: Mapping[str, Any]
+    raw: str
+    wrapped: bool = False
+
+
+def read_arguments(given: object) -> CallArguments:
+    """Read a call's arguments: an object, or the text that the model wrote.
+
+    Text that is no JSON object leaves `input` empty. An object that only wraps free text, as
+    `ToolCallPart.arguments` does, gives that text back.
+
+    >>> read_arguments('{"q": "tea"}')
+    CallArguments(input={'q': 'tea'}, raw='{"q": "tea"}', wrapped=False)
+    >>> read_arguments({"freeform_input": "*** Begin Patch"})
+    CallArguments(input={}, raw='*** Begin Patch', wrapped=True)
+    """
+    if given is None:
+        return CallArguments(EMPTY, "")
+    value = _decode(given) if isinstance(given, str) else given
+    text = value.get(FREEFORM) if is_object(value) and len(value) == 1 else None
+    if isinstance(text, str):
+        return CallArguments(_storable_object(_decode(text)), text, wrapped=True)
+    if isinstance(given, str):
+        return CallArguments(_storable_object(value), given)
+    return CallArguments(value if is_object(value) else EMPTY, _as_json(value))
+
+
+def _decode(raw: str) -> object:
+    """Return the value of a JSON text; None where it is none."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+
+
+def _storable_object(value: object) -> Mapping[str, Any]:
+    """Return an object as a part can store it; an empty one where it can't."""
+    try:
+        return freeze_mapping(replace_refused(value)) if is_object(value) else EMPTY
+    except ValidationError:
+        return EMPTY
 
 
 def tool_part(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from palaver.messages.codec import dump, to_dict
+from palaver.messages.codec import to_dict
 from palaver.messages.ids import NIL_ID, derive_id, uuid_for
 from palaver.messages.limits import EMPTY
 from palaver.messages.message import Message
@@ -21,9 +21,10 @@ from palaver.messages.parts import (
     ToolCallPart,
     ToolPart,
     UnknownPart,
+    read_arguments,
 )
 from palaver.messages.tool_state import complete, fail, pending, start
-from palaver.transcripts.sources import is_name, parse_input
+from palaver.transcripts.sources import is_name
 from palaver.wire.format import (
     CallContent,
     FileContent,
@@ -31,6 +32,7 @@ from palaver.wire.format import (
     TextContent,
     UnknownContent,
 )
+from palaver.wire.reply import metadata_of_call
 from palaver.wire.request import NO_DESCRIPTION
 
 if TYPE_CHECKING:
@@ -163,9 +165,7 @@ class ConversationBuilder:
             metadata = {"metadata": {provider: content.metadata}} if content.metadata else {}
             message.text(content.text, **metadata, **fields)
         elif isinstance(content, ReasoningContent):
-            message.reasoning(
-                content.text, at, {provider: content.metadata} if content.metadata else {}
-            )
+            message.reasoning(content.text, at, {provider: content.metadata})
         elif isinstance(content, FileContent):
             message.file(content.mime, content.url, content.filename)
         elif isinstance(content, UnknownContent):
@@ -179,13 +179,11 @@ class ConversationBuilder:
     ) -> bool:
         if not is_name(content.call_id) or not is_name(content.tool):
             return False
-        given, metadata = content.arguments, content.metadata
-        if isinstance(given, str):
-            call = KnownCall(content.tool, parse_input(given), given, at)
-        else:
-            call = KnownCall(content.tool, given, dump(given).decode(), at)
+        given = read_arguments(content.arguments)
+        call = KnownCall(content.tool, given.input, given.raw, at)
         self.calls[content.call_id] = call
-        message.call(content.call_id, call, {provider: metadata} if metadata else {})
+        metadata = metadata_of_call(provider, content.metadata, wrapped=given.wrapped)
+        message.call(content.call_id, call, metadata)
         return True
 
     def result(

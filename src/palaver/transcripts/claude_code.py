@@ -29,13 +29,13 @@ from palaver.transcripts.sources import (
 )
 from palaver.wire.anthropic.blocks import read_block, read_result
 from palaver.wire.anthropic.reply import AnthropicReply
+from palaver.wire.format import TextContent
 from palaver.wire.notes import NoteCollector, ParsedConversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from palaver.messages.parts import TokenCounts
     from palaver.transcripts.builder import MessageBuilder
     from palaver.transcripts.sources import LineRecord
     from palaver.wire.format import FileContent
@@ -133,6 +133,8 @@ def add_block(
 ) -> None:
     """Add a block to a message, as the part that says the same, or whole."""
     found = read_block(block)
+    if found == TextContent(""):
+        return  # a live answer stores no empty text either
     if found is None or not builder.add(message, found, at, form=FORMAT, provider=FORMAT, **fields):
         message.unknown(FORMAT, block)
 
@@ -191,8 +193,10 @@ class ClaudeReply:
             error = {"name": "APIError", "message": "".join(texts)}
         info = AssistantInfo(
             model=ModelRef(FORMAT, model) if model and model != _SYNTHETIC else None,
-            tokens=_tokens(get_object(self._said, "usage")),
-            finish=AnthropicReply.finish_reason(reason) if reason else None,
+            tokens=AnthropicReply.count_tokens(get_object(self._said, "usage")),
+            finish=(
+                AnthropicReply.finish_reason(reason, calls=bool(self.calls)) if reason else None
+            ),
             completed=self._ended,
             cost=cost if isinstance(cost, int | float) and 0 < cost <= MAX_INT else None,
             error=error,
@@ -207,11 +211,6 @@ class ClaudeReply:
             info=info,
             metadata={METADATA_KEY: rest} if rest else {},
         )
-
-
-def _tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
-    tokens = AnthropicReply.count_tokens(usage)
-    return None if tokens == AnthropicReply.count_tokens(EMPTY) else tokens
 
 
 # ── a session ────────────────────────────────────────────────────────────────────────────────────

@@ -315,7 +315,7 @@ class _CodexSession:
             self._roll_back(get_count(event, "num_turns"), record)
         elif kind == "turn_aborted":
             if self.latest is not None:
-                self.latest.finish = "aborted"
+                self.latest.finish = "interrupted"  # as of a live answer that broke off
         elif kind not in _REPEATING:
             self.notes.skipped(record.where, f"event {kind}", "is no part of what was said")
 

@@ -88,10 +88,8 @@ def logged_reply(form: str, body: Mapping[str, Any]) -> LoggedReply | None:
     except PalaverError:  # no message can hold it; its elements are read, and noted, with the body
         return LoggedReply(items, None, None, None, None, EMPTY)
     info = message.info if isinstance(message.info, AssistantInfo) else AssistantInfo()
-    unused = info.tokens == reader.count_tokens(EMPTY)
-    tokens = None if unused else info.tokens
     said = {key: message.metadata[key] for key in ("usage", "reply") if key in message.metadata}
-    return LoggedReply(items, info.model, tokens, info.cost, info.finish, said)
+    return LoggedReply(items, info.model, info.tokens, info.cost, info.finish, said)
 
 
 def _elements(form: str, body: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -165,7 +163,8 @@ class _RequestLog:
         value = record.value
         body = get_object(value, "request") or value
         body = get_object(body, "body") or get_object(body, "json") or body
-        form = request_format(body)
+        response = _response(value)
+        form = request_format(body, response)
         if form is None:
             self.notes.lost(record.where, "transcript.damaged", "is no request that palaver knows")
             return
@@ -173,7 +172,7 @@ class _RequestLog:
         items = tuple(given) if is_list(given) else ({"role": "user", "content": given},)
         prints = list(_fingerprints(form, items))
         known = next((self.by_tip[tip] for tip in reversed(prints) if tip in self.by_tip), None)
-        reply = logged_reply(form, _response(value))
+        reply = logged_reply(form, response)
         if known is None or known.differs(items, reply):
             known = _LoggedConversation(form)
             known.created = _time(value) or _time(body)
@@ -268,8 +267,8 @@ def _time(value: Mapping[str, Any]) -> int | None:
     return None
 
 
-def request_format(body: Mapping[str, Any]) -> str | None:
-    """Return the provider's format of a request's body, or None.
+def request_format(body: Mapping[str, Any], response: Mapping[str, Any] = EMPTY) -> str | None:
+    """Return the provider's format of a request's body, or None; the response may tell it.
 
     >>> request_format({"model": "claude-x", "max_tokens": 9, "messages": []})
     'anthropic'
@@ -279,15 +278,19 @@ def request_format(body: Mapping[str, Any]) -> str | None:
     if _is_responses(body):
         return "openai-responses"
     messages = body.get("messages")
-    return _chat_format(body, messages) if is_list(messages) else None
+    return _chat_format(body, messages, response) if is_list(messages) else None
 
 
-def _chat_format(body: Mapping[str, Any], messages: list[Any] | tuple[Any, ...]) -> str | None:
+def _chat_format(
+    body: Mapping[str, Any], messages: list[Any] | tuple[Any, ...], response: Mapping[str, Any]
+) -> str | None:
     """Return Anthropic's format or OpenAI's: both have `messages`."""
     known = messages_format(messages)
     alike = all(is_object(item) and "role" in item for item in messages[:8])
     if known is not None or not alike or not (messages or "model" in body):
         return known
+    if is_list(response.get("choices")) or is_list(response.get("content")):
+        return "openai-chat" if is_list(response.get("choices")) else "anthropic"
     claude = get_text(body, "model").rpartition("/")[2].startswith("claude")
     return "anthropic" if claude or not _ANTHROPIC_ONLY.isdisjoint(body) else "openai-chat"
 

@@ -27,6 +27,7 @@ from msgspec import Struct
 from palaver.messages.limits import EMPTY, is_list, is_object
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
+    FREEFORM,
     CompactionPart,
     ReasoningPart,
     SubtaskPart,
@@ -73,6 +74,8 @@ __all__ = [
     "any_of",
     "any_text",
     "attachments_of",
+    "freeform_text",
+    "is_freeform",
     "is_image",
     "is_text",
     "known_fields",
@@ -144,6 +147,8 @@ class Format:
     """A result can hold files."""
     fields: ClassVar[Mapping[str, ValueSchema]]
     """Every field that the provider knows in an element, at any depth, and what it may hold."""
+    carried: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are no detail: parts hold them, and writing tells where it leaves one out."""
     opaque: ClassVar[frozenset[str]] = frozenset()
     """The fields whose values the provider does not look into."""
 
@@ -586,18 +591,26 @@ class Writer:
             _check_json(raw)
             if raw.lstrip()[0] == "{":
                 return raw
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
-        if raw:
+        found = call.arguments
+        if found is not call.input:
+            self._note_wrapped(call, message)
+        elif raw.strip():
             detail = f"the arguments of {call.tool} are no JSON object: sent as understood"
             self.note("repaired", "call-arguments", detail, message)
-        return msgspec.json.encode(call.input).decode()
+        return msgspec.json.encode(found).decode()
 
     def arguments_object(self, call: ToolCallPart, message: Message) -> dict[str, Any]:
         """Return a call's arguments as an object."""
-        if not call.input:
-            self.arguments_text(call, message)  # notes where the model wrote something else
-        return dict(call.input)
+        found = {FREEFORM: freeform_text(call)} if is_freeform(call) else call.arguments
+        if found is not call.input and FREEFORM in found:
+            self._note_wrapped(call, message)
+        return dict(found)
+
+    def _note_wrapped(self, call: ToolCallPart, message: Message) -> None:
+        detail = f"the free text given to {call.tool}: it is sent as {FREEFORM!r} of an object"
+        self.note("repaired", "freeform-input", detail, message)
 
     def sendable_parts(self, turn: PairedTurn) -> Iterable[Part]:
         """Return the parts that may be sent: text, files, calls, reasoning that the target made."""
@@ -743,6 +756,17 @@ class Writer:
         """Note that a message was left out because nothing in it may be sent."""
         detail = f"nothing in this {message.role} message can be sent: it was left out"
         self.note("repaired", "empty-text", detail, message)
+
+
+def is_freeform(call: ToolCallPart) -> bool:
+    """Tell whether a call is of a tool that takes free text instead of JSON."""
+    stored = call.metadata.get("openai") if call.metadata else None
+    return is_object(stored) and stored.get("custom") is True
+
+
+def freeform_text(call: ToolCallPart) -> str:
+    """Return the free text of a call: what the model wrote, or the input that was put in place."""
+    return call.raw if call.raw or not call.input else msgspec.json.encode(call.input).decode()
 
 
 def part_as_text(part: Part, role: str) -> str | None:

@@ -169,10 +169,11 @@ OTHER_REFUSAL: Final = "something that can't be sent as it is"
 def is_refused(note: Note, form: str) -> bool:
     """Tell whether a note is about something that the provider would refuse.
 
-    A provider would refuse exactly what has to be repaired before a history may be sent.
+    A provider would refuse exactly what has to be repaired before a history may be sent. Free text
+    that a model wrote for a call is none of that: it is as it should be, and only sent wrapped.
     """
     if note.action == "repaired":
-        return True
+        return note.rule != "freeform-input"
     if note.rule == "foreign-reasoning" and form == "openai-chat":
         return False  # there is no reasoning in its requests at all
     return note.rule in REFUSALS and note.rule != "unknown-part"

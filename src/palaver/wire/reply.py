@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from palaver.errors import ValidationError
 from palaver.messages.ids import NIL_ID, new_id, now_ms
-from palaver.messages.limits import MAX_NAME, freeze_mapping, is_object, kind_of, replace_refused
+from palaver.messages.limits import MAX_NAME, is_object, kind_of, replace_refused
 from palaver.messages.message import AssistantInfo, Message
 from palaver.messages.parts import (
     CacheCounts,
@@ -25,6 +25,7 @@ from palaver.messages.parts import (
     TokenCounts,
     UnknownPart,
     file_part,
+    read_arguments,
     reasoning_part,
     text_part,
     tool_call_part,
@@ -51,6 +52,7 @@ __all__ = [
     "ReplyReader",
     "TextDelta",
     "UsageDelta",
+    "metadata_of_call",
     "split_tokens",
     "token_count",
 ]
@@ -262,9 +264,9 @@ class ReplyBuilder:
         """Add a block that palaver stores without understanding it, or replace it."""
         self._block(key, "unknown", {**context, "block": block})
 
-    def usage(self, raw: Mapping[str, Any], tokens: TokenCounts, cost: float | None) -> None:
-        """Set what was used; the last report counts."""
-        if tokens != self._tokens:
+    def usage(self, raw: Mapping[str, Any], tokens: TokenCounts | None, cost: float | None) -> None:
+        """Set what was used, None where the report does not say; the last report counts."""
+        if tokens is not None and tokens != self._tokens:
             self.deltas.append(UsageDelta(tokens))
         self._usage, self._tokens, self._cost = raw, tokens, cost
 
@@ -373,23 +375,25 @@ class ReplyBuilder:
                 yield text_part(*where, text, metadata=metadata)
         elif block.kind == "reasoning":
             if text or stored:
-                yield reasoning_part(*where, text, start=block.at, metadata=metadata)
+                ours = {self._provider: _clean(stored)}  # also where nothing is to be sent back
+                yield reasoning_part(*where, text, start=block.at, metadata=ours)
         elif block.kind == "call":
-            yield self._call(block, text, metadata)
+            yield self._call(block, text)
         elif block.kind == "file":
             yield file_part(*where, stored["mime"], stored["url"])
         else:
             yield UnknownPart(_clean({"type": self._form, "id": new_id(), **stored}))
 
-    def _call(self, block: _Block, raw: str, metadata: Mapping[str, Any]) -> ToolCallPart:
+    def _call(self, block: _Block, raw: str) -> ToolCallPart:
+        given, stored = read_arguments(raw), _clean(block.metadata)
         return tool_call_part(
             self._session,
             self._id,
             _printable(self._tool(block)),
-            _arguments(raw) or {},
+            given.input,
             call_id=_printable(block.call_id) or new_id(),
-            raw=raw,
-            metadata=metadata,
+            raw=given.raw,
+            metadata=metadata_of_call(self._provider, stored, wrapped=given.wrapped),
         )
 
 
@@ -401,17 +405,12 @@ def _content(parts: list[Part]) -> Any:  # noqa: ANN401 - text or parts
     return only.text if isinstance(only, TextPart) and not only.metadata else tuple(parts)
 
 
-def _arguments(raw: str) -> Mapping[str, Any] | None:
-    """Return a call's arguments, where they are a complete JSON object that can be stored."""
-    try:
-        found = replace_refused(msgspec.json.decode(raw))
-        return freeze_mapping(found) if is_object(found) else None
-    except (msgspec.DecodeError, ValidationError, RecursionError):
-        return None
-
-
 def _is_complete(raw: str) -> bool:
-    return _arguments(raw) is not None
+    """Tell whether a call's arguments are a complete JSON object."""
+    try:
+        return is_object(msgspec.json.decode(raw))
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
 
 
 def _clean(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -427,6 +426,17 @@ def _utf8_length(text: str) -> int:
 def _printable(name: str) -> str:
     """Return a name that messages accept."""
     return "".join(letter if letter.isprintable() else "_" for letter in name)[:MAX_NAME]
+
+
+def metadata_of_call(
+    provider: str, stored: Mapping[str, Any], *, wrapped: bool = False
+) -> dict[str, Any]:
+    """Return the metadata of a call: what its provider wants back, and that it took free text.
+
+    OpenAI has calls for free text; with any other provider, what was wrapped was such a call.
+    """
+    found: dict[str, Any] = {provider: stored} if stored else {}
+    return {**found, "openai": {"custom": True}} if wrapped and provider != "openai" else found
 
 
 # ── reading a provider's reply ───────────────────────────────────────────────────────────────────
@@ -505,14 +515,25 @@ class ReplyReader:
         raise NotImplementedError
 
     @staticmethod
-    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts:
-        """Return the provider's count as five counts that do not overlap."""
+    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
+        """Return the provider's count as five counts that do not overlap.
+
+        A usage without a figure above 0 says nothing: then it is None.
+        """
         raise NotImplementedError
 
     @classmethod
-    def finish_reason(cls, reason: str) -> FinishReason:
-        """Return why an answer ended, in the words that are the same for every provider."""
-        return cls.finish_reasons.get(reason, "other")
+    def finish_reason(cls, reason: str, *, calls: bool = False) -> FinishReason:
+        """Return why an answer ended, in the words that are the same for every provider.
+
+        `calls` says that the answer has calls: then it ended with them.
+
+        >>> from palaver.wire.anthropic.reply import AnthropicReply
+        >>> AnthropicReply.finish_reason("end_turn")
+        'stop'
+        """
+        found = cls.finish_reasons.get(reason, "other")
+        return "tool-calls" if calls and found == "stop" else found
 
     def add_usage(self, usage: object) -> None:
         """Take what was used; a count that is not repeated stands."""
@@ -544,19 +565,42 @@ class ReplyReader:
         self._notes.setdefault(detail, Note("lost", where, rule, detail))
 
 
-def token_count(usage: Mapping[str, Any], *path: str) -> int:
-    """Return the count of tokens at this path; 0 where there is none."""
+def token_count(usage: Mapping[str, Any], *path: str) -> int | None:
+    """Return the count of tokens at this path; None where there is none."""
     found: Any = usage
     for key in path:
         found = found.get(key) if is_object(found) else None
-    return found if type(found) is int and found > 0 else 0
+    return found if type(found) is int and found >= 0 else None
 
 
-def split_tokens(*, prompt: int, read: int, write: int, output: int, reasoning: int) -> TokenCounts:
-    """Return five counts that do not overlap, of a prompt that includes what the cache had.
+def split_tokens(
+    *,
+    prompt: int | None,
+    completion: int | None,
+    total: int | None,
+    read: int | None,
+    write: int | None,
+    reasoning: int | None,
+    beside: bool = False,
+) -> TokenCounts | None:
+    """Return five counts that do not overlap; None where nothing was counted.
 
-    >>> split_tokens(prompt=100, read=60, write=0, output=15, reasoning=5).input
-    40
+    The prompt includes what the cache had, the completion includes the reasoning unless that is
+    counted `beside` it. A missing figure follows from the total; a total alone is stored as such,
+    and as input.
+
+    >>> split_tokens(prompt=100, completion=20, total=None, read=60, write=None, reasoning=5)
+    TokenCounts(input=40, output=15, reasoning=5, cache=CacheCounts(read=60, write=0), total=None)
     """
-    fresh = max(prompt - read - write, 0)
-    return TokenCounts(fresh, max(output, 0), reasoning, CacheCounts(read, write))
+    only_total = prompt is None and completion is None and bool(total)
+    read, write, reasoning = read or 0, write or 0, reasoning or 0
+    apart = reasoning if beside else 0
+    if total is not None:
+        prompt = total - (completion or 0) - apart if prompt is None else prompt
+        completion = total - prompt - apart if completion is None else completion
+    fresh = max((prompt or 0) - read - write, 0)
+    output = max((completion or 0) - (0 if beside else reasoning), 0)
+    if not (fresh or output or reasoning or read or write):
+        return None
+    cache = CacheCounts(read, write)
+    return TokenCounts(fresh, output, reasoning, cache, total if only_total else None)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,6 +23,7 @@ from palaver.messages.parts import (
     ModelRef,
     UnknownPart,
     file_part,
+    read_arguments,
     reasoning_part,
     text_part,
     tool_call_part,
@@ -41,6 +41,7 @@ from palaver.wire.format import (
 )
 from palaver.wire.notes import Note, ParsedConversation
 from palaver.wire.pairing import Pairing
+from palaver.wire.reply import metadata_of_call
 from palaver.wire.round_trip import (
     details_of,
     diff,
@@ -71,7 +72,6 @@ __all__ = [
     "DraftElement",
     "Request",
     "Target",
-    "parse_arguments",
     "read_body",
 ]
 
@@ -553,14 +553,16 @@ class BodyReader:
         call_id = call.call_id or new_id()
         name = self._names.get(call.tool, call.tool)
         self.tools[call_id] = name
+        given = read_arguments(call.arguments)
+        metadata = metadata_of_call(self.form.provider, call.metadata, wrapped=given.wrapped)
         return tool_call_part(
             self.session,
             message_id,
             name,
-            parse_arguments(call.arguments),
+            given.input,
             call_id=call_id,
-            raw=call.arguments if isinstance(call.arguments, str) else None,
-            **({"metadata": {self.form.provider: call.metadata}} if call.metadata else {}),
+            raw=given.raw,
+            **({"metadata": metadata} if metadata else {}),
         )
 
     def _file(self, message_id: str, file: FileContent) -> FilePart:
@@ -588,16 +590,6 @@ class BodyReader:
     def unknown(self, block: Mapping[str, Any], **context: Any) -> UnknownPart:  # noqa: ANN401 - JSON
         """Make a part of a block that palaver stores without understanding it."""
         return UnknownPart({"type": self.form.name, "id": new_id(), "block": block, **context})
-
-
-def parse_arguments(arguments: object) -> Mapping[str, Any]:
-    """Return a call's arguments as an object; an empty one where they are no object."""
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments)
-        except msgspec.DecodeError:
-            return {}
-    return arguments if is_object(arguments) else {}
 
 
 def _with_details(reader: BodyReader, body: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -647,7 +639,9 @@ def _with(message: Message, form: str, details: Mapping[str, Mapping[str, Any]])
 
 
 def _is_known(change: list[Any], reader: BodyReader, where: str) -> bool:
-    """Tell whether a provider knows the fields of a change; an unknown field is lost."""
+    """Tell whether a change is a detail of fields that the provider knows; others are lost."""
+    if change[0] and change[0][-1] in reader.form.carried:
+        return False
     unknown = unknown_fields(change[0], reader.form)
     if unknown:
         path = "".join(path_step(step) for step in change[0])

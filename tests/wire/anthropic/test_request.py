@@ -227,12 +227,12 @@ def test_a_tool_name_with_a_dot_is_mapped_and_mapped_back() -> None:
     assert ["tool-name"] == rules(request)
 
 
-def test_arguments_that_are_no_object_are_sent_as_understood() -> None:
+def test_arguments_that_are_no_object_are_sent_in_one() -> None:
     broken = tool_call_part(S, S, "ls", {}, call_id="c1", raw="{")
     request = sent(user("x"), calling(broken), result())
 
-    assert {} == contents(request)[1][0]["input"]
-    assert ["call-arguments"] == rules(request)
+    assert {"freeform_input": "{"} == contents(request)[1][0]["input"]
+    assert ["freeform-input"] == rules(request)
 
 
 @pytest.mark.parametrize(

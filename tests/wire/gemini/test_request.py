@@ -253,12 +253,12 @@ def test_a_tool_name_with_a_dot_is_fine_and_one_with_a_space_is_mapped() -> None
     assert ["tool-name"] == rules(request)
 
 
-def test_arguments_that_are_no_object_are_sent_as_understood() -> None:
+def test_arguments_that_are_no_object_are_sent_in_one() -> None:
     broken = tool_call_part(S, S, "ls", {}, call_id="c1", raw="[1]", metadata=SIGNED)
     request = sent(user("x"), calling(broken), result())
 
-    assert {} == parts(request)[1][0]["functionCall"]["args"]
-    assert ["call-arguments"] == rules(request)
+    assert {"freeform_input": "[1]"} == parts(request)[1][0]["functionCall"]["args"]
+    assert ["freeform-input"] == rules(request)
 
 
 @pytest.mark.parametrize(

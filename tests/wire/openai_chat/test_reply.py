@@ -244,8 +244,10 @@ def test_strange_things_are_noted_once() -> None:
     message = reader.message()
 
     assert "ab" == message.text
-    assert ["choice", "shape", "unknown-part", "media"] == [note.rule for note in reader.notes]
-    assert {"audio": {"id": "audio_1"}} == parts_of(message)[1].raw["block"]
+    assert ["choice", "shape", "media"] == [note.rule for note in reader.notes]
+    assert [{"audio": {"id": "audio_1"}}, {"type": "map"}] == [
+        part.raw["block"] for part in parts_of(message)[2:]
+    ]
 
 
 def test_thoughts_in_blocks_and_in_detail() -> None:

@@ -89,11 +89,12 @@ def test_what_the_endpoint_takes_comes_back_to_the_letter(given: list[Any]) -> N
     read(given)
 
 
-def test_arguments_that_are_no_json_are_put_right_and_not_restored() -> None:
+def test_arguments_that_are_no_json_are_wrapped_and_not_restored() -> None:
     """A repair is not undone by memory."""
     parsed = wire.from_(FORM, {"input": [{**CALL, "arguments": "{oops"}, RESULT]})
 
-    assert "{}" == written(parsed.messages).items[0]["arguments"]
+    sent = written(parsed.messages).items[0]["arguments"]
+    assert '{"freeform_input":"{oops"}' == sent
 
 
 def test_instructions_come_back_as_instructions() -> None:

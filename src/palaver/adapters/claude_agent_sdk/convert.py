@@ -267,7 +267,7 @@ def _block(part: Part) -> JsonLine:  # noqa: PLR0911 - one for each kind of part
         thought = {"type": "thinking", "thinking": part.text, "signature": signature}
         return thought if signature else {}
     if isinstance(part, ToolCallPart):
-        given = to_dict(part.input)
+        given = to_dict(part.arguments)
         return {"type": "tool_use", "id": part.call_id, "name": part.tool, "input": given}
     if isinstance(part, ToolPart):
         return _result_block(part)

@@ -8,14 +8,14 @@ import msgspec
 
 from palaver.messages.codec import dump
 from palaver.messages.limits import is_list, is_object
-from palaver.messages.parts import CacheCounts, TokenCounts
 from palaver.wire.anthropic.blocks import read_block
 from palaver.wire.format import CallContent, FileContent, ReasoningContent, TextContent
-from palaver.wire.reply import ReplyReader, token_count
+from palaver.wire.reply import ReplyReader, split_tokens, token_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from palaver.messages.parts import TokenCounts
     from palaver.wire.reply import FinishReason
 
 __all__ = ["AnthropicReply"]
@@ -75,15 +75,24 @@ class AnthropicReply(ReplyReader):
         return True
 
     @staticmethod
-    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts:
+    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
         """The input does not include the cached; the output includes the reasoning."""
-        reasoning = token_count(usage, "output_tokens_details", "thinking_tokens")
-        cache = CacheCounts(
-            token_count(usage, "cache_read_input_tokens"),
-            token_count(usage, "cache_creation_input_tokens"),
+        fresh, read = (token_count(usage, f"{name}input_tokens") for name in ("", "cache_read_"))
+        write = token_count(usage, "cache_creation_input_tokens")
+        if write is None:  # some gateways give only what was written for five minutes or an hour
+            lives = (
+                token_count(usage, "cache_creation", f"ephemeral_{life}_input_tokens")
+                for life in ("5m", "1h")
+            )
+            write = sum(count or 0 for count in lives)
+        return split_tokens(
+            prompt=(fresh or 0) + (read or 0) + write,
+            completion=token_count(usage, "output_tokens"),
+            total=None,
+            read=read,
+            write=write,
+            reasoning=token_count(usage, "output_tokens_details", "thinking_tokens"),
         )
-        output = max(token_count(usage, "output_tokens") - reasoning, 0)
-        return TokenCounts(token_count(usage, "input_tokens"), output, reasoning, cache)
 
     def _begin(self, message: Mapping[str, Any]) -> None:
         self.answer.model(message.get("model"))

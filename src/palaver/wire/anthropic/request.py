@@ -31,6 +31,7 @@ from palaver.wire.format import (
     Format,
     Inline,
     Linked,
+    TextContent,
     attachments_of,
     is_image,
     is_text,
@@ -334,6 +335,9 @@ def _reasoning_block(part: ReasoningPart, message: Message, writer: Writer) -> E
     stored = part.metadata["anthropic"]
     redacted, signature = stored.get("redacted"), stored.get("signature")
     if isinstance(redacted, str) and redacted.strip():
+        if part.text:
+            detail = "redacted reasoning has no text: it is left out"
+            writer.note("lost", "missing-signature", detail, message)
         return {"type": "redacted_thinking", "data": redacted}
     if isinstance(signature, str) and signature.strip():
         return {"type": "thinking", "thinking": part.text, "signature": signature}
@@ -443,7 +447,7 @@ def _read_parts(content: object, message_id: str, reader: BodyReader) -> Iterato
             kind = block.get("type") if is_object(block) else None
             detail = f"a block of type {kind!r} that is not as it should be"
             reader.note_loss(f"message {message_id}", "unknown-part", detail)
-        else:
+        elif found != TextContent(""):  # no live answer stores one, and none may be sent
             yield reader.part(message_id, found)
 
 

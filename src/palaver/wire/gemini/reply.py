@@ -81,18 +81,22 @@ class GeminiReply(ReplyReader):
         return self.finished or bool(_get(body, "candidates"))
 
     @staticmethod
-    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts:
+    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
         """The prompt includes the cached; reasoning and what tools gave are counted apart."""
 
-        def found(name: str) -> int:
-            return token_count(usage, name) or token_count(usage, _snake(name))
+        def found(name: str) -> int | None:
+            count = token_count(usage, name)
+            return token_count(usage, _snake(name)) if count is None else count
 
+        prompt, tools = found("promptTokenCount"), found("toolUsePromptTokenCount")
         return split_tokens(
-            prompt=found("promptTokenCount") + found("toolUsePromptTokenCount"),
+            prompt=(prompt or 0) + tools if tools else prompt,
+            completion=found("candidatesTokenCount"),
+            total=found("totalTokenCount"),
             read=found("cachedContentTokenCount"),
-            write=0,
-            output=found("candidatesTokenCount"),
+            write=None,
             reasoning=found("thoughtsTokenCount"),
+            beside=True,
         )
 
     def _candidate(self, candidate: Mapping[str, Any]) -> None:

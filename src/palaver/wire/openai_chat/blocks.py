@@ -7,9 +7,9 @@ Streamed replies come in pieces, which `reply` reads field by field to the same 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from palaver.messages.codec import image_mime
+from palaver.messages.codec import dump, image_mime
 from palaver.messages.limits import is_list, is_object
 from palaver.wire.format import (
     CallContent,
@@ -40,7 +40,7 @@ __all__ = [
     "read_block",
     "read_calls",
     "read_result",
-    "thinking_texts",
+    "written_arguments",
 ]
 
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
@@ -54,21 +54,14 @@ def read_block(block: Mapping[str, Any]) -> Content:
     TextContent(text='Tea?', metadata={})
     """
     kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str):
+    if kind in (None, "text") and isinstance(block.get("text"), str):
         return TextContent(block["text"])
     if kind == "refusal" and isinstance(block.get("refusal"), str):
         return TextContent(block["refusal"], {"refusal": True})
-    if kind == "thinking" and is_list(block.get("thinking")):
-        return ReasoningContent("".join(thinking_texts(block)))
+    if kind == "thinking" and is_list(block.get("thinking")):  # as some servers send it
+        pieces = (piece.get("text") for piece in block["thinking"] if is_object(piece))
+        return ReasoningContent("".join(text for text in pieces if isinstance(text, str)))
     return _read_file(block) or UnknownContent(block)
-
-
-def thinking_texts(block: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of a `thinking` block, as some servers send it."""
-    for piece in block["thinking"] if is_list(block.get("thinking")) else ():
-        text = piece.get("text") if is_object(piece) else None
-        if isinstance(text, str):
-            yield text
 
 
 def _read_file(block: Mapping[str, Any]) -> FileContent | None:
@@ -90,14 +83,43 @@ def _read_file(block: Mapping[str, Any]) -> FileContent | None:
 
 
 def read_assistant(message: Mapping[str, Any]) -> Iterator[Content | None]:
-    """Read what an assistant says: reasoning, texts, sound; None for a damaged block."""
-    yield from _read_reasoning(message)
-    yield from _read_texts(message)
+    """Read what an assistant says, of each kind once; None for a damaged block.
+
+    A stream does not tell one block from the next, so the texts of blocks are one text: first the
+    reasoning, then what is said, what is refused and what is spoken, then everything else.
+    """
+    found = list(_read_blocks(message))
+    reasoned = [content for content in found if isinstance(content, ReasoningContent)]
+    yield from _joined(reasoned, ReasoningContent)
+    texts = [content for content in found if isinstance(content, TextContent)]
+    for refused in (False, True):
+        said = [content for content in texts if ("refusal" in content.metadata) is refused]
+        yield from _joined(said, TextContent)
+    yield from _read_audio(message)
+    yield from (
+        content for content in found if not isinstance(content, ReasoningContent | TextContent)
+    )
+
+
+_Texts = TypeVar("_Texts", TextContent, ReasoningContent)
+
+
+def _joined(found: list[_Texts], kind: type[_Texts]) -> Iterator[_Texts]:
+    """Yield one content for all of these; none where they say nothing."""
+    text = "".join(content.text for content in found)
+    metadata = {key: value for content in found for key, value in content.metadata.items()}
+    if text or metadata:
+        yield kind(text, metadata)
+
+
+def _read_audio(message: Mapping[str, Any]) -> Iterator[Content]:
+    """Read a spoken answer: its transcript, and the id by which it goes back."""
     audio = message.get("audio")
     if is_object(audio):
         if isinstance(audio.get("transcript"), str):
             yield TextContent(audio["transcript"], {"transcript": True})
-        yield UnknownContent({"audio": audio})
+        if isinstance(audio.get("id"), str) and audio["id"]:
+            yield UnknownContent({"audio": {"id": audio["id"]}})
 
 
 def read_calls(message: Mapping[str, Any]) -> Iterator[CallContent | None]:
@@ -121,16 +143,16 @@ def _read_reasoning(message: Mapping[str, Any]) -> Iterator[ReasoningContent]:
         yield ReasoningContent("", known)
 
 
-def _read_texts(message: Mapping[str, Any]) -> Iterator[Content | None]:
+def _read_blocks(message: Mapping[str, Any]) -> Iterator[Content | None]:
+    yield from _read_reasoning(message)
     content, refusal, notes = (message.get(key) for key in ("content", "refusal", "annotations"))
-    cited: dict[str, Any] = {"annotations": notes} if is_list(notes) and notes else {}
     for block in content if is_list(content) else (content,):
         if isinstance(block, str):
-            if block or cited:
-                yield TextContent(block, cited)
-            cited = {}
+            yield TextContent(block)
         elif block is not None:
             yield read_block(block) if is_object(block) else None
+    if is_list(notes) and notes:
+        yield TextContent("", {"annotations": notes})
     if isinstance(refusal, str) and refusal:
         yield TextContent(refusal, {"refusal": True})
 
@@ -141,14 +163,20 @@ def _read_call(call: Mapping[str, Any]) -> CallContent | None:
     called = call.get("custom" if custom else "function")
     if not is_object(called):
         return None
-    given = called.get("input" if custom else "arguments", "")
     call_id = call.get("id")
     return CallContent(
         str(call_id) if call_id else None,
         str(called.get("name") or "unknown"),
-        given if is_object(given) else str(given),
+        written_arguments(called.get("input" if custom else "arguments")),
         {"custom": True} if custom else {},
     )
+
+
+def written_arguments(given: object) -> str:
+    """Return what a model wrote for a call; some servers send it as a value instead of text."""
+    if given is None:
+        return ""
+    return given if isinstance(given, str) else dump(given).decode()
 
 
 def read_result(message: Mapping[str, Any]) -> ResultContent:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from palaver.messages.limits import is_list, is_object
-from palaver.wire.openai_chat.blocks import REASONING_FIELDS, thinking_texts
+from palaver.wire.format import FileContent, ReasoningContent, TextContent
+from palaver.wire.openai_chat.blocks import REASONING_FIELDS, read_block, written_arguments
 from palaver.wire.reply import ReplyReader, split_tokens, token_count
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatReply"]
 
-_REASONING, _TEXT, _REFUSAL, _AUDIO, _CALLS = range(5)
-"""The order of an answer's blocks, which the format itself leaves open."""
+_REASONING, _TEXT, _REFUSAL, _AUDIO, _OTHER, _CALLS = range(6)
+"""The order of an answer's blocks, which the format itself leaves open; `read_assistant` has it."""
 _GROWING: Final = ("text", "summary", "data")
 """The fields of detailed reasoning that come in pieces."""
 
@@ -51,6 +52,8 @@ class ChatReply(ReplyReader):
         self._ids: list[str] = []
         self._slots: dict[int, int] = {}
         self._details: list[dict[str, Any]] = []
+        self._reasoning_field: str | None = None
+        self._others = 0
 
     def read_event(self, event: Mapping[str, Any]) -> None:
         """Read a chunk of a stream."""
@@ -66,20 +69,23 @@ class ChatReply(ReplyReader):
         return answered or self.finished
 
     @staticmethod
-    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts:
+    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
         """Prompt and completion include the cached and the reasoning, with most servers."""
         prompt = token_count(usage, "prompt_tokens")
-        output = token_count(usage, "completion_tokens")
+        completion = token_count(usage, "completion_tokens")
+        total = token_count(usage, "total_tokens")
+        reasoning = token_count(usage, "completion_tokens_details", "reasoning_tokens") or 0
+        known = prompt is not None and completion is not None
         details = "prompt_tokens_details"
-        reasoning = token_count(usage, "completion_tokens_details", "reasoning_tokens")
-        beside = token_count(usage, "total_tokens") == prompt + output + reasoning
         return split_tokens(
             prompt=prompt,
+            completion=completion,
+            total=total,
             read=token_count(usage, details, "cached_tokens")
             or token_count(usage, "prompt_cache_hit_tokens"),
             write=token_count(usage, details, "cache_write_tokens"),
-            output=output if beside else output - reasoning,
             reasoning=reasoning,
+            beside=known and total == (prompt or 0) + (completion or 0) + reasoning,
         )
 
     def message(self, *, interrupted: bool | None = None) -> Message:
@@ -119,7 +125,8 @@ class ChatReply(ReplyReader):
     def _message(self, said: Mapping[str, Any], *, streamed: bool) -> None:
         for field in REASONING_FIELDS:
             text = said.get(field)
-            if isinstance(text, str) and text:
+            if isinstance(text, str) and text and self._reasoning_field in (None, field):
+                self._reasoning_field = field  # some servers send the same twice
                 self.answer.reasoning((_REASONING,), text, field=field)
                 break
         self._reasoning_details(said.get("reasoning_details"))
@@ -141,14 +148,20 @@ class ChatReply(ReplyReader):
     def _content(self, content: object) -> None:
         """Add the text; some servers send blocks, reasoning among them."""
         for block in content if is_list(content) else (content,):
+            found = read_block(block) if is_object(block) else None
             if isinstance(block, str):
                 self.answer.text((_TEXT,), block)
-            elif is_object(block) and block.get("type") == "thinking":
-                self.answer.reasoning((_REASONING,), "".join(thinking_texts(block)))
-            elif is_object(block) and isinstance(block.get("refusal"), str):
-                self.answer.text((_REFUSAL,), block["refusal"], refusal=True)
-            elif is_object(block) and isinstance(block.get("text"), str):
-                self.answer.text((_TEXT,), block["text"])
+            elif isinstance(found, ReasoningContent):
+                self.answer.reasoning((_REASONING,), found.text)
+            elif isinstance(found, TextContent):
+                key = _REFUSAL if "refusal" in found.metadata else _TEXT
+                self.answer.text((key,), found.text, **found.metadata)
+            elif isinstance(found, FileContent):
+                self._others += 1
+                self.answer.file((_OTHER, self._others), found.mime, found.url)
+            elif is_object(block):
+                self._others += 1
+                self.answer.unknown((_OTHER, self._others), block)
             elif block is not None:
                 detail = "a block of the answer is not understood"
                 self.note_loss("content", "unknown-part", detail)
@@ -178,9 +191,9 @@ class ChatReply(ReplyReader):
         """Add a spoken answer, which goes back by its id."""
         name, transcript = audio.get("id"), audio.get("transcript")
         if isinstance(name, str) and name:
-            self.answer.unknown((_AUDIO,), {"audio": {"id": name}})
+            self.answer.unknown((_AUDIO, 1), {"audio": {"id": name}})
         if isinstance(transcript, str):
-            self.answer.text((_TEXT,), transcript, transcript=True)
+            self.answer.text((_AUDIO, 0), transcript, transcript=True)
         if audio.get("data"):
             self.note_loss("audio", "media", "the sound of a spoken answer is not kept")
 
@@ -196,7 +209,7 @@ class ChatReply(ReplyReader):
             (_CALLS, self._slot(index, given, named=named)),
             call_id=given,
             name=name if isinstance(name, str) else None,
-            piece=raw if isinstance(raw, str) else "",
+            piece=raw if isinstance(raw, str) else written_arguments(raw),
             **({"custom": True} if custom else {}),
         )
 

@@ -18,6 +18,8 @@ from palaver.wire.format import (
     Alphabet,
     Format,
     Inline,
+    freeform_text,
+    is_freeform,
     is_image,
     is_text,
     known_fields,
@@ -64,6 +66,7 @@ class ChatFormat(Format):
     tool_names: ClassVar[Alphabet] = Alphabet("[a-zA-Z0-9_-]", 64)
     call_ids: ClassVar[Alphabet] = Alphabet("[!-~]", 40)
     fields: ClassVar[Mapping[str, ValueSchema]] = FIELDS
+    carried: ClassVar[frozenset[str]] = frozenset(REASONING_FIELDS)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -229,17 +232,11 @@ def _add_reasoning(part: ReasoningPart, element: Element, message: Message, writ
 
 def _call(call: ToolCallPart, turn: PairedTurn, position: int, writer: Writer) -> Element:
     call_id, name = writer.call_id(turn, position), writer.tool_name(call.tool, turn.message)
-    if call.metadata and _is_custom(call):
-        custom = {"name": name, "input": call.raw}
+    if is_freeform(call):
+        custom = {"name": name, "input": freeform_text(call)}
         return {"id": call_id, "type": "custom", "custom": custom}
     function = {"name": name, "arguments": writer.arguments_text(call, turn.message)}
     return {"id": call_id, "type": "function", "function": function}
-
-
-def _is_custom(call: ToolCallPart) -> bool:
-    """Tell whether a call takes free text instead of JSON."""
-    stored = call.metadata.get("openai")
-    return is_object(stored) and stored.get("custom") is True
 
 
 def _read_parts(content: object, message_id: str, reader: BodyReader) -> Iterator[Part]:

@@ -90,16 +90,16 @@ class ResponsesReply(ReplyReader):
         return self.finished and (is_list(body.get("output")) or bool(body.get("error")))
 
     @staticmethod
-    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts:
+    def count_tokens(usage: Mapping[str, Any]) -> TokenCounts | None:
         """Input and output include the cached and the reasoning."""
         details = "input_tokens_details"
-        reasoning = token_count(usage, "output_tokens_details", "reasoning_tokens")
         return split_tokens(
             prompt=token_count(usage, "input_tokens"),
+            completion=token_count(usage, "output_tokens"),
+            total=token_count(usage, "total_tokens"),
             read=token_count(usage, details, "cached_tokens"),
             write=token_count(usage, details, "cache_write_tokens"),
-            output=token_count(usage, "output_tokens") - reasoning,
-            reasoning=reasoning,
+            reasoning=token_count(usage, "output_tokens_details", "reasoning_tokens"),
         )
 
     def _response(self, response: Mapping[str, Any]) -> None:

@@ -23,6 +23,8 @@ from palaver.wire.format import (
     Linked,
     TextContent,
     attachments_of,
+    freeform_text,
+    is_freeform,
     is_image,
     known_fields,
     media_of,
@@ -276,13 +278,13 @@ class _AssistantWriter:
         writer, turn, stored = self._writer, self._turn, _stored(call)
         call_id = writer.call_id(turn, self._calls)
         self._calls += 1
-        custom = stored.get("custom") is True
+        custom = is_freeform(call)
         element: Element = {
             "type": "custom_tool_call" if custom else "function_call",
             "call_id": call_id,
             "name": writer.tool_name(call.tool, turn.message),
             "input" if custom else "arguments": (
-                call.raw if custom else writer.arguments_text(call, turn.message)
+                freeform_text(call) if custom else writer.arguments_text(call, turn.message)
             ),
         }
         name = self._id(stored, "ctc" if custom else "fc")
