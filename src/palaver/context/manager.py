@@ -384,7 +384,8 @@ class ContextManager:
         self._team_task_changed()
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
-        if self.events.wanted(name):
+        # a conversation on this history and this bus has published it already
+        if self.events.wanted(name) and self.history not in self.events.sources:
             self.events.emit(Event(name, self.history.id, self.history.version, data))
 
 

@@ -19,7 +19,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -35,12 +35,20 @@ from msgspec import Struct
 from palaver.errors import PalaverError, ToolUnreachable, ValidationError
 from palaver.messages import FilePart, ToolCallPart, ToolRunning, complete, fail, file_part
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, freeze_mapping, is_object, is_plain, replace_refused
+from palaver.messages.limits import (
+    EMPTY,
+    check_number,
+    freeze_mapping,
+    is_object,
+    is_plain,
+    quote_value,
+    replace_refused,
+)
 from palaver.messages.redaction import redact
 from palaver.messages.tool_state import expire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from palaver.messages import ToolState
     from palaver.wire import ToolSpec
@@ -57,6 +65,7 @@ __all__ = [
     "ToolOutput",
     "ToolRunner",
     "Toolbox",
+    "as_toolbox",
     "attach_file",
     "call_function",
     "import_object",
@@ -148,7 +157,14 @@ class Toolbox(Mapping[str, Tool]):
         from palaver.tools.function import tool  # noqa: PLC0415 - it imports this module
 
         self._tools: dict[str, Tool] = {}
-        for given in tools:
+        value: object = tools
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+            detail = f"must be a list of tools and functions, not {quote_value(value)}"
+            raise ValidationError(detail, path="$.tools", rule="tool-definition")
+        for index, given in enumerate(tools):
+            if not callable(given) and not isinstance(given, Tool):
+                detail = f"must be a tool or a function, not {quote_value(given)}"
+                raise ValidationError(detail, path=f"$.tools[{index}]", rule="tool-definition")
             found = given if isinstance(given, Tool) else tool(given)
             name = found.spec.name
             if name in self._tools:
@@ -172,6 +188,11 @@ class Toolbox(Mapping[str, Tool]):
     def __len__(self) -> int:
         """Return how many tools there are."""
         return len(self._tools)
+
+
+def as_toolbox(tools: Toolbox | Iterable[Tool | Callable[..., Any]]) -> Toolbox:
+    """Return tools as a toolbox."""
+    return tools if isinstance(tools, Toolbox) else Toolbox(tools)
 
 
 def import_object(location: str) -> Any:  # noqa: ANN401 - whatever the module has
@@ -242,6 +263,12 @@ class ToolLimits(Struct, frozen=True):
     seconds: float = 600.0
     at_once: int = 16
     output: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that can't be kept."""
+        check_number(self.seconds, "$.seconds")
+        check_number(self.at_once, "$.at_once", least=1, whole=True)
+        check_number(self.output, "$.output", whole=True)
 
 
 class ToolRunner:
