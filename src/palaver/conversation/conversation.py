@@ -6,50 +6,72 @@ module `run` has a loop for everyone without an engine.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import logging
+from collections.abc import Mapping
 from functools import partial
+from os import PathLike
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
+from palaver.conversation.feed import ChangeAnnouncer
 from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover
 from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import StoreAccess
+from palaver.conversation.telemetry import observe
+from palaver.conversation.usage import Prices
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, EventBus
-from palaver.messages import Message, parse_message
-from palaver.messages.limits import EMPTY
+from palaver.messages import AssistantInfo, Message, parse_message
+from palaver.messages.limits import (
+    EMPTY,
+    check_argument,
+    check_callable,
+    check_number,
+    is_object,
+    quote_value,
+)
+from palaver.models import as_model
+from palaver.stores import Store, StoredHistory
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
-from palaver.tools import Toolbox
-from palaver.tools.runner import ToolLimits, ToolRunner
+from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from palaver.conversation.ledger import LedgerEntry
     from palaver.conversation.recovery import Recovered
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.conversation.telemetry import Instrumentation
-    from palaver.conversation.usage import Prices, Usage
+    from palaver.conversation.usage import Usage
     from palaver.history import Expected, View
     from palaver.history.view import Result
-    from palaver.messages import Role, ToolCallPart
-    from palaver.models.base import Model
-    from palaver.stores import StoredHistory
-    from palaver.stores.store import Store
+    from palaver.messages import ModelRef, Role, TokenCounts, ToolCallPart
+    from palaver.models import AnyModel
     from palaver.tokens import TokenCounter
-    from palaver.tools import Tool
+    from palaver.tools import Tool, Toolbox
     from palaver.tools.runner import Executor, ToolMiddleware
     from palaver.wire import Request
 
 __all__ = ["Conversation"]
 
+_log: Final = logging.getLogger("palaver.conversation")
 _POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
+
+
+def _check_store(store: object, conversation: object) -> None:
+    hint = "open one: palaver.open('chat.db')"
+    if isinstance(store, str | PathLike):
+        hint = f"open it: palaver.open({str(store)!r})"
+    check_argument(store, Store, "$.store", "a Store", hint)
+    wanted = "the id of a conversation of this store, or what Store.get returns"
+    check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
 
 
 class Conversation:
@@ -69,7 +91,7 @@ class Conversation:
         store: Store,
         conversation: StoredHistory | str | None = None,
         *,
-        model: Model | None = None,
+        model: AnyModel | None = None,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] = (),
         executor: Executor | None = None,
         token_limit: int | None = None,
@@ -82,28 +104,48 @@ class Conversation:
     ) -> None:
         """Open a conversation of a store by its id, or create a new one.
 
-        When there are more than `token_limit` tokens, the event `tokens.exceeded` is published.
-        `budget` is a cost: once it is spent, no further step is begun. `executor` runs calls in
-        place of the tools, `count` counts tokens in place of the best counter available, `limits`
-        are those of tool calls, `instrumentation` wraps every request and call
-        (`telemetry.Telemetry`).
+        `model` is a model, its name (`openai:gpt-5`), or any object with `generate(messages,
+        tools)`. When there are more than `token_limit` tokens, the event `tokens.exceeded` is
+        published. `budget` is a cost: once it is spent, no further step is begun; a model of which
+        no price is known is not asked. `executor` runs calls in place of the tools, `count` counts
+        tokens in place of the best counter available, `limits` are those of tool calls,
+        `instrumentation` wraps every request and call (`telemetry.Telemetry`). Raises
+        `ValidationError` for an argument that can't be used, and creates nothing.
         """
+        _check_store(store, conversation)
+        check_callable(executor, "$.executor", "an async function of a call and its context")
+        check_callable(count, "$.count", "a function that returns the number of tokens in a text")
+        check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
+        check_argument(limits, (ToolLimits, NoneType), "$.limits", "ToolLimits(…)")
+        check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
+        if instrumentation is not None:
+            for name in ("step", "call"):
+                check_callable(
+                    getattr(instrumentation, name, instrumentation),
+                    "$.instrumentation",
+                    "an object with `step` and `call`, such as Telemetry()",
+                )
+        if token_limit is not None:
+            check_number(token_limit, "$.token_limit", whole=True)
+        if budget is not None:
+            check_number(budget, "$.budget")
+        self.model = None if model is None else as_model(model)
+        self.tools = as_toolbox(tools)
         if conversation is None:
             conversation = store.create()
         history = store.get(conversation) if isinstance(conversation, str) else conversation
         self.store = store
         self.history = history
-        self.model = model
-        self.tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.token_limit = token_limit
         self.budget = budget
         self.events = EventBus() if events is None else events
         self._count = with_fallback(counter() if count is None else count)
         self.tally = RunningTotal(self._count)
-        self._access = StoreAccess(store, history, self.tally)
+        announcer = ChangeAnnouncer.of(store, history, self.events)
+        self._access = StoreAccess(store, history, self.tally, announcer)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
-        self._prices = prices
+        self._prices = Prices() if prices is None and budget is not None else prices
         self._instrumentation = instrumentation
         self._over_limit = False
         self.compacted: dict[str, int] = {}
@@ -137,14 +179,16 @@ class Conversation:
         newest, and `ValidationError` if the message has no role or no content.
         """
         if not isinstance(message, Message):
-            if not (message.get("role") and "content" in message):
+            given: object = message
+            if not is_object(given):
+                detail = f"{_NOT_A_MESSAGE}, and this is {quote_value(given)}; write user('…')"
+                raise ValidationError(detail, path="$", rule="empty-message")
+            if not (given.get("role") and "content" in given):
                 raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
-            message = parse_message(message)
+            message = parse_message(given)
         if message.role in ("user", "system") and not message.content:
             raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
-        stored = self.history.append(message, key=key, expect=expect)
-        self._emit("message.added", {"id": stored.id, "role": stored.role})
-        return stored
+        return self.history.append(message, key=key, expect=expect)
 
     def recent(self, count: int) -> list[Message]:
         """Return the last so many messages."""
@@ -156,15 +200,13 @@ class Conversation:
 
     def clear(self) -> Result:
         """Remove all messages but the system messages; `undo` restores them."""
-        result = self.history.clear()
-        self._emit("history.edited", {"operation": "CLEAR"})
-        return result
+        return self.history.clear()
 
     # ── steps ───────────────────────────────────────────────────────────────────────────────────
 
     async def step(
         self,
-        model: Model | None = None,
+        model: AnyModel | None = None,
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
         options: Mapping[str, Any] = EMPTY,
@@ -173,26 +215,26 @@ class Conversation:
     ) -> Step:
         """Ask a model once, and store its answer with its usage and its calls.
 
-        `on_delta` gets each piece as it arrives. An answer that is cut off by an error, a
-        cancellation or a crash is stored as far as it had come, marked as interrupted; so is an
-        answer longer than `palaver.messages.limits.MAX_ANSWER` bytes, with `OutputTooLong`. If a
-        step with the same `key` has its answer already, that answer is returned and no model is
-        asked.
+        `on_delta` gets each piece as it arrives. If it fails, that is logged, and so it is with a
+        counter, prices, an instrumentation or a handler that fails: an answer that has arrived is
+        stored. An answer that is cut off by an error, a cancellation or a crash is stored as far as
+        it had come, marked as interrupted; so is an answer longer than
+        `palaver.messages.limits.MAX_ANSWER` bytes, with `OutputTooLong`. If a step with the same
+        `key` has its answer already, that answer is returned and no model is asked.
         """
-        chosen = self.model if model is None else model
+        chosen = self.model if model is None else as_model(model)
         if chosen is None:
             detail = "no model: give one to the step or to the conversation"
             raise ValidationError(detail, path="$.model", rule="no-model")
+        check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
+        check_callable(on_delta, "$.on_delta", "a function that takes a piece of the answer")
         box = self.toolbox(tools)
         if self.token_limit is not None:
             await self.check_tokens(box)
         if self.budget is not None:
-            await to_thread.run_sync(self._check_budget, self.budget)
-        instrumentation = self._instrumentation
-        observed: AbstractContextManager[Callable[[Message], None] | None] = nullcontext()
-        if instrumentation is not None:
-            observed = instrumentation.step(self, chosen, box.specs, options)
-        with observed as on_answer:
+            await to_thread.run_sync(self._check_budget, self.budget, chosen.ref)
+        own = self._instrumentation
+        with observe(own and partial(own.step, self, chosen, box.specs, options)) as on_answer:
             step = await take_step(
                 self._access,
                 chosen,
@@ -204,8 +246,7 @@ class Conversation:
             )
             if step.again:
                 return step
-            if on_answer is not None:
-                on_answer(step.message)
+            on_answer(step.message)
         await self._publish("message.added", {"id": step.message.id, "role": "assistant"})
         for entry in step.entries:
             data = {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}
@@ -245,9 +286,7 @@ class Conversation:
 
     def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
         """Return the given tools as a toolbox; without any, the conversation's own."""
-        if tools is None:
-            return self.tools
-        return tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        return self.tools if tools is None else as_toolbox(tools)
 
     async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
         """Settle what a crash left unfinished, and return what was found.
@@ -255,6 +294,7 @@ class Conversation:
         Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
         killed lasts up to a minute; `wait` is how many seconds to wait for it.
         """
+        check_number(wait, "$.wait")
         until = anyio.current_time() + wait
         while True:
             try:
@@ -288,10 +328,11 @@ class Conversation:
         """Return the calls that have no result in the log yet, by the id of their part."""
         return self._access.ledger()
 
-    def request(self, model: Model) -> Request:
+    def request(self, model: AnyModel) -> Request:
         """Return the request that a model would get now, with notes on what was repaired."""
+        chosen = as_model(model)
         self.history.refresh()
-        return self._access.request(model.format, replace(model.target, model=model.ref))
+        return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
 
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
@@ -307,8 +348,9 @@ class Conversation:
         or removed since.
         """
         usage, now = self.usage, self.tally.total(self.history.view)
-        if usage.last is not None:
-            return max(0, usage.last.prompt + usage.last.completion + now - usage.counted)
+        reported = usage.reported
+        if reported is not None:
+            return max(0, reported + now - usage.counted)
         box = self.tools if tools is None else tools
         return now + sum(weigh_schema(spec, self._count) for spec in box.specs)
 
@@ -319,7 +361,7 @@ class Conversation:
         if over and not self._over_limit:
             self._over_limit = True
             usage = self.usage
-            known = "api" if usage.last is not None else "count"
+            known = "count" if usage.reported is None else "api"
             data = {"tokens": count, "limit": self.token_limit, "source": known}
             await self._publish("tokens.exceeded", data)
             count = await to_thread.run_sync(self.tokens, tools)
@@ -327,20 +369,53 @@ class Conversation:
         self._over_limit = over
         return count
 
-    def _check_budget(self, budget: float) -> None:
-        spent = self.usage.cost
-        if spent is not None and spent >= budget:
+    def _check_budget(self, budget: float, model: ModelRef) -> None:
+        spent = self.usage.cost or 0.0
+        if spent >= budget:
             detail = f"{spent:.4f} of {budget:.4f} are spent: no further step is begun"
             raise BudgetExceeded(detail)
+        prices = Prices() if self._prices is None else self._prices
+        try:
+            known = prices.knows(model)
+        except Exception:  # noqa: BLE001 - a table that fails knows nothing
+            _log.warning("looking up the price of a model failed", exc_info=True)
+            known = False
+        if not known:
+            name = f"{model.provider_id}:{model.model_id}"
+            detail = (
+                f"a budget of {budget} can't be kept, because no price is known for {name}; pass "
+                f"prices=Prices({{{name!r}: ModelPrice(input=…, output=…)}}) with dollars per "
+                "million tokens, or install the usual prices: pip install 'palaver[prices]'"
+            )
+            raise ValidationError(detail, path="$.budget", rule="no-price")
 
-    def _add_cost(self, message: Message) -> Message:
-        return message if self._prices is None else self._prices.add_cost(message)
+    def _add_cost(self, message: Message, counted: TokenCounts) -> Message:
+        """Return an answer with its cost; a price table that fails or answers nonsense has none.
+
+        With a budget, what the provider did not count is taken from palaver's own count.
+        """
+        if self._prices is None:
+            return message
+        try:
+            info = self._prices.add_cost(message).info
+            if (
+                self.budget is not None
+                and isinstance(info, AssistantInfo)
+                and info.model is not None
+                and info.cost is info.tokens is None
+            ):
+                cost = self._prices.cost(info.model, counted)
+                info = replace(info, cost=cost, cost_computed=cost is not None)
+            return replace(message, info=info)
+        except Exception:  # noqa: BLE001 - the answer is there, and must be stored
+            _log.warning("the cost of an answer is unknown: its price failed", exc_info=True)
+            return message
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
 
-    def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
-        if self.events.wanted(name):
-            self.events.emit(Event(name, self.id, self.history.version, data))
+    def publishing_itself(self) -> AbstractContextManager[None]:
+        """Announce nothing that this thread changes in the block: the caller publishes it."""
+        return self._access.announcer.silently()
 
     async def _publish(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
         if self.events.wanted(name):

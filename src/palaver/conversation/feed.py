@@ -1,13 +1,16 @@
-"""The events of a store, for observers in other processes and for the page.
+"""The events of a store, for observers in other processes, for the page and for the bus.
 
 The journal has every change, in order, none missed and none twice; this module derives the events
-of each change. That a call is running is not a change but a state in the ledger: its event is
-emitted as soon as the state is seen, and with the result at the latest.
+of each change, for those who follow the store and for the bus of a conversation alike. That a call
+is running is not a change but a state in the ledger: its event is emitted as soon as the state is
+seen, and with the result at the latest.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,14 +30,16 @@ from palaver.messages import (
 from palaver.messages.tool_state import RunningTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from palaver.conversation.ledger import LedgerEntry
+    from palaver.events import EventBus
     from palaver.messages import TokenCounts, ToolState
+    from palaver.stores import StoredHistory
     from palaver.stores.records import JournalEntry
     from palaver.stores.store import Store
 
-__all__ = ["EventFeed", "follow_events"]
+__all__ = ["ChangeAnnouncer", "EventFeed", "follow_events"]
 
 _POLL_SECONDS: Final = 0.1
 _MAX_LOOKBACK: Final = 200
@@ -74,6 +79,48 @@ def follow_events(
     if after is None:
         after = store.newest() if conversation is None else store.head(conversation).version
     return EventFeed(store, conversation, after).events(seconds)
+
+
+class ChangeAnnouncer:
+    """Publishes every change that is made through one history on a bus, as followers see it.
+
+    A step publishes what it stores itself, when its lease is released: `silently` is for that.
+    """
+
+    def __init__(self, store: Store, conversation: str, events: EventBus) -> None:
+        """Announce nothing yet; see `of`."""
+        self._store = store
+        self._conversation = conversation
+        self._events = events
+        self._local = threading.local()
+
+    @classmethod
+    def of(cls, store: Store, history: StoredHistory, events: EventBus) -> ChangeAnnouncer:
+        """Return what announces a history on a bus: there is one for each bus and history."""
+        known = events.sources.get(history)
+        if isinstance(known, cls):
+            return known
+        made = events.sources[history] = cls(store, history.id, events)
+        history.listen(made.announce)
+        return made
+
+    @contextmanager
+    def silently(self) -> Generator[None]:
+        """Announce nothing of what this thread does inside the block."""
+        self._local.silent = True
+        try:
+            yield
+        finally:
+            self._local.silent = False
+
+    def announce(self, change: JournalEntry) -> None:
+        """Publish the events of a change."""
+        if not self._events.has_handlers or getattr(self._local, "silent", False):
+            return
+        feed = EventFeed(self._store, self._conversation, change.version)
+        for name, data in list(feed.change_events(change)):
+            event = Event(name, change.conversation, change.version, data, at=change.at)
+            self._events.emit(event)
 
 
 class EventFeed:
@@ -122,7 +169,7 @@ class EventFeed:
         self._settled.clear()
         for change in self._store.follow(self._conversation, after=self._after, seconds=0):
             cursor = change.cursor if self._conversation is None else change.version
-            events = list(self._change_events(change))
+            events = list(self.change_events(change))
             for count, (name, data) in enumerate(events, 1):
                 seen = cursor if count == len(events) else self._after
                 yield Event(
@@ -142,7 +189,8 @@ class EventFeed:
 
     # ── the events of a change ────────────────────────────────────────────────────────────────────
 
-    def _change_events(self, change: JournalEntry) -> Iterator[tuple[EventName, dict[str, Any]]]:
+    def change_events(self, change: JournalEntry) -> Iterator[tuple[EventName, dict[str, Any]]]:
+        """Yield the names and the data of the events that one change is."""
         try:
             stop = change.first + change.count
             messages = self._store.messages(change.conversation, change.first, stop)

@@ -6,23 +6,26 @@ without an engine of their own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from anyio import to_thread
 
+from palaver.conversation.conversation import Conversation
 from palaver.errors import TooManySteps
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import EMPTY, check_argument, check_callable, check_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from palaver.conversation.conversation import Conversation
     from palaver.conversation.step import OnDelta, Step
     from palaver.messages import ToolCallPart
-    from palaver.models.base import Model
+    from palaver.models import AnyModel
     from palaver.tools import Tool, Toolbox
 
 __all__ = ["ChooseOptions", "run_until_answer"]
+
+_log: Final = logging.getLogger("palaver.conversation")
 
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
@@ -32,7 +35,7 @@ ChooseOptions: TypeAlias = (
 
 async def run_until_answer(
     conversation: Conversation,
-    model: Model | None = None,
+    model: AnyModel | None = None,
     *,
     tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
     options: Mapping[str, Any] | ChooseOptions = EMPTY,
@@ -46,9 +49,14 @@ async def run_until_answer(
     With `tools`, only the waiting calls of these tools are run. `options` are those of every step,
     or a function that chooses them. A call for which
     `needs_approval` returns True is not run: when a step makes such a call, the others are run and
-    that step is returned, with its calls. `on_step` gets every step. Raises `TooManySteps` after
+    that step is returned, with its calls. `on_step` gets every step; if it fails, that is logged.
+    Raises `TooManySteps` after
     `max_steps` steps without an answer.
     """
+    check_argument(conversation, Conversation, "$.conversation", "a Conversation")
+    check_number(max_steps, "$.max_steps", least=1, whole=True)
+    check_callable(on_step, "$.on_step", "a function that takes a step")
+    check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
     box = conversation.toolbox(tools)
 
     async def run(calls: Sequence[ToolCallPart]) -> None:
@@ -64,8 +72,7 @@ async def run_until_answer(
         await run(calls)
         chosen = options(calls, before) if callable(options) else options
         step = await conversation.step(model, tools=box, options=chosen, on_delta=on_delta)
-        if on_step is not None:
-            on_step(step)
+        _report(on_step, step)
         before, calls = calls, step.calls
         if not calls:
             return step
@@ -75,3 +82,12 @@ async def run_until_answer(
     await run(calls)
     msg = f"{max_steps} steps and no answer without tool calls"
     raise TooManySteps(msg)
+
+
+def _report(on_step: Callable[[Step], object] | None, step: Step) -> None:
+    """Call `on_step`; what it raises is logged, since the step is stored."""
+    try:
+        if on_step is not None:
+            on_step(step)
+    except Exception:  # noqa: BLE001 - who watches the steps must not stop them
+        _log.exception("on_step failed")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -26,10 +26,19 @@ from msgspec.structs import replace
 from palaver import wire
 from palaver.conversation.lease import OnExit, clean_up, run_shielded
 from palaver.conversation.ledger import LedgerEntry, pending_entries
+from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Usage
-from palaver.errors import OutputTooLong, ValidationError
+from palaver.errors import LeaseLost, OutputTooLong, StoreError, ValidationError
 from palaver.events import Event
-from palaver.messages import Message, ToolCallPart, ToolState, fail, start
+from palaver.messages import (
+    CacheCounts,
+    Message,
+    TokenCounts,
+    ToolCallPart,
+    ToolState,
+    fail,
+    start,
+)
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import EMPTY, MAX_ANSWER
 from palaver.models.base import ModelRequest
@@ -38,7 +47,7 @@ from palaver.wire import Note
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from palaver.conversation.store_access import OpenStep, StoreAccess
+    from palaver.conversation.store_access import AddCost, OpenStep, StoreAccess
     from palaver.models.base import Model
     from palaver.wire import ToolSpec
     from palaver.wire.reply import Delta
@@ -48,7 +57,6 @@ __all__ = ["OnDelta", "Step", "ToolCallBatch", "ToolOutcome", "take_step"]
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from palaver.conversation.store_access import StoreAccess
     from palaver.conversation.telemetry import Instrumentation
@@ -177,7 +185,8 @@ class ToolCallBatch:
     ) -> tuple[list[Message], list[LedgerEntry]]:
         """Append the results and release the lease."""
         try:
-            return self._access.append_results(finished, lease)
+            with self._access.announcer.silently():  # `run` publishes them, in the event loop
+                return self._access.append_results(finished, lease)
         finally:
             self._access.lease.release(lease)
 
@@ -249,10 +258,8 @@ class ToolCallBatch:
         tool = self._runner.tools.get(call.tool)
         spec = None if tool is None else tool.spec
         conversation = self._access.history.id
-        observed: AbstractContextManager[Callable[[ToolState], None] | None] = nullcontext()
-        if self._instrumentation is not None:
-            observed = self._instrumentation.call(conversation, call, spec)
-        with observed as on_end:
+        own = self._instrumentation
+        with observe(own and partial(own.call, conversation, call, spec)) as on_end:
             state = await self._runner.run(
                 call,
                 entry.state,
@@ -260,8 +267,7 @@ class ToolCallBatch:
                 record_arguments=record_arguments,
                 on_progress=partial(self._report_progress, entry),
             )
-            if on_end is not None:
-                on_end(state)
+            on_end(state)
         return state
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
@@ -339,7 +345,7 @@ async def take_step(
     *,
     options: Mapping[str, Any],
     on_delta: OnDelta | None,
-    add_cost: Callable[[Message], Message],
+    add_cost: AddCost,
     key: str | None = None,
 ) -> Step:
     """Take one step; `add_cost` adds the cost that the provider left out of its answer."""
@@ -400,10 +406,7 @@ class _IncomingAnswer:
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 for delta in self.fold.feed(event):
-                    if self._on_delta is not None:
-                        handled = self._on_delta(delta)
-                        if inspect.isawaitable(handled):
-                            await handled
+                    await self._report(delta)
                 if answer.over_limit:
                     detail = f"the answer is longer than {MAX_ANSWER:,} bytes, and was cut off"
                     answer.cut(OutputTooLong.__name__, detail)
@@ -413,28 +416,55 @@ class _IncomingAnswer:
                     await to_thread.run_sync(self._store_draft)
                     stored = time.monotonic()
 
+    async def _report(self, delta: Delta) -> None:
+        """Call `on_delta`; what it raises is logged, and it is not called again."""
+        if self._on_delta is None:
+            return
+        try:
+            handled = self._on_delta(delta)
+            if inspect.isawaitable(handled):
+                await handled
+        except Exception:  # noqa: BLE001 - who watches an answer must not cut it off
+            self._on_delta = None
+            _log.exception("on_delta failed; it is not called again in this step")
+
     def _store_draft(self) -> None:
-        self._access.save_draft(self._step, self.fold.message(interrupted=True))
+        """Store what has arrived. Without a draft, only a crash would lose something."""
+        try:
+            self._access.save_draft(self._step, self.message(interrupted=True))
+        except LeaseLost:
+            raise
+        except StoreError:
+            _log.warning("a draft of an answer was not stored", exc_info=True)
+
+    def message(self, *, interrupted: bool | None = None) -> Message:
+        """Return the answer so far; without its usage, if the provider's figures can't be true."""
+        try:
+            return self.fold.message(interrupted=interrupted)
+        except ValidationError:
+            _log.warning("the usage of an answer can't be true and is left out", exc_info=True)
+            self.fold.answer.usage(EMPTY, TokenCounts(0, 0, 0, CacheCounts()), None)
+            return self.fold.message(interrupted=interrupted)
 
 
 def _store_answer(
     access: StoreAccess,
     step: OpenStep,
     incoming: _IncomingAnswer,
-    add_cost: Callable[[Message], Message],
+    add_cost: AddCost,
 ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
     """Store the complete answer."""
-    return access.finish_step(step, incoming.fold.message(), add_cost)
+    return access.finish_step(step, incoming.message(), add_cost)
 
 
 def _store_partial(
     access: StoreAccess,
     step: OpenStep,
     incoming: _IncomingAnswer | None,
-    add_cost: Callable[[Message], Message],
+    add_cost: AddCost,
 ) -> None:
     """Store what had arrived of an answer that was cut off, marked as interrupted."""
-    message = None if incoming is None else incoming.fold.message(interrupted=True)
+    message = None if incoming is None else incoming.message(interrupted=True)
     if message is not None and (message.content or "incompleteCalls" in message.metadata):
         access.finish_step(step, message, add_cost, complete=False)
     else:

@@ -7,8 +7,9 @@ running of a call before its tool is called, all results of an answer in one cha
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,9 +25,19 @@ from palaver.conversation.ledger import (
     read_ledger,
 )
 from palaver.conversation.usage import KIND as USAGE
-from palaver.conversation.usage import read_usage
-from palaver.errors import CallChanged, ValidationError
-from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
+from palaver.conversation.usage import drop_empty_usage, read_usage
+from palaver.errors import CallChanged, StoreDamaged, ValidationError
+from palaver.messages import (
+    CacheCounts,
+    Message,
+    ModelRef,
+    TokenCounts,
+    ToolCallPart,
+    ToolPart,
+    dump,
+    new_id,
+    parse_message,
+)
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
@@ -36,6 +47,7 @@ from palaver.wire import Converter, Request, converter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from palaver.conversation.feed import ChangeAnnouncer
     from palaver.conversation.usage import Usage
     from palaver.history import View
     from palaver.stores import StoredHistory
@@ -44,7 +56,10 @@ if TYPE_CHECKING:
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
 
-__all__ = ["OpenStep", "StepIntent", "StoreAccess"]
+__all__ = ["AddCost", "OpenStep", "StepIntent", "StoreAccess"]
+
+AddCost: TypeAlias = "Callable[[Message, TokenCounts], Message]"
+"""Returns an answer with its cost; it also gets palaver's own count of the step's tokens."""
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -102,11 +117,18 @@ class _CallsChanged(Exception):  # noqa: N818 - it never leaves this module
 class StoreAccess:
     """Reads and writes one conversation of a store."""
 
-    def __init__(self, store: Store, history: StoredHistory, tally: RunningTotal) -> None:
-        """Take the conversation, and the count of its tokens."""
+    def __init__(
+        self,
+        store: Store,
+        history: StoredHistory,
+        tally: RunningTotal,
+        announcer: ChangeAnnouncer,
+    ) -> None:
+        """Take the conversation, the count of its tokens, and what announces its changes."""
         self.store = store
         self.history = history
         self.tally = tally
+        self.announcer = announcer
         self.lease = SharedLease(store, history.id)
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
 
@@ -125,6 +147,7 @@ class StoreAccess:
             if key is not None and (known := self._find_answer(key)) is not None:
                 self.lease.release(lease)
                 return known
+            self.usage()  # damage is found now, not when an answer is to be stored
             request = self.request(form, target)
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
@@ -141,21 +164,23 @@ class StoreAccess:
         self,
         step: OpenStep,
         message: Message,
-        add_cost: Callable[[Message], Message],
+        add_cost: AddCost,
         *,
         complete: bool = True,
     ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
         """Store an answer with its usage and its calls in one change, and end the step.
 
         `add_cost` adds the cost that the provider left out. Only a complete answer is remembered by
-        the step's key: an interrupted one is asked for again.
+        the step's key: an interrupted one is asked for again. A complete answer is published by
+        whoever takes the step, an interrupted one is announced like any other change.
         """
         history, intent = self.history, step.intent
         try:
-            message = add_cost(message)
+            message = drop_empty_usage(message)
+            before, added = self.tally.total(history.view), self.tally.weigh(message)
+            message = add_cost(message, TokenCounts(before, added, 0, CacheCounts()))
             entries = tuple(pending_entries(message))
-            counted = self.tally.total(history.view) + self.tally.weigh(message)
-            usage = self.usage().after(message, history.version + 1, counted)
+            usage = self.usage().after(message, history.version + 1, before + added)
             records = [
                 *_removals(intent.id),
                 *(entry.record() for entry in entries),
@@ -163,24 +188,34 @@ class StoreAccess:
             ]
             if intent.key is not None and complete:
                 records += self._answer_records(intent.key, message)
-            history.extend([message], key=intent.id, records=records, lease=step.lease)
+            with self.announcer.silently() if complete else nullcontext():
+                history.extend([message], key=intent.id, records=records, lease=step.lease)
         finally:
             self.lease.release(step.lease)
         return message, usage, entries
 
     def _find_answer(self, key: str) -> Message | None:
         """Return the answer of the step of a key, if it has one."""
-        stored = self.store.records(self.history.id, ANSWER).get(key)
+        stored = self._answers().get(key)
         if stored is None:
             return None
         log = self.history.view.log
-        positions = log.positions_of(decode(stored, _StepAnswer).message)
+        positions = log.positions_of(stored.message)
         return log[positions[0]] if positions else None
+
+    def _answers(self) -> dict[str, _StepAnswer]:
+        """Return which messages answered the steps that had keys."""
+        found = self.store.records(self.history.id, ANSWER)
+        try:
+            return {name: decode(value, _StepAnswer) for name, value in found.items()}
+        except msgspec.DecodeError as error:
+            msg = f"which messages answered which steps can't be read: {error}"
+            raise StoreDamaged(msg) from None
 
     def _answer_records(self, key: str, message: Message) -> list[Record]:
         """Return the records that remember an answer by its key and forget the oldest ones."""
-        known = self.store.records(self.history.id, ANSWER)
-        by_age = sorted(known, key=lambda name: decode(known[name], _StepAnswer).at)
+        known = self._answers()
+        by_age = sorted(known, key=lambda name: known[name].at)
         old = by_age[: max(0, len(by_age) - _MAX_ANSWERS + 1)]
         fresh = msgspec.json.encode(_StepAnswer(message.id, now_ms()))
         return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]

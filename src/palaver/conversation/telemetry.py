@@ -10,8 +10,9 @@ are often stored elsewhere.
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
     from palaver.models.base import Model
     from palaver.wire import ToolSpec
 
-__all__ = ["Instrumentation", "Telemetry"]
+__all__ = ["Instrumentation", "Telemetry", "observe"]
+
+_log: Final = logging.getLogger("palaver.conversation")
+_T = TypeVar("_T")
 
 _PROVIDERS: Final = {"google": "gcp.gemini", "gemini": "gcp.gemini"}
 """Where the conventions have another name for a provider."""
@@ -70,6 +74,51 @@ class Instrumentation(Protocol):
     ) -> AbstractContextManager[Callable[[ToolState], None]]:
         """Wrap one tool call; the yielded function gets the state that it ended in."""
         ...
+
+
+@contextmanager
+def observe(
+    enter: Callable[[], AbstractContextManager[Callable[[_T], None]]] | None,
+) -> Generator[Callable[[_T], None]]:
+    """Enter what an instrumentation provides, and yield the function for the outcome.
+
+    What the instrumentation raises is logged and changes nothing; without one nothing is done.
+    """
+    entered: list[AbstractContextManager[Any]] = []
+    functions: list[Callable[[_T], None]] = []
+
+    def leave(error: BaseException | None) -> None:
+        for manager in entered:
+            with _logged(error):
+                trace = None if error is None else error.__traceback__
+                manager.__exit__(None if error is None else type(error), error, trace)
+
+    def report(outcome: _T) -> None:
+        for function in functions:
+            with _logged():
+                function(outcome)
+
+    if enter is not None:
+        with _logged():
+            manager = enter()
+            function = manager.__enter__()
+            entered.append(manager)
+            functions.append(function)
+    try:
+        yield report
+    except BaseException as error:
+        leave(error)
+        raise
+    leave(None)
+
+
+@contextmanager
+def _logged(expected: BaseException | None = None) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
+        if error is not expected:
+            _log.exception("an instrumentation failed")
 
 
 class Telemetry:

@@ -20,12 +20,13 @@ from palaver.errors import StoreDamaged
 from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
 from palaver.messages.decode import decode
 from palaver.messages.limits import EMPTY
+from palaver.messages.parts import check_figures
 
 if TYPE_CHECKING:
     from palaver.messages import Message, ModelRef
     from palaver.stores.records import Record
 
-__all__ = ["NOTHING", "ModelPrice", "Prices", "Usage", "read_usage"]
+__all__ = ["NOTHING", "ModelPrice", "Prices", "Usage", "drop_empty_usage", "read_usage"]
 
 
 KIND: Final = "usage"
@@ -37,7 +38,8 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The token usage of the last request, and of all requests together.
 
     `version` is the history's version after the last answer, `counted` palaver's own count of it
-    then: what is added later is counted from there. A cost of None is unknown.
+    then: what is added later is counted from there. A cost of None is unknown. `raw` has the
+    provider's own figures for the last answer, as they came.
     """
 
     last: TokenCounts | None = None
@@ -47,6 +49,7 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
     unknown_costs: int = 0
     version: int = 0
     counted: int = 0
+    raw: Mapping[str, Any] = EMPTY
 
     @property
     def prompt_tokens(self) -> int:
@@ -63,6 +66,18 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """The tokens of the last request and its answer."""
         return self.prompt_tokens + self.completion_tokens
 
+    @property
+    def reported(self) -> int | None:
+        """The tokens after the last answer by the provider's count; None if it gave none.
+
+        Where it gave only half of it, it is palaver's own count, if that is more.
+        """
+        if self.last is None or not self.total_tokens:
+            return None
+        if self.prompt_tokens and self.completion_tokens:
+            return self.total_tokens
+        return max(self.total_tokens, self.counted)
+
     def after(self, message: Message, version: int, counted: int) -> Usage:
         """Return the usage after one more answer."""
         info = message.info
@@ -75,6 +90,7 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
             unknown_costs=self.unknown_costs + (cost is None),
             version=version,
             counted=counted,
+            raw=message.metadata.get("usage") or EMPTY,
         )
 
     def record(self) -> Record:
@@ -105,6 +121,16 @@ def read_usage(records: dict[str, bytes]) -> Usage:
     except msgspec.DecodeError as error:
         msg = f"the record of what was used can't be read: {error}"
         raise StoreDamaged(msg) from None
+
+
+def drop_empty_usage(message: Message) -> Message:
+    """Return an answer without a usage of zeros, which tells nothing; the raw figures stay."""
+    info = message.info
+    if not isinstance(info, AssistantInfo) or info.tokens is None:
+        return message
+    if info.tokens.prompt or info.tokens.completion:
+        return message
+    return replace(message, info=replace(info, tokens=None, cost=info.cost or None))
 
 
 def _sum(one: TokenCounts, other: TokenCounts) -> TokenCounts:
@@ -160,6 +186,16 @@ class Prices(Struct, frozen=True):
         if cost is None:
             return message
         return replace(message, info=replace(info, cost=cost, cost_computed=True))
+
+    def knows(self, model: ModelRef) -> bool:
+        """Return whether the price of a model is known.
+
+        >>> from palaver.messages import ModelRef
+        >>> Prices({"mine": ModelPrice(1.0, 2.0)}).knows(ModelRef("local", "mine"))
+        True
+        """
+        cost = self.cost(model, TokenCounts(1, 1, 0, CacheCounts()))
+        return cost is not None and check_figures(cost, None) is None
 
     def cost(self, model: ModelRef, tokens: TokenCounts) -> float | None:
         """Return the cost of so many tokens of a model; None if it is unknown."""

@@ -21,16 +21,13 @@ from msgspec import Struct
 
 from palaver.conversation import Conversation, Toolbox
 from palaver.errors import AlreadyExists
-from palaver.events import Event
 from palaver.messages import AssistantInfo, Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
-from palaver.messages.limits import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from palaver.conversation import Recovered, Tool
-    from palaver.events import EventName
     from palaver.history import View
     from palaver.stores import Store
 
@@ -43,7 +40,6 @@ __all__ = [
     "NodeResult",
     "PendingCall",
     "Question",
-    "publish_event",
     "read_status",
 ]
 
@@ -203,15 +199,6 @@ def _wanted(view: View) -> NextNode:
 
 def _is_interrupted(message: Message) -> bool:
     return isinstance(message.info, AssistantInfo) and message.info.finish == "interrupted"
-
-
-async def publish_event(
-    conversation: Conversation, name: EventName, data: Mapping[str, Any] = EMPTY
-) -> None:
-    """Publish an event of a conversation, if anybody has subscribed to it."""
-    if conversation.events.wanted(name):
-        event = Event(name, conversation.id, conversation.history.version, data)
-        await conversation.events.publish(event)
 
 
 _WAIT: Final = 90.0
