@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from palaver.errors import ValidationError
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import EMPTY, describe_argument
 
 __all__ = ["EVENT_NAMES", "Event", "EventBus", "EventName", "Handler"]
 
@@ -84,6 +84,9 @@ class EventBus:
         if name != "*" and name not in EVENT_NAMES:
             detail = f"no such event: {name!r}; there are {', '.join(EVENT_NAMES)}"
             raise ValidationError(detail, path="$.name", rule="unknown-event")
+        if not callable(handler):
+            detail = f"must be a function that takes an event, not {describe_argument(handler)}"
+            raise ValidationError(detail, path="$.handler", rule="argument")
         self._handlers[name] = (*self._handlers.get(name, ()), handler)
 
         def stop() -> None:

@@ -10,6 +10,7 @@ import inspect
 import logging
 import math
 from contextlib import contextmanager
+from pathlib import PurePath
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +22,30 @@ from anyio import to_thread
 import palaver
 from palaver.context import ContextManager
 from palaver.conversation import (
+    ClearOutputs,
     Conversation,
     DropOldest,
     ModelPrice,
     Prices,
+    Summarise,
+    Toolbox,
     ToolLimits,
+    auto_compact,
     compact,
     follow_events,
+    model,
     run_until_answer,
     tool,
 )
+from palaver.conversation.telemetry import Telemetry
 from palaver.errors import BadAnswer, BudgetExceeded, NetworkError, ValidationError
+from palaver.events import EventBus
 from palaver.messages import AssistantInfo, assistant, user
+from palaver.models import RetryPolicy, register
+from palaver.nodes import ConversationRegistry
 from palaver.stores import StoredHistory
+from palaver.team import CommandMember, Coordinator, Human, Team
+from palaver.tools import SchemaTool
 from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:
@@ -506,8 +518,6 @@ async def test_what_a_wrapper_raises_comes_out(store: Store) -> None:
 
 
 async def test_a_wrapper_can_summarise(store: Store) -> None:
-    from palaver.conversation import Summarise  # noqa: PLC0415 - only here
-
     conversation = Conversation(store, count=len)
     for number in range(6):
         conversation.add(user(f"Question {number}: " + "and so on " * 20))
@@ -710,3 +720,231 @@ def test_a_listener_that_fails_does_not_fail_the_change(
     monkeypatch.setattr("palaver.conversation.feed.EventFeed.change_events", misbehave(OSError))
     assert "one" == conversation.history.append(user("one")).text
     assert "listener" in caplog.text
+
+
+# ── wrong arguments are refused where they are given ────────────────────────────────────────────
+
+
+def _team() -> Team:
+    return Team(members=[Human(id="user"), CommandMember(id="max", argv=["echo", "hi"])])
+
+
+def _take(function: Any, *args: Any, **options: Any) -> Callable[[Any], object]:  # noqa: ANN401 - what is wrong
+    """Return a call of a function with these arguments after the store."""
+    return lambda store: function(store, *args, **options)
+
+
+def _alone(function: Any, *args: Any, **options: Any) -> Callable[[Any], object]:  # noqa: ANN401 - what is wrong
+    """Return a call of a function with these arguments."""
+    return lambda _: function(*args, **options)
+
+
+class Silent:
+    """A model that would answer."""
+
+    def generate(self, _messages: object, _tools: object) -> str:
+        return "hi"
+
+
+FIVE: Any = 5
+HI: Any = "hi"
+TEXT: Any = "x"
+NOTHING: Any = None
+
+
+def _coordinate(store: Store, team: Any) -> Coordinator:  # noqa: ANN401 - what is wrong
+    return Coordinator(team, store)
+
+
+WRONG: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "a path for a store": (r"write palaver.open\('chat.db'\)", _alone(Conversation, "chat.db")),
+    "a Path for a store": (
+        r"write palaver.open\('chat.db'\)",
+        _alone(Conversation, PurePath("chat.db")),
+    ),
+    "None for a store": (r"\$.store: must be a Store, not None", _alone(Conversation, None)),
+    "the class of stores": (r"not the class Store", _alone(Conversation, palaver.Store)),
+    "a number for an id": (r"\$.conversation: must be the id", _take(Conversation, FIVE)),
+    "messages for an id": (r"\$.conversation: .*not a list", _take(Conversation, [user("hi")])),
+    "a history in memory": (r"not a History", _take(Conversation, palaver.History())),
+    "a model's bare name": (r"\$.model: 'gpt-5' names no", _take(Conversation, model="gpt-5")),
+    "a number for a model": (r"\$.model: must be a model.*not 5", _take(Conversation, model=FIVE)),
+    "a model's class": (r"\$.model: .*not the class Silent", _take(Conversation, model=Silent)),
+    "a number for tools": (r"\$.tools: must be a list.*not 5", _take(Conversation, tools=FIVE)),
+    "a text for tools": (r"\$.tools: must be a list", _take(Conversation, tools="look")),
+    "a number as a tool": (r"\$.tools\[0\]: must be a tool", _take(Conversation, tools=[FIVE])),
+    "a mapping of tools": (r"\$.tools: must be a list", _take(Conversation, tools={"a": len})),
+    "a number as executor": (r"\$.executor: must be an async", _take(Conversation, executor=5)),
+    "a text as limit": (r"\$.token_limit: must be a whole", _take(Conversation, token_limit=HI)),
+    "a name as counter": (r"\$.count: must be a function", _take(Conversation, count="o200k")),
+    "a dict of prices": (r"\$.prices: must be Prices", _take(Conversation, prices={"a": 1})),
+    "a text as budget": (r"\$.budget: must be a number", _take(Conversation, budget="5")),
+    "a dict of limits": (r"\$.limits: must be ToolLimits", _take(Conversation, limits={"a": 1})),
+    "a number as bus": (r"\$.events: must be an EventBus", _take(Conversation, events=FIVE)),
+    "telemetry's class": (
+        r"\$.instrumentation: .*not the class Telemetry",
+        _take(Conversation, instrumentation=Telemetry),
+    ),
+    "telemetry's provider": (r"\$.provider: must be a Tracer", _alone(Telemetry, FIVE)),
+    "adding nothing": (r"Invalid message format.*None", lambda s: Conversation(s).add(NOTHING)),
+    "adding a number": (r"Invalid message format.*5", lambda s: Conversation(s).add(FIVE)),
+    "adding a text": (r"Invalid message.*'hi'.*user\(", lambda s: Conversation(s).add(HI)),
+    "counting for a number": (r"\$.tools: must be a list", lambda s: Conversation(s).tokens(FIVE)),
+    "digests of a number": (r"\$.calls: must be a list", lambda s: Conversation(s).digests(FIVE)),
+    "compacting with a word": (
+        r"\$.strategy: must be a strategy",
+        lambda s: auto_compact(Conversation(s), HI),
+    ),
+    "compacting a store": (
+        r"\$.conversation: must be a Conversation, not a Store",
+        _take(auto_compact, DropOldest(keep_tokens=5)),
+    ),
+    "dropping to less than none": (r"\$.keep_tokens: must be", _alone(DropOldest, keep_tokens=-1)),
+    "protecting many": (r"\$.protect_turns: must", _alone(ClearOutputs, protect_turns="many")),
+    "summing up with no model": (r"\$.model: 'x' names no model", _alone(Summarise, model="x")),
+    "following a path": (r"write palaver.open", _alone(follow_events, "chat.db")),
+    "following for a word": (r"\$.seconds: must be", _take(follow_events, seconds="5")),
+    "a price in words": (r"\$.input: must be a number", _alone(ModelPrice, "1", 2)),
+    "a price below nothing": (r"\$.output: must be a number", _alone(ModelPrice, 1, -2)),
+    "a number as price": (r"\$.table.a: must be ModelPrice", _alone(Prices, {"a": 5})),
+    "a number as table": (r"\$.table: must be prices", _alone(Prices, 5)),
+    "a number as name": (r"must be a name such as openai", _alone(model, 5)),
+    "retries as a number": (
+        r"\$.retries: must be RetryPolicy\(limit=…\), not 3",
+        _alone(model, "openai:gpt-5", retries=3),
+    ),
+    "a timeout in words": (r"\$.timeout: must be", _alone(model, "openai:gpt-5", timeout="5")),
+    "no time at all": (r"\$.timeout: must be", _alone(model, "anthropic:claude", timeout=0)),
+    "no timeout": (r"\$.timeout: must be", _alone(model, "gemini:g", timeout=None)),
+    "a window in words": (r"\$.window: must be", _alone(model, "responses:gpt-5", window="8k")),
+    "a number as address": (r"\$.base_url: must be", _alone(model, "openai:gpt-5", base_url=5)),
+    "a number as key": (r"\$.api_key: must be text", _alone(model, "openai:gpt-5", api_key=5)),
+    "a word as target": (r"\$.target: must be", _alone(model, "openai:gpt-5", target="images")),
+    "less than no repeats": (r"\$.limit: must be a whole number", _alone(RetryPolicy, limit=-1)),
+    "no number of seconds": (r"\$.longest: must", _alone(RetryPolicy, longest=math.nan)),
+    "a number as factory": (r"\$.factory: must be a function", _alone(register, "mine", 5)),
+    "a number for a team": (r"\$.team: must be a Team, not 5", _take(_coordinate, FIVE)),
+    "a path for a team's store": (r"write palaver.open", lambda _: Coordinator(_team(), HI)),
+    "a team's models by name": (
+        r"\$.models: must be a function",
+        lambda s: Coordinator(_team(), s, models=HI),
+    ),
+    "a number for on_turn": (r"\$.on_turn", lambda s: Coordinator(_team(), s, on_turn=FIVE)),
+    "a number for a folder": (r"\$.folder", lambda s: Coordinator(_team(), s, folder=FIVE)),
+    "a lease in words": (
+        r"\$.lease_seconds: must be",
+        lambda s: Coordinator(_team(), s, lease_seconds=HI),
+    ),
+    "a number of members": (r"\$.members: must be a list", _alone(Team, members=FIVE)),
+    "a number as member": (r"\$.members\[0\]: must be Human", _alone(Team, members=[FIVE])),
+    "a number as a member's id": (
+        r"\$.members\[0\].id",
+        lambda _: Team(members=[Human(id=FIVE), Human(id="b")]),
+    ),
+    "a text as a command": (
+        r"\$.members\[1\].argv",
+        lambda _: Team(members=[Human(id="a"), CommandMember(id="b", argv=TEXT)]),
+    ),
+    "a path for a context": (r"\$.history: must be a history", _alone(ContextManager, "chat.db")),
+    "a store for a context": (r"\$.history: .*not a Store", _take(ContextManager)),
+    "a number of windows": (r"\$.windows: must be", _alone(ContextManager, windows=5)),
+    "a context's counter": (r"\$.count: must be", _alone(ContextManager, count=5)),
+    "a number as assembler": (
+        r"\$.assembler: must be an assembler",
+        _alone(ContextManager, assemblers={"a": 5}),
+    ),
+    "a context's callback": (
+        r"\$.on_message_added: must be",
+        _alone(ContextManager, on_message_added=5),
+    ),
+    "a number for a toolbox": (r"\$.tools: must be a list", _alone(Toolbox, 5)),
+    "a number as function": (r"\$.function: must be a function", _alone(tool, 5)),
+    "a tool's timeout": (
+        r"\$.timeout: must be a number",
+        lambda _: tool(name="a", timeout=-1)(lambda: 1),
+    ),
+    "a number as schema": (r"\$.parameters: must be", _alone(SchemaTool, "a", "b", 5, print)),
+    "a path for a backend": (r"\$.backend: must be a Backend", _alone(palaver.Store, "chat.db")),
+    "a number as clock": (r"\$.clock: must", lambda _: palaver.open(":memory:", clock=FIVE)),
+    "a word as tags": (r"\$.tags: must be a list of tags", lambda s: s.create(tags="tea")),
+    "a page of words": (r"\$.limit: must be a whole number", lambda s: s.list(limit="5")),
+    "a history's clock": (r"\$.clock: must be", _alone(palaver.History, clock=5)),
+    "a text as messages": (r"\$.messages: must be a list", _alone(palaver.History, "hi")),
+    "merging a number": (r"\$.other: must be a history", lambda s: s.create().merge(FIVE)),
+    "a number as handler": (r"\$.handler: must be", lambda _: EventBus().on("*", FIVE)),
+    "an unknown event": (r"no such event: 'x'", lambda _: EventBus().on(TEXT, print)),
+    "a registry of a path": (r"write palaver.open", _alone(ConversationRegistry, "chat.db")),
+    "a registry's limit": (
+        r"\$.token_limit: must be",
+        _take(ConversationRegistry, token_limit=HI),
+    ),
+}
+
+
+@pytest.mark.parametrize("use", WRONG)
+def test_a_wrong_argument_is_refused_at_once_with_a_sentence(store: Store, use: str) -> None:
+    words, call = WRONG[use]
+    before = len(list(store))
+    with pytest.raises(ValidationError, match=words):
+        call(store)
+    if not use.startswith(("adding", "counting", "digests", "compacting", "merging")):
+        assert before == len(list(store)), "nothing was created"
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (r"\$.model: 'gpt-5' names no model", {"model": "gpt-5"}),
+        (r"\$.options: must be an object", {"options": 5}),
+        (r"\$.on_delta: must be a function", {"on_delta": 5}),
+        (r"\$.tools: must be a list", {"tools": 5}),
+        (r"\$.key: must be text", {"key": 5}),
+    ],
+)
+async def test_a_wrong_argument_of_a_step_is_refused_before_the_model_is_asked(
+    store: Store, words: str, given: dict[str, Any]
+) -> None:
+    wrapper = Wrapper("never")
+    with pytest.raises(ValidationError, match=words):
+        await Conversation(store).step(**{"model": wrapper, **given})
+    assert [] == wrapper.asked
+
+
+@pytest.mark.parametrize(
+    ("words", "calls", "given"),
+    [
+        (r"\$.calls: must be a list", 5, {}),
+        (r"\$.calls\[0\]: must be a ToolCallPart", ["look"], {}),
+        (r"\$.around: must be", [], {"around": 5}),
+        (r"\$.approved: must be", [], {"approved": 5}),
+    ],
+)
+async def test_wrong_calls_are_refused(
+    store: Store,
+    words: str,
+    calls: Any,  # noqa: ANN401 - what is wrong
+    given: dict[str, Any],
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        await Conversation(store).run_tools(calls, **given)
+
+
+async def test_a_store_is_no_conversation(store: Store) -> None:
+    wrong: Any = store
+    with pytest.raises(ValidationError, match="must be a Conversation, not a Store"):
+        await run_until_answer(wrong, Scripted())
+    with pytest.raises(ValidationError, match="must be a Conversation, not a Store"):
+        await compact(wrong, DropOldest(keep_tokens=1))
+
+
+def test_a_wrong_address_shows_no_password() -> None:
+    wrong: Any = "postgresql://me:secret@localhost/talks"
+    with pytest.raises(ValidationError) as caught:
+        Conversation(wrong)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_models_name_is_enough(store: Store) -> None:
+    conversation = Conversation(store, model="openai:gpt-5")
+    assert conversation.model is not None
+    assert "gpt-5" == conversation.model.ref.model_id

@@ -18,7 +18,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from palaver import wire
-from palaver.errors import CompactionRefused
+from palaver.conversation.conversation import Conversation
+from palaver.errors import CompactionRefused, ValidationError
 from palaver.events import Event
 from palaver.history import SUMMARY_OF, Impact, Piece, Rewrite, View, check_expected
 from palaver.messages import (
@@ -34,7 +35,13 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import MAX_ANSWER, check_callable, check_number
+from palaver.messages.limits import (
+    MAX_ANSWER,
+    check_argument,
+    check_callable,
+    check_number,
+    describe_argument,
+)
 from palaver.messages.parts import compaction_part
 from palaver.messages.turns import session_of
 from palaver.models import AnyModel, GeneratingModel, as_model
@@ -43,7 +50,6 @@ from palaver.models.base import ModelRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from palaver.conversation.conversation import Conversation
     from palaver.history import Expected
 
 __all__ = [
@@ -163,6 +169,7 @@ class CompactionPreview(Struct, frozen=True):
 
 async def preview(conversation: Conversation, strategy: Strategy) -> CompactionPreview | None:
     """Return what `compact` would do now, or raise what it would raise; nothing changes."""
+    _check_arguments(conversation, strategy)
     given = await to_thread.run_sync(_prepare, conversation, strategy)
     plan = None if given is None else await strategy.plan(given)
     if given is None or plan is None:
@@ -178,6 +185,7 @@ async def compact(
     Raises `CompactionRefused` if the conversation would not become shorter; then nothing changes.
     `expect` is the version that it must follow; raises `VersionMismatch` if that is not the newest.
     """
+    _check_arguments(conversation, strategy)
     given = await to_thread.run_sync(_prepare, conversation, strategy)
     check_expected(expect, conversation.history.version)
     if given is None:
@@ -199,11 +207,21 @@ def auto_compact(
 
     conversation.events.on("tokens.exceeded", auto_compact(conversation, ClearOutputs()))
     """
+    _check_arguments(conversation, strategy)
 
     async def handle(_: Event) -> None:
         await compact(conversation, strategy)
 
     return handle
+
+
+def _check_arguments(conversation: object, strategy: object) -> None:
+    check_argument(conversation, Conversation, "$.conversation", "a Conversation")
+    if isinstance(strategy, type) or not callable(getattr(strategy, "plan", None)):
+        detail = "must be a strategy, such as ClearOutputs() or DropOldest(keep_tokens=…), not "
+        raise ValidationError(
+            detail + describe_argument(strategy), path="$.strategy", rule="argument"
+        )
 
 
 def _prepare(conversation: Conversation, strategy: Strategy) -> CompactionInput | None:

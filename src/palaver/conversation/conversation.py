@@ -7,11 +7,10 @@ module `run` has a loop for everyone without an engine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from os import PathLike
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from anyio import to_thread
@@ -26,22 +25,23 @@ from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, EventBus
-from palaver.messages import AssistantInfo, Message, parse_message
+from palaver.messages import AssistantInfo, Message, ToolCallPart, parse_message
 from palaver.messages.limits import (
     EMPTY,
     check_argument,
     check_callable,
     check_number,
+    describe_argument,
     is_object,
-    quote_value,
 )
 from palaver.models import as_model
-from palaver.stores import Store, StoredHistory
+from palaver.stores import StoredHistory
+from palaver.stores.store import check_store
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from palaver.conversation.ledger import LedgerEntry
@@ -51,8 +51,9 @@ if TYPE_CHECKING:
     from palaver.conversation.usage import Usage
     from palaver.history import Expected, View
     from palaver.history.view import Result
-    from palaver.messages import ModelRef, Role, TokenCounts, ToolCallPart
+    from palaver.messages import ModelRef, Role, TokenCounts
     from palaver.models import AnyModel
+    from palaver.stores import Store
     from palaver.tokens import TokenCounter
     from palaver.tools import Tool, Toolbox
     from palaver.tools.runner import Executor, ToolMiddleware
@@ -65,13 +66,23 @@ _POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
 
 
-def _check_store(store: object, conversation: object) -> None:
-    hint = "open one: palaver.open('chat.db')"
-    if isinstance(store, str | PathLike):
-        hint = f"open it: palaver.open({str(store)!r})"
-    check_argument(store, Store, "$.store", "a Store", hint)
-    wanted = "the id of a conversation of this store, or what Store.get returns"
-    check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
+def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
+    given: object = calls
+    wanted = "a list of tool calls, such as step.calls"
+    check_argument(given, Iterable, "$.calls", wanted)
+    checked = [given] if isinstance(given, str | ToolCallPart) else list(calls)
+    for index, call in enumerate(checked):
+        check_argument(call, ToolCallPart, f"$.calls[{index}]", "a ToolCallPart of step.calls")
+    return cast("list[ToolCallPart]", checked)
+
+
+def _check_instrumentation(value: object) -> None:
+    functions = (getattr(value, "step", None), getattr(value, "call", None))
+    if isinstance(value, type) or not all(map(callable, functions)):
+        detail = "must be an object with `step` and `call`, such as Telemetry(), not "
+        raise ValidationError(
+            detail + describe_argument(value), path="$.instrumentation", rule="argument"
+        )
 
 
 class Conversation:
@@ -112,19 +123,16 @@ class Conversation:
         `instrumentation` wraps every request and call (`telemetry.Telemetry`). Raises
         `ValidationError` for an argument that can't be used, and creates nothing.
         """
-        _check_store(store, conversation)
+        check_store(store)
+        wanted = "the id of a conversation of this store, or what Store.get returns"
+        check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
         check_callable(executor, "$.executor", "an async function of a call and its context")
         check_callable(count, "$.count", "a function that returns the number of tokens in a text")
         check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
         check_argument(limits, (ToolLimits, NoneType), "$.limits", "ToolLimits(…)")
         check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
         if instrumentation is not None:
-            for name in ("step", "call"):
-                check_callable(
-                    getattr(instrumentation, name, instrumentation),
-                    "$.instrumentation",
-                    "an object with `step` and `call`, such as Telemetry()",
-                )
+            _check_instrumentation(instrumentation)
         if token_limit is not None:
             check_number(token_limit, "$.token_limit", whole=True)
         if budget is not None:
@@ -181,7 +189,9 @@ class Conversation:
         if not isinstance(message, Message):
             given: object = message
             if not is_object(given):
-                detail = f"{_NOT_A_MESSAGE}, and this is {quote_value(given)}; write user('…')"
+                detail = (
+                    f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
+                )
                 raise ValidationError(detail, path="$", rule="empty-message")
             if not (given.get("role") and "content" in given):
                 raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
@@ -234,7 +244,8 @@ class Conversation:
         if self.budget is not None:
             await to_thread.run_sync(self._check_budget, self.budget, chosen.ref)
         own = self._instrumentation
-        with observe(own and partial(own.step, self, chosen, box.specs, options)) as on_answer:
+        enter = None if own is None else partial(own.step, self, chosen, box.specs, options)
+        with observe(enter) as on_answer:
             step = await take_step(
                 self._access,
                 chosen,
@@ -275,6 +286,9 @@ class Conversation:
         of their parts (see `digests`). Raises `CallChanged` if a call in the conversation differs
         from the one that is given or approved; then none of the calls has run.
         """
+        given = _check_calls(calls)
+        check_callable(around, "$.around", "an async function that wraps a call")
+        check_argument(approved, Mapping, "$.approved", "digests by the ids of calls")
         runner = ToolRunner(
             self.toolbox(tools),
             limits=self._limits,
@@ -282,7 +296,7 @@ class Conversation:
             middleware=around,
         )
         batch = ToolCallBatch(self._access, self.events, runner, self._instrumentation)
-        return await batch.run(list(calls), approved)
+        return await batch.run(given, approved)
 
     def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
         """Return the given tools as a toolbox; without any, the conversation's own."""
@@ -322,7 +336,7 @@ class Conversation:
         >>> len(conversation.digests([call])[call.id])
         64
         """
-        return self._access.digests(calls)
+        return self._access.digests(_check_calls(calls))
 
     def ledger(self) -> dict[str, LedgerEntry]:
         """Return the calls that have no result in the log yet, by the id of their part."""
@@ -341,7 +355,7 @@ class Conversation:
         """The token usage of the last request, and of all requests together."""
         return self._access.usage()
 
-    def tokens(self, tools: Toolbox | None = None) -> int:
+    def tokens(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None) -> int:
         """Return how many tokens the conversation has now.
 
         It is the provider's figure for the last request, plus palaver's own count of what was added
@@ -351,7 +365,7 @@ class Conversation:
         reported = usage.reported
         if reported is not None:
             return max(0, reported + now - usage.counted)
-        box = self.tools if tools is None else tools
+        box = self.toolbox(tools)
         return now + sum(weigh_schema(spec, self._count) for spec in box.specs)
 
     async def check_tokens(self, tools: Toolbox | None = None) -> int:
@@ -402,7 +416,8 @@ class Conversation:
                 self.budget is not None
                 and isinstance(info, AssistantInfo)
                 and info.model is not None
-                and info.cost is info.tokens is None
+                and info.cost is None
+                and info.tokens is None
             ):
                 cost = self._prices.cost(info.model, counted)
                 info = replace(info, cost=cost, cost_computed=cost is not None)

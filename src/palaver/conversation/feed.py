@@ -27,7 +27,9 @@ from palaver.messages import (
     ToolPart,
     ToolRunning,
 )
+from palaver.messages.limits import check_number
 from palaver.messages.tool_state import RunningTime
+from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -76,6 +78,10 @@ def follow_events(
     >>> [event.name for event in follow_events(store, talk.id, after=-1, seconds=0)]
     ['message.added', 'history.edited']
     """
+    check_store(store)
+    for value, path in ((after, "$.after"), (seconds, "$.seconds")):
+        if value is not None:
+            check_number(value, path, least=-1 if path == "$.after" else 0)
     if after is None:
         after = store.newest() if conversation is None else store.head(conversation).version
     return EventFeed(store, conversation, after).events(seconds)

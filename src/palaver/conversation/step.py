@@ -259,7 +259,8 @@ class ToolCallBatch:
         spec = None if tool is None else tool.spec
         conversation = self._access.history.id
         own = self._instrumentation
-        with observe(own and partial(own.call, conversation, call, spec)) as on_end:
+        enter = None if own is None else partial(own.call, conversation, call, spec)
+        with observe(enter) as on_end:
             state = await self._runner.run(
                 call,
                 entry.state,

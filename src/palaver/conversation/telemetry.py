@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from palaver.errors import PalaverError
+from palaver.errors import PalaverError, ValidationError
 from palaver.messages import (
     AssistantInfo,
     FilePart,
@@ -27,6 +27,7 @@ from palaver.messages import (
     ToolError,
     ToolPart,
 )
+from palaver.messages.limits import describe_argument
 from palaver.wire import write_tools
 
 if TYPE_CHECKING:
@@ -139,6 +140,9 @@ class Telemetry:
         except ModuleNotFoundError as error:
             detail = "spans need more packages: pip install 'palaver[otel]'"
             raise PalaverError(detail) from error
+        if provider is not None and not callable(getattr(provider, "get_tracer", None)):
+            detail = f"must be a TracerProvider, not {describe_argument(provider)}"
+            raise ValidationError(detail, path="$.provider", rule="argument")
         self.content = content
         self._trace = trace
         self._tracer = trace.get_tracer("palaver", tracer_provider=provider)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged
 from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
 from palaver.messages.decode import decode
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import EMPTY, check_argument, check_number, path_step
 from palaver.messages.parts import check_figures
 
 if TYPE_CHECKING:
@@ -151,6 +151,13 @@ class ModelPrice(Struct, frozen=True):
     cache_write: float | None = None
     reasoning: float | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what is no price."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None or name in ("input", "output"):
+                check_number(value, f"$.{name}")
+
     def of(self, tokens: TokenCounts) -> float:
         """Return the cost of so many tokens.
 
@@ -174,6 +181,13 @@ class Prices(Struct, frozen=True):
     """A table of prices by model: `provider:model`, or the model's name alone."""
 
     table: Mapping[str, ModelPrice] = EMPTY
+
+    def __post_init__(self) -> None:
+        """Refuse what is no table of prices."""
+        check_argument(self.table, Mapping, "$.table", "prices by the names of models")
+        for name, price in self.table.items():
+            path = f"$.table{path_step(str(name))}"
+            check_argument(price, ModelPrice, path, "ModelPrice(input=…, output=…)")
 
     def add_cost(self, message: Message) -> Message:
         """Return an answer with its cost, if the cost can be computed."""

@@ -53,7 +53,7 @@ from palaver.history.plan import (
 from palaver.history.view import View, view_of_log
 from palaver.messages import Message, new_id, parse_message
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import check_name, check_text
+from palaver.messages.limits import check_argument, check_callable, check_name, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -472,6 +472,8 @@ class BaseHistory(Sequence[Message]):
         A fork can bring in its parent's changes in the same way. A `Conflict` names every message
         that both sides touched, and nothing changes.
         """
+        wanted = "a history, such as a fork of this one"
+        check_argument(other, BaseHistory, "$.other", wanted)
         first, second = sorted((self, other), key=lambda side: (side.id, id(side)))
         # both locks in one order, whoever merges whom
         with first._lock, second._lock:  # noqa: SLF001 - of the same class
@@ -541,6 +543,7 @@ class History(BaseHistory):
         clock: Callable[[], int] = now_ms,
     ) -> None:
         """Begin with some messages, or with none; `clock` returns the time in milliseconds."""
+        check_callable(clock, "$.clock", "a function that returns milliseconds")
         log = Log()
         log.extend(read_messages(messages))
         frame, stop = Frame(logged=len(log)), len(log)

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from palaver.errors import ModelError, ValidationError
-from palaver.messages.limits import check_argument, quote_value
+from palaver.messages.limits import check_argument, check_callable, check_name, describe_argument
 from palaver.models.base import GeneratingModel, Model, ModelRequest
 from palaver.models.retry import RetryPolicy
 
@@ -103,9 +103,8 @@ def as_model(value: AnyModel) -> Model:
             return cast("Model", given)
         if callable(getattr(given, "generate", None)):
             return GeneratingModel(given)
-    shown = f"the class {given.__name__}" if isinstance(given, type) else quote_value(given)
     detail = 'must be a model, such as model("openai:gpt-5"), its name, or an object with '
-    detail += f"generate(messages, tools), not {shown}"
+    detail += f"generate(messages, tools), not {describe_argument(given)}"
     raise ValidationError(detail, path="$.model", rule="model")
 
 
@@ -118,6 +117,8 @@ def register(scheme: str, factory: Callable[..., Model]) -> None:
     >>> model("mine:gpt-5").format
     'openai-chat'
     """
+    check_name(scheme, "$.scheme")
+    check_callable(factory, "$.factory", "a function that returns a model")
     _registered[scheme] = factory
 
 

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import anyio
@@ -29,7 +30,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver.errors import BadAnswer, ModelError, NetworkError, ValidationError
-from palaver.messages.limits import EMPTY, is_list, is_object, kind_of
+from palaver.messages.limits import (
+    EMPTY,
+    check_argument,
+    check_name,
+    check_number,
+    is_list,
+    is_object,
+    kind_of,
+)
 from palaver.messages.message import Message
 from palaver.messages.parts import ModelRef, ReasoningPart, ToolCallPart
 from palaver.models.errors import Failure, bad_answer, scrub, transport_failure
@@ -384,6 +393,14 @@ class SdkModel(ABC, Generic[ClientT]):
         retries: RetryPolicy | None = None,
     ) -> None:
         """Set up the model; nothing is connected before the first request."""
+        check_name(name, "$.name")
+        check_argument(api_key, (str, NoneType), "$.api_key", "text")
+        check_argument(base_url, (str, NoneType), "$.base_url", "an address such as https://…/v1")
+        check_argument(target, (Target, NoneType), "$.target", "a Target(…)")
+        check_argument(retries, (RetryPolicy, NoneType), "$.retries", "RetryPolicy(limit=…)")
+        check_number(timeout, "$.timeout", least=0.001)
+        if window is not None:
+            check_number(window, "$.window", least=1, whole=True)
         self.ref = ModelRef(provider_id=self.provider, model_id=name)
         self.window = window
         self.target = replace(target or Target(), model=self.ref)

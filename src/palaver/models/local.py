@@ -30,7 +30,7 @@ from anyio import to_thread
 
 from palaver.errors import BadRequest, ModelError, NetworkError, Unavailable
 from palaver.messages.ids import new_id
-from palaver.messages.limits import is_list, is_object
+from palaver.messages.limits import check_number, is_list, is_object
 from palaver.messages.parts import ModelRef
 from palaver.models import catalog
 from palaver.models.base import merge_fields
@@ -105,6 +105,10 @@ class LocalModel:
         timeout: float = 600.0,
     ) -> None:
         """Find the file; it is loaded at the first request."""
+        check_number(timeout, "$.timeout", least=0.001)
+        for value, path in ((window, "$.window"), (threads, "$.threads")):
+            if value is not None:
+                check_number(value, path, least=1, whole=True)
         if importlib.util.find_spec("xllamacpp") is None:
             detail = "this model needs more packages: pip install 'palaver[local]'"
             raise ModelError(detail, provider=_PROVIDER)

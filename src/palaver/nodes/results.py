@@ -23,6 +23,9 @@ from palaver.conversation import Conversation, Toolbox
 from palaver.errors import AlreadyExists
 from palaver.messages import AssistantInfo, Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
+from palaver.messages.limits import check_callable, check_number
+from palaver.stores import open_store
+from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -239,9 +242,13 @@ class ConversationRegistry:
         A conversation that another process works on is waited for, `wait` seconds at most.
         `on_open` is called with each conversation when it is opened, to subscribe to its events.
         """
+        check_store(store)
+        check_number(wait, "$.wait")
+        check_callable(on_open, "$.on_open", "a function that takes a conversation")
         self.store = store
         self.found: dict[str, list[Recovered]] = {}
         self._tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        Conversation(open_store(":memory:"), tools=self._tools, **settings)  # refuses wrong ones
         self._wait = wait
         self._on_open = on_open
         self._settings = settings

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from copy import copy
 from functools import partial
 from itertools import takewhile
@@ -34,12 +35,21 @@ import msgspec
 
 from palaver.errors import ValidationError
 from palaver.messages.decode import convert
-from palaver.messages.limits import is_list, is_object, kind_of, path_step
+from palaver.messages.limits import (
+    check_argument,
+    check_name,
+    check_number,
+    describe_argument,
+    is_list,
+    is_object,
+    kind_of,
+    path_step,
+)
 from palaver.tools.runner import ToolContext, call_function
 from palaver.wire import ToolSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from palaver.tools.runner import ToolOutput
 
@@ -69,6 +79,7 @@ class FunctionTool:
         timeout: float | None = None,
     ) -> None:
         """Read the signature and the docstring; raise `ValidationError` if it can't be a tool."""
+        _check_options(function, timeout)
         self.idempotent = idempotent
         self.timeout = timeout
         self._function = function
@@ -148,6 +159,14 @@ def tool(
     if function is not None:
         return FunctionTool(function, **options)
     return partial(FunctionTool, **options)
+
+
+def _check_options(function: object, timeout: float | None) -> None:
+    if not callable(function):
+        detail = f"must be a function, not {describe_argument(function)}"
+        raise ValidationError(detail, path="$.function", rule="tool-definition")
+    if timeout is not None:
+        check_number(timeout, "$.timeout")
 
 
 def _argument_type(
@@ -364,6 +383,9 @@ class SchemaTool:
         timeout: float | None = None,
     ) -> None:
         """Take the description; `function` gets the arguments as one dict, and may be async."""
+        _check_options(function, timeout)
+        check_name(name, "$.name")
+        check_argument(parameters, Mapping, "$.parameters", "a JSON schema of an object")
         self.spec = ToolSpec(name, description, parameters)
         self.idempotent = idempotent
         self.timeout = timeout

@@ -38,10 +38,10 @@ from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
     check_number,
+    describe_argument,
     freeze_mapping,
     is_object,
     is_plain,
-    quote_value,
     replace_refused,
 )
 from palaver.messages.redaction import redact
@@ -159,11 +159,11 @@ class Toolbox(Mapping[str, Tool]):
         self._tools: dict[str, Tool] = {}
         value: object = tools
         if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
-            detail = f"must be a list of tools and functions, not {quote_value(value)}"
+            detail = f"must be a list of tools and functions, not {describe_argument(value)}"
             raise ValidationError(detail, path="$.tools", rule="tool-definition")
         for index, given in enumerate(tools):
             if not callable(given) and not isinstance(given, Tool):
-                detail = f"must be a tool or a function, not {quote_value(given)}"
+                detail = f"must be a tool or a function, not {describe_argument(given)}"
                 raise ValidationError(detail, path=f"$.tools[{index}]", rule="tool-definition")
             found = given if isinstance(given, Tool) else tool(given)
             name = found.spec.name
