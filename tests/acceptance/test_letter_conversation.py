@@ -41,7 +41,7 @@ from palaver.conversation.telemetry import Telemetry
 from palaver.errors import BadAnswer, BudgetExceeded, NetworkError, ValidationError
 from palaver.events import EventBus
 from palaver.messages import AssistantInfo, assistant, user
-from palaver.models import RetryPolicy, register
+from palaver.models import RetryPolicy, as_model, register
 from palaver.nodes import ConversationRegistry
 from palaver.stores import StoredHistory
 from palaver.team import CommandMember, Coordinator, Human, Team
@@ -297,6 +297,15 @@ async def test_a_budget_with_a_known_price_is_kept_even_without_usage(store: Sto
     assert [] == late.asked
 
 
+async def test_a_price_table_that_fails_knows_no_price(store: Store) -> None:
+    conversation = Conversation(store, budget=1.0, prices=BadPrices(how=RuntimeError))
+    conversation.add(user("Tea?"))
+    wrapper = Wrapper("never")
+    with pytest.raises(ValidationError, match="no price is known for custom:Wrapper"):
+        await conversation.step(wrapper)
+    assert ([], "<GeneratingModel Wrapper>") == (wrapper.asked, repr(as_model(wrapper)))
+
+
 async def test_a_budget_of_nothing_allows_nothing(store: Store) -> None:
     conversation = Conversation(store, budget=0, prices=Prices({"scripted": ModelPrice(1.0, 1.0)}))
     conversation.add(user("Tea?"))
@@ -313,8 +322,9 @@ def test_a_limit_that_is_no_amount_is_refused_at_once(
     store: Store, name: str, value: object
 ) -> None:
     before = len(list(store))
+    given: dict[str, Any] = {name: value}
     with pytest.raises(ValidationError, match=rf"\$\.{name}: must be a .*number") as caught:
-        Conversation(store, **{name: value})
+        Conversation(store, **given)
     assert "not" in caught.value.detail
     assert before == len(list(store)), "nothing was created"
 
@@ -487,6 +497,53 @@ async def test_a_wrapper_may_stream(store: Store) -> None:
         step = await conversation.step(on_delta=lambda d: heard.append(getattr(d, "text", "")))
         assert "Yes, please." == step.text
     assert ["Yes, ", "please."] * 2 == [piece for piece in heard if piece]
+
+
+async def test_a_wrapper_may_stream_an_sdks_chunks(store: Store) -> None:
+    def chunk(text: str, **more: object) -> SimpleNamespace:
+        delta = SimpleNamespace(content=text, _hidden=1)
+        return SimpleNamespace(choices=[SimpleNamespace(delta=delta)], **more)
+
+    chunks = [chunk("Yes, "), SimpleNamespace(model_dump=lambda: {"choices": []})]
+    conversation = Conversation(store, model=Wrapper(iter([*chunks, chunk("please.", usage=USED)])))
+    conversation.add(user("Tea?"))
+    step = await conversation.step()
+    assert ("Yes, please.", 12) == (step.text, step.usage.total_tokens)
+
+
+async def test_a_wrapper_cannot_change_what_is_sent_next(store: Store) -> None:
+    class Greedy(Wrapper):
+        def generate(self, messages: Any, tools: Any) -> Any:  # noqa: ANN401 - as it is given
+            answer = super().generate([dict(message) for message in messages], tools)
+            for message in messages:
+                message["content"] = "changed"
+            messages.clear()
+            return answer
+
+    greedy = Greedy("Yes.", "No.")
+    conversation = Conversation(store, model=greedy)
+    conversation.add(user("Tea?"))
+    await conversation.step()
+    conversation.add(user("More?"))
+    await conversation.step()
+    assert ["Tea?", "Yes.", "More?"] == [message["content"] for message in greedy.asked[1][0]]
+
+
+async def test_calls_may_be_flat_and_come_with_reasoning(store: Store) -> None:
+    from palaver.messages import CacheCounts, TokenCounts, new_id, reasoning_part, tool_call_part  # noqa: PLC0415 - only here
+
+    where = (new_id(), new_id())
+    parts = [reasoning_part(*where, "Hm."), tool_call_part(*where, "look", {"at": "tea"})]
+    tokens = TokenCounts(9, 3, 0, CacheCounts())
+    flat = {"toolCalls": [{"id": "c1", "name": "look", "arguments": {"at": "tea"}}, "odd"]}
+    made = assistant(parts, info=AssistantInfo(tokens=tokens))
+    for answer in (flat, made):
+        conversation = Conversation(store, model=Wrapper(answer))
+        conversation.add(user("Look."))
+        step = await conversation.step()
+        assert [("look", {"at": "tea"})] == [(call.tool, call.input) for call in step.calls]
+        assert "tool-calls" == getattr(step.message.info, "finish", None)
+    assert (12, "Hm.") == (step.usage.total_tokens, getattr(step.message.parts[0], "text", ""))
 
 
 async def test_a_wrapper_may_give_back_one_message_twice(store: Store) -> None:

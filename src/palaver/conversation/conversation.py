@@ -25,7 +25,14 @@ from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, EventBus
-from palaver.messages import AssistantInfo, Message, ToolCallPart, parse_message
+from palaver.messages import (
+    AssistantInfo,
+    CacheCounts,
+    Message,
+    TokenCounts,
+    ToolCallPart,
+    parse_message,
+)
 from palaver.messages.limits import (
     EMPTY,
     check_argument,
@@ -51,7 +58,7 @@ if TYPE_CHECKING:
     from palaver.conversation.usage import Usage
     from palaver.history import Expected, View
     from palaver.history.view import Result
-    from palaver.messages import ModelRef, Role, TokenCounts
+    from palaver.messages import ModelRef, Role
     from palaver.models import AnyModel
     from palaver.stores import Store
     from palaver.tokens import TokenCounter
@@ -403,7 +410,7 @@ class Conversation:
             )
             raise ValidationError(detail, path="$.budget", rule="no-price")
 
-    def _add_cost(self, message: Message, counted: TokenCounts) -> Message:
+    def _add_cost(self, message: Message) -> Message:
         """Return an answer with its cost; a price table that fails or answers nonsense has none.
 
         With a budget, what the provider did not count is taken from palaver's own count.
@@ -419,6 +426,8 @@ class Conversation:
                 and info.cost is None
                 and info.tokens is None
             ):
+                prompt, added = self.tally.total(self.history.view), self.tally.weigh(message)
+                counted = TokenCounts(prompt, added, 0, CacheCounts())
                 cost = self._prices.cost(info.model, counted)
                 info = replace(info, cost=cost, cost_computed=cost is not None)
             return replace(message, info=info)

@@ -47,7 +47,7 @@ from palaver.wire import Note
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from palaver.conversation.store_access import AddCost, OpenStep, StoreAccess
+    from palaver.conversation.store_access import OpenStep, StoreAccess
     from palaver.models.base import Model
     from palaver.wire import ToolSpec
     from palaver.wire.reply import Delta
@@ -346,7 +346,7 @@ async def take_step(
     *,
     options: Mapping[str, Any],
     on_delta: OnDelta | None,
-    add_cost: AddCost,
+    add_cost: Callable[[Message], Message],
     key: str | None = None,
 ) -> Step:
     """Take one step; `add_cost` adds the cost that the provider left out of its answer."""
@@ -452,7 +452,7 @@ def _store_answer(
     access: StoreAccess,
     step: OpenStep,
     incoming: _IncomingAnswer,
-    add_cost: AddCost,
+    add_cost: Callable[[Message], Message],
 ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
     """Store the complete answer."""
     return access.finish_step(step, incoming.message(), add_cost)
@@ -462,7 +462,7 @@ def _store_partial(
     access: StoreAccess,
     step: OpenStep,
     incoming: _IncomingAnswer | None,
-    add_cost: AddCost,
+    add_cost: Callable[[Message], Message],
 ) -> None:
     """Store what had arrived of an answer that was cut off, marked as interrupted."""
     message = None if incoming is None else incoming.message(interrupted=True)

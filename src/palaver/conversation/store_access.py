@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -27,17 +27,7 @@ from palaver.conversation.ledger import (
 from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import drop_empty_usage, read_usage
 from palaver.errors import CallChanged, StoreDamaged, ValidationError
-from palaver.messages import (
-    CacheCounts,
-    Message,
-    ModelRef,
-    TokenCounts,
-    ToolCallPart,
-    ToolPart,
-    dump,
-    new_id,
-    parse_message,
-)
+from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
@@ -56,10 +46,7 @@ if TYPE_CHECKING:
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
 
-__all__ = ["AddCost", "OpenStep", "StepIntent", "StoreAccess"]
-
-AddCost: TypeAlias = "Callable[[Message, TokenCounts], Message]"
-"""Returns an answer with its cost; it also gets palaver's own count of the step's tokens."""
+__all__ = ["OpenStep", "StepIntent", "StoreAccess"]
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -164,7 +151,7 @@ class StoreAccess:
         self,
         step: OpenStep,
         message: Message,
-        add_cost: AddCost,
+        add_cost: Callable[[Message], Message],
         *,
         complete: bool = True,
     ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
@@ -176,11 +163,10 @@ class StoreAccess:
         """
         history, intent = self.history, step.intent
         try:
-            message = drop_empty_usage(message)
-            before, added = self.tally.total(history.view), self.tally.weigh(message)
-            message = add_cost(message, TokenCounts(before, added, 0, CacheCounts()))
+            message = add_cost(drop_empty_usage(message))
             entries = tuple(pending_entries(message))
-            usage = self.usage().after(message, history.version + 1, before + added)
+            counted = self.tally.total(history.view) + self.tally.weigh(message)
+            usage = self.usage().after(message, history.version + 1, counted)
             records = [
                 *_removals(intent.id),
                 *(entry.record() for entry in entries),

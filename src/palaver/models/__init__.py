@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from palaver.errors import ModelError, ValidationError
 from palaver.messages.limits import check_argument, check_callable, check_name, describe_argument
-from palaver.models.base import GeneratingModel, Model, ModelRequest
+from palaver.models.base import Generates, GeneratingModel, Model, ModelRequest
 from palaver.models.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from palaver.models.base import Generates
-
 __all__ = [
     "AnyModel",
+    "Generates",
     "GeneratingModel",
     "Model",
     "ModelRequest",
@@ -30,7 +29,7 @@ __all__ = [
     "register",
 ]
 
-AnyModel: TypeAlias = "Model | Generates | str"
+AnyModel: TypeAlias = Model | Generates | str
 """A model, any object with `generate(messages, tools)`, or a model's name."""
 
 

@@ -198,12 +198,13 @@ class GeneratingModel:
         """Ask for an answer and yield it as chunks of a completion."""
         async with aclosing(self._pieces(await self._generate(request))) as pieces:
             async for piece in pieces:
-                if isinstance(piece, str):
-                    yield {"choices": [{"delta": {"content": piece}}]}
-                elif is_object(piece) and _has_delta(piece):
-                    yield piece
+                chunk = piece if isinstance(piece, str | Message) else _as_json(piece)
+                if isinstance(chunk, str):
+                    yield {"choices": [{"delta": {"content": chunk}}]}
+                elif is_object(chunk) and _has_delta(chunk):
+                    yield chunk
                 else:
-                    yield _as_chunk(self._completion(piece))
+                    yield _as_chunk(self._completion(chunk))
         yield {"choices": [{"delta": {}, "finish_reason": "stop"}]}  # the first reason counts
 
     async def complete(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -222,8 +223,8 @@ class GeneratingModel:
         generate: Any = self.wrapped.generate
         given = partial(
             generate,
-            list(request.body["messages"]),
-            write_tools(self.format, request.tools),
+            _copy(request.body["messages"]),
+            _copy(write_tools(self.format, request.tools)),
             **self._options(request),
         )
         answer = given() if inspect.iscoroutinefunction(generate) else await _in_thread(given)
@@ -258,10 +259,9 @@ class GeneratingModel:
 
     def _completion(self, answer: object) -> dict[str, Any]:
         """Return an answer as a completion; raise `BadAnswer` for what is none."""
-        if isinstance(answer, Message):
-            found: object = _message_fields(answer) if answer.role == "assistant" else None
-        else:
-            found = {"content": answer} if isinstance(answer, str) else _as_json(answer)
+        found = answer
+        if isinstance(answer, Message) and answer.role == "assistant":
+            found = _message_fields(answer)
         if is_object(found):
             choices = found.get("choices")
             if is_list(choices) and choices and is_object(choices[0]):
@@ -275,13 +275,18 @@ class GeneratingModel:
         raise BadAnswer(detail, provider=self.ref.provider_id)
 
 
+def _copy(value: object) -> Any:  # noqa: ANN401 - JSON
+    """Return a copy of JSON, which its receiver may change."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 async def _in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
     return await to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 def _has_delta(chunk: Mapping[str, Any]) -> bool:
     choices = chunk.get("choices")
-    return is_list(choices) and not any(is_object(c) and "message" in c for c in choices)
+    return is_list(choices) and not any(is_object(c) and c.get("message") for c in choices)
 
 
 def _as_chunk(completion: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,9 +106,9 @@ class LocalModel:
     ) -> None:
         """Find the file; it is loaded at the first request."""
         check_number(timeout, "$.timeout", least=0.001)
-        for value, path in ((window, "$.window"), (threads, "$.threads")):
+        for value, where in ((window, "$.window"), (threads, "$.threads")):
             if value is not None:
-                check_number(value, path, least=1, whole=True)
+                check_number(value, where, least=1, whole=True)
         if importlib.util.find_spec("xllamacpp") is None:
             detail = "this model needs more packages: pip install 'palaver[local]'"
             raise ModelError(detail, provider=_PROVIDER)

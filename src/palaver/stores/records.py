@@ -300,7 +300,8 @@ def check_title(title: str | None) -> str | None:
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return tags, each once, or raise `ValidationError` if one cannot be stored."""
-    if not isinstance(tags, Iterable) or isinstance(tags, str | bytes):
+    value: object = tags
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
         raise ValidationError(
             f"must be a list of tags, not {describe_argument(tags)}", path="$.tags"
         )

@@ -246,7 +246,7 @@ class Team(
     def __post_init__(self) -> None:
         """Check what a schema can't express."""
         known: dict[str, int] = {}
-        check_argument(self.members, list | tuple, "$.members", "a list of members")
+        check_argument(self.members, (list, tuple), "$.members", "a list of members")
         for index, member in enumerate(self.members):
             _check_member(member, f"$.members[{index}]")
             _check_names(member, index, known)
