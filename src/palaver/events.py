@@ -101,11 +101,6 @@ class EventBus:
         """Return whether an event of this name has a handler."""
         return bool(self._handlers.get(name) or self._handlers.get("*"))
 
-    @property
-    def has_handlers(self) -> bool:
-        """Whether any event has a handler."""
-        return any(self._handlers.values())
-
     async def publish(self, event: Event) -> None:
         """Call the handlers in the order they were added, and await the async ones."""
         for handler in self._called(event.name):

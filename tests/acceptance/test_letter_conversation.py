@@ -40,7 +40,17 @@ from palaver.conversation import (
 from palaver.conversation.telemetry import Telemetry
 from palaver.errors import BadAnswer, BudgetExceeded, NetworkError, ValidationError
 from palaver.events import EventBus
-from palaver.messages import AssistantInfo, assistant, user
+from palaver.messages import (
+    AssistantInfo,
+    CacheCounts,
+    TokenCounts,
+    assistant,
+    new_id,
+    reasoning_part,
+    start,
+    tool_call_part,
+    user,
+)
 from palaver.models import RetryPolicy, as_model, register
 from palaver.nodes import ConversationRegistry
 from palaver.stores import StoredHistory
@@ -54,7 +64,7 @@ if TYPE_CHECKING:
 
     from palaver import Store
     from palaver.events import Event
-    from palaver.messages import ModelRef, TokenCounts
+    from palaver.messages import ModelRef
 
 pytestmark = pytest.mark.anyio
 
@@ -530,20 +540,21 @@ async def test_a_wrapper_cannot_change_what_is_sent_next(store: Store) -> None:
 
 
 async def test_calls_may_be_flat_and_come_with_reasoning(store: Store) -> None:
-    from palaver.messages import CacheCounts, TokenCounts, new_id, reasoning_part, tool_call_part  # noqa: PLC0415 - only here
-
     where = (new_id(), new_id())
-    parts = [reasoning_part(*where, "Hm."), tool_call_part(*where, "look", {"at": "tea"})]
+    parts: list[Any] = [
+        reasoning_part(*where, "Hm."),
+        tool_call_part(*where, "look", {"at": "tea"}),
+    ]
     tokens = TokenCounts(9, 3, 0, CacheCounts())
     flat = {"toolCalls": [{"id": "c1", "name": "look", "arguments": {"at": "tea"}}, "odd"]}
     made = assistant(parts, info=AssistantInfo(tokens=tokens))
-    for answer in (flat, made):
-        conversation = Conversation(store, model=Wrapper(answer))
-        conversation.add(user("Look."))
-        step = await conversation.step()
+    conversation = Conversation(store, model=Wrapper(flat, made))
+    conversation.add(user("Look."))
+    for step in (await conversation.step(), await conversation.step()):
         assert [("look", {"at": "tea"})] == [(call.tool, call.input) for call in step.calls]
         assert "tool-calls" == getattr(step.message.info, "finish", None)
-    assert (12, "Hm.") == (step.usage.total_tokens, getattr(step.message.parts[0], "text", ""))
+    last = conversation.messages[-1].parts[0]
+    assert (12, "Hm.") == (conversation.usage.total_tokens, getattr(last, "text", ""))
 
 
 async def test_a_wrapper_may_give_back_one_message_twice(store: Store) -> None:
@@ -673,7 +684,7 @@ def test_every_method_that_changes_a_history_is_tried() -> None:
     }  # fmt: skip
     methods = {
         name
-        for name, value in inspect.getmembers(StoredHistory, inspect.isfunction)
+        for name, _ in inspect.getmembers(StoredHistory, inspect.isfunction)
         if not name.startswith("_")
     }
     assert set() == methods - reading - set(CHANGES)
@@ -737,8 +748,6 @@ async def test_what_recovery_adds_is_heard(store: Store) -> None:
     conversation.add(user("Look."))
     await conversation.step(Scripted(calling(("look", {}))))
     (entry,) = conversation.ledger().values()
-    from palaver.messages import start  # noqa: PLC0415 - only here
-
     store.put_records(conversation.id, [entry.with_state(start(entry.state)).record()])
     heard: list[str] = []
     conversation.events.on("*", lambda event: heard.append(event.name))
@@ -962,8 +971,9 @@ async def test_a_wrong_argument_of_a_step_is_refused_before_the_model_is_asked(
     store: Store, words: str, given: dict[str, Any]
 ) -> None:
     wrapper = Wrapper("never")
+    arguments: dict[str, Any] = {"model": wrapper, **given}
     with pytest.raises(ValidationError, match=words):
-        await Conversation(store).step(**{"model": wrapper, **given})
+        await Conversation(store).step(**arguments)
     assert [] == wrapper.asked
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,11 +17,10 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from palaver.conversation.feed import ChangeAnnouncer
 from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover
 from palaver.conversation.step import ToolCallBatch, take_step
-from palaver.conversation.store_access import StoreAccess
+from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
@@ -250,9 +250,11 @@ class Conversation:
             await self.check_tokens(box)
         if self.budget is not None:
             await to_thread.run_sync(self._check_budget, self.budget, chosen.ref)
-        own = self._instrumentation
-        enter = None if own is None else partial(own.step, self, chosen, box.specs, options)
-        with observe(enter) as on_answer:
+        observed: AbstractContextManager[Callable[[Message], None] | None] = nullcontext()
+        if self._instrumentation is not None:
+            enter = partial(self._instrumentation.step, self, chosen, box.specs, options)
+            observed = observe(enter)
+        with observed as on_answer:
             step = await take_step(
                 self._access,
                 chosen,
@@ -264,7 +266,8 @@ class Conversation:
             )
             if step.again:
                 return step
-            on_answer(step.message)
+            if on_answer is not None:
+                on_answer(step.message)
         await self._publish("message.added", {"id": step.message.id, "role": "assistant"})
         for entry in step.entries:
             data = {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}

@@ -8,9 +8,7 @@ seen, and with the result at the latest.
 
 from __future__ import annotations
 
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -32,21 +30,19 @@ from palaver.messages.tool_state import RunningTime
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from palaver.conversation.ledger import LedgerEntry
-    from palaver.events import EventBus
     from palaver.messages import TokenCounts, ToolState
-    from palaver.stores import StoredHistory
     from palaver.stores.records import JournalEntry
     from palaver.stores.store import Store
 
-__all__ = ["ChangeAnnouncer", "EventFeed", "follow_events"]
+__all__ = ["CHANGE_EVENTS", "EventFeed", "follow_events"]
 
 _POLL_SECONDS: Final = 0.1
 _MAX_LOOKBACK: Final = 200
 """How many messages back the call of a result is searched."""
-_EVENT_NAMES: Final[Mapping[str, EventName]] = {
+CHANGE_EVENTS: Final[Mapping[str, EventName]] = {
     "rollback": "history.rolled_back",
     "undo": "history.rolled_back",
     "redo": "history.rolled_back",
@@ -85,48 +81,6 @@ def follow_events(
     if after is None:
         after = store.newest() if conversation is None else store.head(conversation).version
     return EventFeed(store, conversation, after).events(seconds)
-
-
-class ChangeAnnouncer:
-    """Publishes every change that is made through one history on a bus, as followers see it.
-
-    A step publishes what it stores itself, when its lease is released: `silently` is for that.
-    """
-
-    def __init__(self, store: Store, conversation: str, events: EventBus) -> None:
-        """Announce nothing yet; see `of`."""
-        self._store = store
-        self._conversation = conversation
-        self._events = events
-        self._local = threading.local()
-
-    @classmethod
-    def of(cls, store: Store, history: StoredHistory, events: EventBus) -> ChangeAnnouncer:
-        """Return what announces a history on a bus: there is one for each bus and history."""
-        known = events.sources.get(history)
-        if isinstance(known, cls):
-            return known
-        made = events.sources[history] = cls(store, history.id, events)
-        history.listen(made.announce)
-        return made
-
-    @contextmanager
-    def silently(self) -> Generator[None]:
-        """Announce nothing of what this thread does inside the block."""
-        self._local.silent = True
-        try:
-            yield
-        finally:
-            self._local.silent = False
-
-    def announce(self, change: JournalEntry) -> None:
-        """Publish the events of a change."""
-        if not self._events.has_handlers or getattr(self._local, "silent", False):
-            return
-        feed = EventFeed(self._store, self._conversation, change.version)
-        for name, data in list(feed.change_events(change)):
-            event = Event(name, change.conversation, change.version, data, at=change.at)
-            self._events.emit(event)
 
 
 class EventFeed:
@@ -214,7 +168,7 @@ class EventFeed:
             data["added"] = [message.id for message in messages]
         if change.kind == "team_task":
             data = {"task": task}
-        yield _EVENT_NAMES.get(change.kind, "history.edited"), data
+        yield CHANGE_EVENTS.get(change.kind, "history.edited"), data
 
     def _task(self, change: JournalEntry) -> str | None:
         return self._store.get(change.conversation).at(change.version).team_task

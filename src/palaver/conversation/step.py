@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -57,6 +57,7 @@ __all__ = ["OnDelta", "Step", "ToolCallBatch", "ToolOutcome", "take_step"]
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from palaver.conversation.store_access import StoreAccess
     from palaver.conversation.telemetry import Instrumentation
@@ -258,9 +259,10 @@ class ToolCallBatch:
         tool = self._runner.tools.get(call.tool)
         spec = None if tool is None else tool.spec
         conversation = self._access.history.id
-        own = self._instrumentation
-        enter = None if own is None else partial(own.call, conversation, call, spec)
-        with observe(enter) as on_end:
+        observed: AbstractContextManager[Callable[[ToolState], None] | None] = nullcontext()
+        if self._instrumentation is not None:
+            observed = observe(partial(self._instrumentation.call, conversation, call, spec))
+        with observed as on_end:
             state = await self._runner.run(
                 call,
                 entry.state,
@@ -268,7 +270,8 @@ class ToolCallBatch:
                 record_arguments=record_arguments,
                 on_progress=partial(self._report_progress, entry),
             )
-            on_end(state)
+            if on_end is not None:
+                on_end(state)
         return state
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────

@@ -7,13 +7,15 @@ running of a call before its tool is called, all results of an answer in one cha
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import threading
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
+from palaver.conversation.feed import CHANGE_EVENTS, EventFeed
 from palaver.conversation.lease import SharedLease
 from palaver.conversation.ledger import (
     CALL,
@@ -27,6 +29,7 @@ from palaver.conversation.ledger import (
 from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import drop_empty_usage, read_usage
 from palaver.errors import CallChanged, StoreDamaged, ValidationError
+from palaver.events import Event, EventName
 from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
@@ -35,18 +38,18 @@ from palaver.stores.records import Lease, check_idempotency_key
 from palaver.wire import Converter, Request, converter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from palaver.conversation.feed import ChangeAnnouncer
     from palaver.conversation.usage import Usage
+    from palaver.events import EventBus
     from palaver.history import View
     from palaver.stores import StoredHistory
-    from palaver.stores.records import Record
+    from palaver.stores.records import JournalEntry, Record
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
 
-__all__ = ["OpenStep", "StepIntent", "StoreAccess"]
+__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess"]
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -54,6 +57,10 @@ DRAFT: Final = "draft"
 """The kind of record that holds what has arrived of an answer."""
 ANSWER: Final = "answer"
 """The kind of record that holds which message answered the step of a key."""
+_MESSAGE_EVENTS: Final[tuple[EventName, ...]] = (
+    "message.added", "tool.pending", "tool.completed", "tool.error", "usage.updated",
+)  # fmt: skip
+"""The events of a message; that a call is running is published by who runs it."""
 _MAX_ANSWERS: Final = 32
 """How many answers are remembered by the keys of their steps; a step is repeated soon or never."""
 _CHUNK: Final = 100
@@ -99,6 +106,51 @@ class _CallsChanged(Exception):  # noqa: N818 - it never leaves this module
         super().__init__(calls, edited)
         self.calls = frozenset(calls)
         self.edited = frozenset(edited)
+
+
+class ChangeAnnouncer:
+    """Publishes every change that is made through one history on a bus, as followers see it.
+
+    A step publishes what it stores itself, when its lease is released: `silently` is for that.
+    """
+
+    def __init__(self, store: Store, conversation: str, events: EventBus) -> None:
+        """Announce nothing yet; see `of`."""
+        self._store = store
+        self._conversation = conversation
+        self._events = events
+        self._local = threading.local()
+
+    @classmethod
+    def of(cls, store: Store, history: StoredHistory, events: EventBus) -> ChangeAnnouncer:
+        """Return what announces a history on a bus: there is one for each bus and history."""
+        known = events.sources.get(history)
+        if isinstance(known, cls):
+            return known
+        made = events.sources[history] = cls(store, history.id, events)
+        history.listen(made.announce)
+        return made
+
+    @contextmanager
+    def silently(self) -> Generator[None]:
+        """Announce nothing of what this thread does inside the block."""
+        self._local.silent = True
+        try:
+            yield
+        finally:
+            self._local.silent = False
+
+    def announce(self, change: JournalEntry) -> None:
+        """Publish the events of a change, if they have handlers."""
+        names = _MESSAGE_EVENTS
+        if change.kind != "append":
+            names = (CHANGE_EVENTS.get(change.kind, "history.edited"),)
+        if getattr(self._local, "silent", False) or not any(map(self._events.wanted, names)):
+            return
+        feed = EventFeed(self._store, self._conversation, change.version)
+        for name, data in list(feed.change_events(change)):
+            event = Event(name, change.conversation, change.version, data, at=change.at)
+            self._events.emit(event)
 
 
 class StoreAccess:

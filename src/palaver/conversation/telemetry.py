@@ -79,11 +79,11 @@ class Instrumentation(Protocol):
 
 @contextmanager
 def observe(
-    enter: Callable[[], AbstractContextManager[Callable[[_T], None]]] | None,
+    enter: Callable[[], AbstractContextManager[Callable[[_T], None]]],
 ) -> Generator[Callable[[_T], None]]:
     """Enter what an instrumentation provides, and yield the function for the outcome.
 
-    What the instrumentation raises is logged and changes nothing; without one nothing is done.
+    What the instrumentation raises is logged and changes nothing.
     """
     entered: list[AbstractContextManager[Any]] = []
     functions: list[Callable[[_T], None]] = []
@@ -99,12 +99,11 @@ def observe(
             with _logged():
                 function(outcome)
 
-    if enter is not None:
-        with _logged():
-            manager = enter()
-            function = manager.__enter__()
-            entered.append(manager)
-            functions.append(function)
+    with _logged():
+        manager = enter()
+        function = manager.__enter__()
+        entered.append(manager)
+        functions.append(function)
     try:
         yield report
     except BaseException as error:

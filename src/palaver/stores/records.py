@@ -298,14 +298,13 @@ def check_title(title: str | None) -> str | None:
     return title
 
 
-def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+def check_tags(tags: object) -> tuple[str, ...]:
     """Return tags, each once, or raise `ValidationError` if one cannot be stored."""
-    value: object = tags
-    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+    if not isinstance(tags, Iterable) or isinstance(tags, str | bytes):
         raise ValidationError(
             f"must be a list of tags, not {describe_argument(tags)}", path="$.tags"
         )
-    given = tuple(tags)
+    given: tuple[Any, ...] = tuple(tags)
     for index, tag in enumerate(given):
         check_name(tag, f"$.tags[{index}]")
     return tuple(dict.fromkeys(given))

@@ -157,12 +157,8 @@ class Toolbox(Mapping[str, Tool]):
         from palaver.tools.function import tool  # noqa: PLC0415 - it imports this module
 
         self._tools: dict[str, Tool] = {}
-        value: object = tools
-        if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
-            detail = f"must be a list of tools and functions, not {describe_argument(value)}"
-            raise ValidationError(detail, path="$.tools", rule="tool-definition")
-        for index, given in enumerate(tools):
-            if not callable(given) and not isinstance(given, Tool):
+        for index, given in enumerate(_check_tools(tools)):
+            if not isinstance(given, Tool) and not callable(given):
                 detail = f"must be a tool or a function, not {describe_argument(given)}"
                 raise ValidationError(detail, path=f"$.tools[{index}]", rule="tool-definition")
             found = given if isinstance(given, Tool) else tool(given)
@@ -188,6 +184,13 @@ class Toolbox(Mapping[str, Tool]):
     def __len__(self) -> int:
         """Return how many tools there are."""
         return len(self._tools)
+
+
+def _check_tools(tools: object) -> Iterable[Any]:
+    if not isinstance(tools, Iterable) or isinstance(tools, str | bytes | Mapping):
+        detail = f"must be a list of tools and functions, not {describe_argument(tools)}"
+        raise ValidationError(detail, path="$.tools", rule="tool-definition")
+    return tools
 
 
 def as_toolbox(tools: Toolbox | Iterable[Tool | Callable[..., Any]]) -> Toolbox:
