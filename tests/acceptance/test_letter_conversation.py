@@ -316,6 +316,17 @@ async def test_a_price_table_that_fails_knows_no_price(store: Store) -> None:
     assert ([], "<GeneratingModel Wrapper>") == (wrapper.asked, repr(as_model(wrapper)))
 
 
+async def test_the_usual_prices_are_enough_for_a_budget(store: Store) -> None:
+    """Also for one that is set later."""
+    conversation = Conversation(store)
+    conversation.budget = 0.000_01
+    conversation.add(user("Tea?"))
+    await conversation.step(Scripted(saying("Yes."), name="gpt-5"))
+    assert (conversation.usage.cost or 0) > 0.000_01
+    with pytest.raises(BudgetExceeded):
+        await conversation.step(Scripted(saying("never"), name="gpt-5"))
+
+
 async def test_a_budget_of_nothing_allows_nothing(store: Store) -> None:
     conversation = Conversation(store, budget=0, prices=Prices({"scripted": ModelPrice(1.0, 1.0)}))
     conversation.add(user("Tea?"))

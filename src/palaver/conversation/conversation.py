@@ -160,7 +160,7 @@ class Conversation:
         self._access = StoreAccess(store, history, self.tally, announcer)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
-        self._prices = Prices() if prices is None and budget is not None else prices
+        self._prices = prices
         self._instrumentation = instrumentation
         self._over_limit = False
         self.compacted: dict[str, int] = {}
@@ -398,9 +398,8 @@ class Conversation:
         if spent >= budget:
             detail = f"{spent:.4f} of {budget:.4f} are spent: no further step is begun"
             raise BudgetExceeded(detail)
-        prices = Prices() if self._prices is None else self._prices
         try:
-            known = prices.knows(model)
+            known = (self._prices or Prices()).knows(model)
         except Exception:  # noqa: BLE001 - a table that fails knows nothing
             _log.warning("looking up the price of a model failed", exc_info=True)
             known = False
@@ -418,10 +417,12 @@ class Conversation:
 
         With a budget, what the provider did not count is taken from palaver's own count.
         """
-        if self._prices is None:
+        prices = self._prices
+        if prices is None and self.budget is None:
             return message
         try:
-            info = self._prices.add_cost(message).info
+            prices = prices or Prices()
+            info = prices.add_cost(message).info
             if (
                 self.budget is not None
                 and isinstance(info, AssistantInfo)
@@ -431,7 +432,7 @@ class Conversation:
             ):
                 prompt, added = self.tally.total(self.history.view), self.tally.weigh(message)
                 counted = TokenCounts(prompt, added, 0, CacheCounts())
-                cost = self._prices.cost(info.model, counted)
+                cost = prices.cost(info.model, counted)
                 info = replace(info, cost=cost, cost_computed=cost is not None)
             return replace(message, info=info)
         except Exception:  # noqa: BLE001 - the answer is there, and must be stored
