@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 
 from palaver.errors import ValidationError
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import EMPTY, describe_argument
 
 __all__ = ["EVENT_NAMES", "Event", "EventBus", "EventName", "Handler"]
 
@@ -70,6 +73,8 @@ class EventBus:
     def __init__(self) -> None:
         """Start without handlers."""
         self._handlers: dict[str, tuple[Handler, ...]] = {}
+        self.sources: WeakKeyDictionary[object, object] = WeakKeyDictionary()
+        """The histories whose changes are published here, and what publishes them."""
 
     def on(self, name: EventName | Literal["*"], handler: Handler) -> Callable[[], None]:
         """Call a handler for every event of a name, or for all events (`*`).
@@ -79,6 +84,9 @@ class EventBus:
         if name != "*" and name not in EVENT_NAMES:
             detail = f"no such event: {name!r}; there are {', '.join(EVENT_NAMES)}"
             raise ValidationError(detail, path="$.name", rule="unknown-event")
+        if not callable(handler):
+            detail = f"must be a function that takes an event, not {describe_argument(handler)}"
+            raise ValidationError(detail, path="$.handler", rule="argument")
         self._handlers[name] = (*self._handlers.get(name, ()), handler)
 
         def stop() -> None:
@@ -106,8 +114,11 @@ class EventBus:
     def emit(self, event: Event) -> None:
         """Call the handlers from code that is not async.
 
-        Async handlers run in the running event loop, or to their end in a new one.
+        In a worker thread of anyio's, they are called in the event loop, and awaited. Otherwise
+        async handlers run in the running event loop, or to their end in a new one.
         """
+        if not self.wanted(event.name) or self._publish_in_loop(event):
+            return
         for handler in self._called(event.name):
             try:
                 answer = handler(event)
@@ -115,6 +126,23 @@ class EventBus:
                     _run(_logged(answer, event.name))
             except Exception:  # noqa: BLE001 - the other handlers are called whatever it raises
                 _log.exception("a handler of %s failed", event.name)
+
+    def _publish_in_loop(self, event: Event) -> bool:
+        """Publish an event in the loop that this worker thread works for; False without one."""
+        if "anyio" not in sys.modules:
+            return False
+        from anyio import from_thread  # noqa: PLC0415 - loaded already
+
+        published = False
+
+        async def publish() -> None:
+            nonlocal published
+            published = True
+            await self.publish(event)
+
+        with suppress(RuntimeError):  # no such thread, or its loop has ended
+            from_thread.run(publish)
+        return published
 
     def _called(self, name: EventName) -> tuple[Handler, ...]:
         return (*self._handlers.get(name, ()), *self._handlers.get("*", ()))

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from palaver.errors import ValidationError
+from palaver.messages.limits import MAX_INT
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart
 from palaver.messages.tool_state import ToolCompleted, ToolError
@@ -108,7 +109,9 @@ def counter(name: str | None = None) -> TokenCounter:
 
 
 def with_fallback(count: TokenCounter) -> TokenCounter:
-    """Return a counter that never fails: if `count` raises an error, the estimate is used.
+    """Return a counter that never fails: the estimate is used if `count` raises an error.
+
+    It is also used if `count` returns something else than a whole number from 0 on.
 
     >>> with_fallback(lambda text: 1 // 0)("ten letters")
     5
@@ -118,10 +121,13 @@ def with_fallback(count: TokenCounter) -> TokenCounter:
 
     def counted(text: str) -> int:
         try:
-            return count(text)
+            found: object = count(text)
+            if type(found) is int and 0 <= found <= MAX_INT:
+                return found
+            _log.warning("a token counter returned %r; using the estimate", found)
         except Exception:  # noqa: BLE001 - a step must not fail because of its counter
             _log.warning("counting tokens failed; using the estimate", exc_info=True)
-            return estimate(text)
+        return estimate(text)
 
     return counted
 

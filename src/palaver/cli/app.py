@@ -232,9 +232,9 @@ class _LazyGroup(CommandGroup):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             close = get_close_matches(args[0].lower(), COMMANDS, n=1)
-            if close and "Did you mean" not in error.message:
-                error.message += f" Did you mean '{close[0]}'?"
-            raise
+            if not close or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -46,7 +47,14 @@ from palaver.history import BaseHistory, History, View
 from palaver.history.frame import IMPORT, SESSION
 from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, check_name, check_text
+from palaver.messages.limits import (
+    EMPTY,
+    check_argument,
+    check_callable,
+    check_name,
+    check_text,
+    describe_argument,
+)
 from palaver.stores.transfer import read_message, read_snapshot, write_snapshot
 from palaver.tokens import counter
 
@@ -159,6 +167,14 @@ class ContextManager:
         `windows` gives agents a window of their own, by id or by type. `count` counts tokens in
         place of the default counter. The two callbacks are called after the change.
         """
+        wanted = "a history, such as History() or store.create()"
+        check_argument(history, (BaseHistory, NoneType), "$.history", wanted)
+        check_argument(windows, Mapping, "$.windows", "windows by the ids or types of agents")
+        check_argument(assemblers, Mapping, "$.assemblers", "assemblers by types of agents")
+        check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
+        check_callable(count, "$.count", "a function that returns the number of tokens in a text")
+        check_callable(on_message_added, "$.on_message_added", "a function that takes a message")
+        check_callable(on_team_task_changed, "$.on_team_task_changed", "a function of a task")
         self.history = History() if history is None else history
         self.window = _check_count(window, "$.window")
         self.windows = {
@@ -297,6 +313,9 @@ class ContextManager:
     def register(self, agent_type: str, assembler: Assembler) -> None:
         """Use an assembler of your own for a type of agent."""
         check_name(agent_type, "$.agentType")
+        if not callable(assembler):
+            detail = f"must be an assembler, not {describe_argument(assembler)}"
+            raise ValidationError(detail, path="$.assembler", rule="argument")
         self._assemblers[normalize_agent_type(agent_type)] = assembler
 
     def _assembler(self, agent_type: str) -> Assembler:
@@ -384,7 +403,8 @@ class ContextManager:
         self._team_task_changed()
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
-        if self.events.wanted(name):
+        # a conversation on this history and this bus has published it already
+        if self.events.wanted(name) and self.history not in self.events.sources:
             self.events.emit(Event(name, self.history.id, self.history.version, data))
 
 

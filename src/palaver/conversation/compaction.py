@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from anyio import to_thread
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from palaver import wire
-from palaver.errors import CompactionRefused
+from palaver.conversation.conversation import Conversation
+from palaver.errors import CompactionRefused, ValidationError
 from palaver.events import Event
 from palaver.history import SUMMARY_OF, Impact, Piece, Rewrite, View, check_expected
 from palaver.messages import (
     AssistantInfo,
     Message,
+    ModelRef,
     Role,
     ToolCallPart,
     ToolCompleted,
@@ -33,15 +35,21 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import MAX_ANSWER
+from palaver.messages.limits import (
+    MAX_ANSWER,
+    check_argument,
+    check_callable,
+    check_number,
+    describe_argument,
+)
 from palaver.messages.parts import compaction_part
 from palaver.messages.turns import session_of
-from palaver.models.base import Model, ModelRequest
+from palaver.models import AnyModel, GeneratingModel, as_model
+from palaver.models.base import ModelRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from palaver.conversation.conversation import Conversation
     from palaver.history import Expected
 
 __all__ = [
@@ -161,6 +169,7 @@ class CompactionPreview(Struct, frozen=True):
 
 async def preview(conversation: Conversation, strategy: Strategy) -> CompactionPreview | None:
     """Return what `compact` would do now, or raise what it would raise; nothing changes."""
+    _check_arguments(conversation, strategy)
     given = await to_thread.run_sync(_prepare, conversation, strategy)
     plan = None if given is None else await strategy.plan(given)
     if given is None or plan is None:
@@ -176,6 +185,7 @@ async def compact(
     Raises `CompactionRefused` if the conversation would not become shorter; then nothing changes.
     `expect` is the version that it must follow; raises `VersionMismatch` if that is not the newest.
     """
+    _check_arguments(conversation, strategy)
     given = await to_thread.run_sync(_prepare, conversation, strategy)
     check_expected(expect, conversation.history.version)
     if given is None:
@@ -197,11 +207,21 @@ def auto_compact(
 
     conversation.events.on("tokens.exceeded", auto_compact(conversation, ClearOutputs()))
     """
+    _check_arguments(conversation, strategy)
 
     async def handle(_: Event) -> None:
         await compact(conversation, strategy)
 
     return handle
+
+
+def _check_arguments(conversation: object, strategy: object) -> None:
+    check_argument(conversation, Conversation, "$.conversation", "a Conversation")
+    if isinstance(strategy, type) or not callable(getattr(strategy, "plan", None)):
+        detail = "must be a strategy, such as ClearOutputs() or DropOldest(keep_tokens=…), not "
+        raise ValidationError(
+            detail + describe_argument(strategy), path="$.strategy", rule="argument"
+        )
 
 
 def _prepare(conversation: Conversation, strategy: Strategy) -> CompactionInput | None:
@@ -249,11 +269,17 @@ def _apply(
 ) -> Compaction:
     """Apply a plan if it makes the conversation shorter."""
     history, price = conversation.history, _preview(conversation, strategy, given, plan).price
-    history.rewrite(plan.pieces, expect=None if expect is None else given.view.version)
+    with conversation.publishing_itself():  # with more data than the change has
+        history.rewrite(plan.pieces, expect=None if expect is None else given.view.version)
     version = history.version
     conversation.compacted[strategy.name] = version
     after = conversation.tally.total(history.view)
     return Compaction(strategy.name, plan.detail, version, given.total, after, price)
+
+
+def _check_limits(strategy: Struct, *names: str) -> None:
+    for name in names:
+        check_number(getattr(strategy, name), f"$.{name}", whole=True)
 
 
 # ── strategies ──────────────────────────────────────────────────────────────────────────────────
@@ -272,6 +298,10 @@ class ClearOutputs(Struct, frozen=True, kw_only=True):
     least_gain: int = 20_000
     keep_roles: frozenset[Role] = _NO_ROLES
     name: str = "clear-outputs"
+
+    def __post_init__(self) -> None:
+        """Refuse a number that is no limit."""
+        _check_limits(self, "protect_tokens", "protect_turns", "least_gain")
 
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
         """Replace old results by ones without output."""
@@ -339,6 +369,10 @@ class DropOldest(Struct, frozen=True, kw_only=True):
     keep_roles: frozenset[Role] = _SYSTEM
     name: str = "drop-oldest"
 
+    def __post_init__(self) -> None:
+        """Refuse a number that is no limit."""
+        _check_limits(self, "keep_tokens")
+
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
         """Leave out the oldest groups that may go."""
         begins = [group.start for group in given.groups if group.begins_turn]
@@ -364,13 +398,19 @@ class Summarise(Struct, frozen=True, kw_only=True):
     those messages, so that erasing one of them reaches the summary too.
     """
 
-    model: Model
+    model: AnyModel
     keep_tokens: int = 4_000
     instructions: str = INSTRUCTIONS
     check: Callable[[str, list[Message]], bool | Awaitable[bool]] | None = None
     max_tokens: int = 1_024
     keep_roles: frozenset[Role] = _SYSTEM
     name: str = "summarise"
+
+    def __post_init__(self) -> None:
+        """Make a model of what is given as one; refuse what can't be used."""
+        force_setattr(self, "model", as_model(self.model))
+        check_callable(self.check, "$.check", "a function of the summary and the messages")
+        _check_limits(self, "keep_tokens", "max_tokens")
 
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
         """Ask for a summary, check it, and put it in place of the messages."""
@@ -384,7 +424,7 @@ class Summarise(Struct, frozen=True, kw_only=True):
             raise CompactionRefused("the summary is empty")
         if len(summary) > MAX_ANSWER:
             raise CompactionRefused(f"the summary is longer than {MAX_ANSWER:,} characters")
-        asked, answer = _summary_messages(summary, old, self.model)
+        asked, answer = _summary_messages(summary, old, as_model(self.model).ref)
         weights = [await to_thread.run_sync(given.weigh, each) for each in (asked, answer)]
         if sum(weights) >= replaced_tokens:
             raise CompactionRefused("the summary is no shorter than what it sums up")
@@ -399,10 +439,11 @@ class Summarise(Struct, frozen=True, kw_only=True):
         return CompactionPlan(pieces, f"summed up {len(gone):,} messages")
 
     async def _ask(self, old: list[Message]) -> str:
-        model = self.model
+        model = as_model(self.model)
         target = replace(model.target, model=model.ref)
         request = wire.to(model.format, [*old, user(self.instructions)], target)
-        options = {"max_tokens": self.max_tokens}
+        bare = isinstance(model, GeneratingModel) and not model.takes_options
+        options = {} if bare else {"max_tokens": self.max_tokens}
         body = await model.complete(
             ModelRequest(request.body, names=request.names, options=options)
         )
@@ -421,14 +462,14 @@ def _old_indexes(given: CompactionInput, keep_tokens: int) -> list[int]:
     return [index for group in old for index in range(group.start, group.stop)]
 
 
-def _summary_messages(summary: str, old: list[Message], model: Model) -> tuple[Message, Message]:
+def _summary_messages(summary: str, old: list[Message], model: ModelRef) -> tuple[Message, Message]:
     """Return the question and the answer that stand for the messages."""
     session = session_of(part for message in old for part in message.parts)
     asked, answer = new_id(), new_id()
     sources = {SUMMARY_OF: [message.id for message in old]}
     part = compaction_part(session, asked, auto=True)
     text = text_part(session, answer, summary or " ", synthetic=True)
-    info = AssistantInfo(model=model.ref, summary=True, finish="stop")
+    info = AssistantInfo(model=model, summary=True, finish="stop")
     return (
         Message("user", (part,), id=asked),
         Message("assistant", (text,), id=answer, info=info, metadata=sources),

@@ -6,8 +6,12 @@ module `run` has a loop for everyone without an engine.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from os import PathLike
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast, overload
 
 import anyio
@@ -18,44 +22,81 @@ from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover
 from palaver.conversation.run import OutputType, RunResult, RunSettings, RunStream, ask
 from palaver.conversation.step import ToolCallBatch, take_step
-from palaver.conversation.store_access import StoreAccess
+from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
+from palaver.conversation.telemetry import observe
+from palaver.conversation.usage import Prices
 from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
 from palaver.events import Event, EventBus
-from palaver.messages import CacheCounts, Message, TokenCounts, parse_message
-from palaver.messages.limits import EMPTY
-from palaver.models import model as make_model
+from palaver.messages import (
+    AssistantInfo,
+    CacheCounts,
+    Message,
+    TokenCounts,
+    ToolCallPart,
+    parse_message,
+)
+from palaver.messages.limits import (
+    EMPTY,
+    check_argument,
+    check_callable,
+    check_number,
+    describe_argument,
+    is_object,
+)
+from palaver.models import as_model
 from palaver.models.base import LOCAL_PROVIDER
-from palaver.stores import Store, open_store
+from palaver.stores import StoredHistory, open_store
+from palaver.stores.store import check_store
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
-from palaver.tools import Toolbox
-from palaver.tools.runner import ToolLimits, ToolRunner
+from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from os import PathLike
 
     from palaver.conversation.ledger import LedgerEntry
     from palaver.conversation.recovery import Recovered
     from palaver.conversation.run import RunEvent
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.conversation.telemetry import Instrumentation
-    from palaver.conversation.usage import Prices, Usage
+    from palaver.conversation.usage import Usage
     from palaver.history import Expected, View
     from palaver.history.view import Result
-    from palaver.messages import Role, ToolCallPart
+    from palaver.messages import ModelRef, Role
+    from palaver.models import AnyModel
     from palaver.models.base import Model
-    from palaver.stores import StoredHistory
+    from palaver.stores import Store
     from palaver.tokens import TokenCounter
-    from palaver.tools import Tool
+    from palaver.tools import Tool, Toolbox
     from palaver.tools.runner import Executor, ToolMiddleware
     from palaver.wire import Request
 
 __all__ = ["Conversation"]
 
 _T = TypeVar("_T")
+
+_log: Final = logging.getLogger("palaver.conversation")
 _POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
+
+
+def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
+    given: object = calls
+    wanted = "a list of tool calls, such as step.calls"
+    check_argument(given, Iterable, "$.calls", wanted)
+    checked = [given] if isinstance(given, str | ToolCallPart) else list(calls)
+    for index, call in enumerate(checked):
+        check_argument(call, ToolCallPart, f"$.calls[{index}]", "a ToolCallPart of step.calls")
+    return cast("list[ToolCallPart]", checked)
+
+
+def _check_instrumentation(value: object) -> None:
+    functions = (getattr(value, "step", None), getattr(value, "call", None))
+    if isinstance(value, type) or not all(map(callable, functions)):
+        detail = "must be an object with `step` and `call`, such as Telemetry(), not "
+        raise ValidationError(
+            detail + describe_argument(value), path="$.instrumentation", rule="argument"
+        )
 
 
 class Conversation:
@@ -75,7 +116,7 @@ class Conversation:
         store: Store | str | PathLike[str],
         conversation: StoredHistory | str | None = None,
         *,
-        model: Model | str | None = None,
+        model: AnyModel | None = None,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] = (),
         executor: Executor | None = None,
         token_limit: int | None = None,
@@ -88,31 +129,48 @@ class Conversation:
     ) -> None:
         """Open a conversation of a store by its id, or create a new one.
 
-        `store` may be the path or URL of one, which is opened and closed with the conversation;
-        `model` may be a name, as in `openai:gpt-5`.
-
-        When there are more than `token_limit` tokens, the event `tokens.exceeded` is published.
-        `budget` is a cost: once it is spent, no further step is begun. `executor` runs calls in
-        place of the tools, `count` counts tokens in place of the best counter available, `limits`
-        are those of tool calls, `instrumentation` wraps every request and call
-        (`telemetry.Telemetry`).
+        `store` may be the path or URL of one, which is opened, and closed with the conversation.
+        `model` is a model, its name (`openai:gpt-5`), or any object with `generate(messages,
+        tools)`. When there are more than `token_limit` tokens, the event `tokens.exceeded` is
+        published. `budget` is a cost: once it is spent, no further step is begun; a model of which
+        no price is known is not asked. `executor` runs calls in place of the tools, `count` counts
+        tokens in place of the best counter available, `limits` are those of tool calls,
+        `instrumentation` wraps every request and call (`telemetry.Telemetry`). Raises
+        `ValidationError` for an argument that can't be used, and creates nothing.
         """
-        self._owns_store = not isinstance(store, Store)
-        store = store if isinstance(store, Store) else open_store(store)
-        self._models: dict[str, Model] = {}
+        self._owned: Store | None = None  # the store, if it was opened here
+        if not isinstance(store, str | PathLike):
+            check_store(store)
+        wanted = "the id of a conversation of this store, or what Store.get returns"
+        check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
+        check_callable(executor, "$.executor", "an async function of a call and its context")
+        check_callable(count, "$.count", "a function that returns the number of tokens in a text")
+        check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
+        check_argument(limits, (ToolLimits, NoneType), "$.limits", "ToolLimits(…)")
+        check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
+        if instrumentation is not None:
+            _check_instrumentation(instrumentation)
+        if token_limit is not None:
+            check_number(token_limit, "$.token_limit", whole=True)
+        if budget is not None:
+            check_number(budget, "$.budget")
+        self._models: dict[str, Model] = {}  # by name
+        self.model = self.find_model(model)
+        self.tools = as_toolbox(tools)
+        if isinstance(store, str | PathLike):
+            self._owned = store = open_store(store)
         if conversation is None:
             conversation = store.create()
         history = store.get(conversation) if isinstance(conversation, str) else conversation
         self.store = store
         self.history = history
-        self.model = self.find_model(model)
-        self.tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.token_limit = token_limit
         self.budget = budget
         self.events = EventBus() if events is None else events
         self._count = with_fallback(counter() if count is None else count)
         self.tally = RunningTotal(self._count)
-        self._access = StoreAccess(store, history, self.tally)
+        announcer = ChangeAnnouncer.of(store, history, self.events)
+        self._access = StoreAccess(store, history, self.tally, announcer)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
         self._prices = prices
@@ -149,14 +207,18 @@ class Conversation:
         newest, and `ValidationError` if the message has no role or no content.
         """
         if not isinstance(message, Message):
-            if not (message.get("role") and "content" in message):
+            given: object = message
+            if not is_object(given):
+                detail = (
+                    f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
+                )
+                raise ValidationError(detail, path="$", rule="empty-message")
+            if not (given.get("role") and "content" in given):
                 raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
-            message = parse_message(message)
+            message = parse_message(given)
         if message.role in ("user", "system") and not message.content:
             raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
-        stored = self.history.append(message, key=key, expect=expect)
-        self._emit("message.added", {"id": stored.id, "role": stored.role})
-        return stored
+        return self.history.append(message, key=key, expect=expect)
 
     def recent(self, count: int) -> list[Message]:
         """Return the last so many messages."""
@@ -168,9 +230,7 @@ class Conversation:
 
     def clear(self) -> Result:
         """Remove all messages but the system messages; `undo` restores them."""
-        result = self.history.clear()
-        self._emit("history.edited", {"operation": "CLEAR"})
-        return result
+        return self.history.clear()
 
     # ── questions ───────────────────────────────────────────────────────────────────────────────
 
@@ -235,32 +295,39 @@ class Conversation:
 
         return RunStream(run)
 
-    def find_model(self, model: Model | str | None) -> Model | None:
-        """Return a model by its name, which is made once; anything else as it is."""
+    def find_model(self, model: AnyModel | None) -> Model | None:
+        """Return what was given as a model; the model of a name is made once."""
         if not isinstance(model, str):
-            return model
+            return None if model is None else as_model(model)
         if model not in self._models:
-            self._models[model] = make_model(model)
+            self._models[model] = as_model(model)
         return self._models[model]
 
-    def check_price(self, model: Model, path: str) -> None:
-        """Raise `ValidationError` if what a model costs is not known: a cost can't be limited."""
-        if model.ref.provider_id == LOCAL_PROVIDER:
+    def check_price(self, model: ModelRef, limit: str, path: str) -> None:
+        """Raise `ValidationError` if no price of a model is known: a cost can't be limited then."""
+        if model.provider_id == LOCAL_PROVIDER:
             return
-        tokens = TokenCounts(1_000, 1_000, 0, CacheCounts())
-        if self._prices is None or self._prices.cost(model.ref, tokens) is None:
-            name = f"{model.ref.provider_id}:{model.ref.model_id}"
-            detail = f"the price of {name} is not known, so its cost can't be limited: give the "
-            detail += f'conversation prices=Prices({{"{name}": ModelPrice(input, output)}}), in '
-            detail += "dollars for a million tokens, or limit total_tokens"
-            raise ValidationError(detail, path=path, rule="unknown-price")
+        self._prices = self._prices or Prices()
+        try:
+            known = self._prices.knows(model)
+        except Exception:  # noqa: BLE001 - a table that fails knows nothing
+            _log.warning("looking up the price of a model failed", exc_info=True)
+            known = False
+        if not known:
+            name = f"{model.provider_id}:{model.model_id}"
+            detail = (
+                f"{limit} can't be kept, because no price is known for {name}; pass "
+                f"prices=Prices({{{name!r}: ModelPrice(input=…, output=…)}}) with dollars per "
+                "million tokens, or install the usual prices: pip install 'palaver[prices]'"
+            )
+            raise ValidationError(detail, path=path, rule="no-price")
 
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""
         for made in self._models.values():
             await made.close()
-        if self._owns_store:
-            await to_thread.run_sync(self.store.close)
+        if self._owned is not None:
+            await to_thread.run_sync(self._owned.close)
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -274,7 +341,7 @@ class Conversation:
 
     async def step(
         self,
-        model: Model | None = None,
+        model: AnyModel | None = None,
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
         options: Mapping[str, Any] = EMPTY,
@@ -283,25 +350,28 @@ class Conversation:
     ) -> Step:
         """Ask a model once, and store its answer with its usage and its calls.
 
-        `on_delta` gets each piece as it arrives. An answer that is cut off by an error, a
-        cancellation or a crash is stored as far as it had come, marked as interrupted; so is an
-        answer longer than `palaver.messages.limits.MAX_ANSWER` bytes, with `OutputTooLong`. If a
-        step with the same `key` has its answer already, that answer is returned and no model is
-        asked.
+        `on_delta` gets each piece as it arrives. If it fails, that is logged, and so it is with a
+        counter, prices, an instrumentation or a handler that fails: an answer that has arrived is
+        stored. An answer that is cut off by an error, a cancellation or a crash is stored as far as
+        it had come, marked as interrupted; so is an answer longer than
+        `palaver.messages.limits.MAX_ANSWER` bytes, with `OutputTooLong`. If a step with the same
+        `key` has its answer already, that answer is returned and no model is asked.
         """
-        chosen = self.model if model is None else model
+        chosen = self.model if model is None else self.find_model(model)
         if chosen is None:
             detail = "no model: give one to the step or to the conversation"
             raise ValidationError(detail, path="$.model", rule="no-model")
+        check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
+        check_callable(on_delta, "$.on_delta", "a function that takes a piece of the answer")
         box = self.toolbox(tools)
         if self.token_limit is not None:
             await self.check_tokens(box)
         if self.budget is not None:
-            await to_thread.run_sync(self._check_budget, self.budget)
-        instrumentation = self._instrumentation
+            await to_thread.run_sync(self._check_budget, self.budget, chosen.ref)
         observed: AbstractContextManager[Callable[[Message], None] | None] = nullcontext()
-        if instrumentation is not None:
-            observed = instrumentation.step(self, chosen, box.specs, options)
+        if self._instrumentation is not None:
+            enter = partial(self._instrumentation.step, self, chosen, box.specs, options)
+            observed = observe(enter)
         with observed as on_answer:
             step = await take_step(
                 self._access,
@@ -344,6 +414,9 @@ class Conversation:
         of their parts (see `digests`). Raises `CallChanged` if a call in the conversation differs
         from the one that is given or approved; then none of the calls has run.
         """
+        given = _check_calls(calls)
+        check_callable(around, "$.around", "an async function that wraps a call")
+        check_argument(approved, Mapping, "$.approved", "digests by the ids of calls")
         runner = ToolRunner(
             self.toolbox(tools),
             limits=self._limits,
@@ -351,13 +424,11 @@ class Conversation:
             middleware=around,
         )
         batch = ToolCallBatch(self._access, self.events, runner, self._instrumentation)
-        return await batch.run(list(calls), approved)
+        return await batch.run(given, approved)
 
     def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
         """Return the given tools as a toolbox; without any, the conversation's own."""
-        if tools is None:
-            return self.tools
-        return tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        return self.tools if tools is None else as_toolbox(tools)
 
     async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
         """Settle what a crash left unfinished, and return what was found.
@@ -365,6 +436,7 @@ class Conversation:
         Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
         killed lasts for a few seconds; `wait` is how many seconds to wait for it.
         """
+        check_number(wait, "$.wait")
         until = anyio.current_time() + wait
         while True:
             try:
@@ -392,16 +464,17 @@ class Conversation:
         >>> len(conversation.digests([call])[call.id])
         64
         """
-        return self._access.digests(calls)
+        return self._access.digests(_check_calls(calls))
 
     def ledger(self) -> dict[str, LedgerEntry]:
         """Return the calls that have no result in the log yet, by the id of their part."""
         return self._access.ledger()
 
-    def request(self, model: Model) -> Request:
+    def request(self, model: AnyModel) -> Request:
         """Return the request that a model would get now, with notes on what was repaired."""
+        chosen = as_model(model)
         self.history.refresh()
-        return self._access.request(model.format, replace(model.target, model=model.ref))
+        return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
 
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
@@ -410,16 +483,17 @@ class Conversation:
         """The token usage of the last request, and of all requests together."""
         return self._access.usage()
 
-    def tokens(self, tools: Toolbox | None = None) -> int:
+    def tokens(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None) -> int:
         """Return how many tokens the conversation has now.
 
         It is the provider's figure for the last request, plus palaver's own count of what was added
         or removed since.
         """
         usage, now = self.usage, self.tally.total(self.history.view)
-        if usage.last is not None:
-            return max(0, usage.last.prompt + usage.last.completion + now - usage.counted)
-        box = self.tools if tools is None else tools
+        reported = usage.reported
+        if reported is not None:
+            return max(0, reported + now - usage.counted)
+        box = self.toolbox(tools)
         return now + sum(weigh_schema(spec, self._count) for spec in box.specs)
 
     async def check_tokens(self, tools: Toolbox | None = None) -> int:
@@ -429,7 +503,7 @@ class Conversation:
         if over and not self._over_limit:
             self._over_limit = True
             usage = self.usage
-            known = "api" if usage.last is not None else "count"
+            known = "count" if usage.reported is None else "api"
             data = {"tokens": count, "limit": self.token_limit, "source": known}
             await self._publish("tokens.exceeded", data)
             count = await to_thread.run_sync(self.tokens, tools)
@@ -437,20 +511,45 @@ class Conversation:
         self._over_limit = over
         return count
 
-    def _check_budget(self, budget: float) -> None:
-        spent = self.usage.cost
-        if spent is not None and spent >= budget:
+    def _check_budget(self, budget: float, model: ModelRef) -> None:
+        spent = self.usage.cost or 0.0
+        if spent >= budget:
             detail = f"{spent:.4f} of {budget:.4f} are spent: no further step is begun"
             raise BudgetExceeded(detail)
+        self.check_price(model, f"a budget of {budget}", "$.budget")
 
     def _add_cost(self, message: Message) -> Message:
-        return message if self._prices is None else self._prices.add_cost(message)
+        """Return an answer with its cost; a price table that fails or answers nonsense has none.
+
+        With a budget, what the provider did not count is taken from palaver's own count.
+        """
+        prices = self._prices
+        if prices is None and self.budget is None:
+            return message
+        try:
+            prices = prices or Prices()
+            info = prices.add_cost(message).info
+            if (
+                self.budget is not None
+                and isinstance(info, AssistantInfo)
+                and info.model is not None
+                and info.cost is None
+                and info.tokens is None
+            ):
+                prompt, added = self.tally.total(self.history.view), self.tally.weigh(message)
+                counted = TokenCounts(prompt, added, 0, CacheCounts())
+                cost = prices.cost(info.model, counted)
+                info = replace(info, cost=cost, cost_computed=cost is not None)
+            return replace(message, info=info)
+        except Exception:  # noqa: BLE001 - the answer is there, and must be stored
+            _log.warning("the cost of an answer is unknown: its price failed", exc_info=True)
+            return message
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
 
-    def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
-        if self.events.wanted(name):
-            self.events.emit(Event(name, self.id, self.history.version, data))
+    def publishing_itself(self) -> AbstractContextManager[None]:
+        """Announce nothing that this thread changes in the block: the caller publishes it."""
+        return self._access.announcer.silently()
 
     async def _publish(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
         if self.events.wanted(name):

@@ -1,8 +1,9 @@
-"""The events of a store, for observers in other processes and for the page.
+"""The events of a store, for observers in other processes, for the page and for the bus.
 
 The journal has every change, in order, none missed and none twice; this module derives the events
-of each change. That a call is running is not a change but a state in the ledger: its event is
-emitted as soon as the state is seen, and with the result at the latest.
+of each change, for those who follow the store and for the bus of a conversation alike. That a call
+is running is not a change but a state in the ledger: its event is emitted as soon as the state is
+seen, and with the result at the latest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from palaver.messages import (
     ToolPart,
     ToolRunning,
 )
+from palaver.messages.limits import check_number
 from palaver.messages.tool_state import RunningTime
+from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,12 +37,12 @@ if TYPE_CHECKING:
     from palaver.stores.records import JournalEntry
     from palaver.stores.store import Store
 
-__all__ = ["EventFeed", "follow_events"]
+__all__ = ["CHANGE_EVENTS", "EventFeed", "follow_events"]
 
 _POLL_SECONDS: Final = 0.1
 _MAX_LOOKBACK: Final = 200
 """How many messages back the call of a result is searched."""
-_EVENT_NAMES: Final[Mapping[str, EventName]] = {
+CHANGE_EVENTS: Final[Mapping[str, EventName]] = {
     "rollback": "history.rolled_back",
     "undo": "history.rolled_back",
     "redo": "history.rolled_back",
@@ -71,6 +74,10 @@ def follow_events(
     >>> [event.name for event in follow_events(store, talk.id, after=-1, seconds=0)]
     ['message.added', 'history.edited']
     """
+    check_store(store)
+    for value, path in ((after, "$.after"), (seconds, "$.seconds")):
+        if value is not None:
+            check_number(value, path, least=-1 if path == "$.after" else 0)
     if after is None:
         after = store.newest() if conversation is None else store.head(conversation).version
     return EventFeed(store, conversation, after).events(seconds)
@@ -122,7 +129,7 @@ class EventFeed:
         self._settled.clear()
         for change in self._store.follow(self._conversation, after=self._after, seconds=0):
             cursor = change.cursor if self._conversation is None else change.version
-            events = list(self._change_events(change))
+            events = list(self.change_events(change))
             for count, (name, data) in enumerate(events, 1):
                 seen = cursor if count == len(events) else self._after
                 yield Event(
@@ -142,7 +149,8 @@ class EventFeed:
 
     # ── the events of a change ────────────────────────────────────────────────────────────────────
 
-    def _change_events(self, change: JournalEntry) -> Iterator[tuple[EventName, dict[str, Any]]]:
+    def change_events(self, change: JournalEntry) -> Iterator[tuple[EventName, dict[str, Any]]]:
+        """Yield the names and the data of the events that one change is."""
         try:
             stop = change.first + change.count
             messages = self._store.messages(change.conversation, change.first, stop)
@@ -160,7 +168,7 @@ class EventFeed:
             data["added"] = [message.id for message in messages]
         if change.kind == "team_task":
             data = {"task": task}
-        yield _EVENT_NAMES.get(change.kind, "history.edited"), data
+        yield CHANGE_EVENTS.get(change.kind, "history.edited"), data
 
     def _task(self, change: JournalEntry) -> str | None:
         return self._store.get(change.conversation).at(change.version).team_task

@@ -32,7 +32,7 @@ from palaver.errors import (
 )
 from palaver.messages import Message, ToolCallPart, user
 from palaver.messages.decode import convert
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import EMPTY, check_argument, check_callable, describe_argument
 from palaver.models.base import LOCAL_PROVIDER
 from palaver.tools.approval import (
     Decision,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from palaver.conversation.conversation import Conversation
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
+    from palaver.models import AnyModel
     from palaver.models.base import Model
     from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
     from palaver.tools.runner import ToolMiddleware
@@ -119,7 +120,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 class RunSettings(TypedDict, total=False):
     """What a run takes beside its message."""
 
-    model: Model | str | None
+    model: AnyModel | None
     tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None
     options: Mapping[str, Any] | ChooseOptions
     limits: Limits
@@ -153,7 +154,7 @@ class RunResult(Struct, frozen=True):
 
 async def run_until_answer(
     conversation: Conversation,
-    model: Model | None = None,
+    model: AnyModel | None = None,
     *,
     tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
     options: Mapping[str, Any] | ChooseOptions = EMPTY,
@@ -175,6 +176,14 @@ async def run_until_answer(
     `key`, a run that was cut off goes on where it was, and one that is over is not repeated. Raises
     `LimitExceeded` when a limit is reached.
     """
+    if not hasattr(conversation, "run_tools"):
+        detail = f"must be a Conversation, not {describe_argument(conversation)}"
+        raise ValidationError(detail, path="$.conversation", rule="argument")
+    check_argument(limits, Limits, "$.limits", "Limits(…)")
+    check_callable(on_step, "$.on_step", "a function that takes a step")
+    check_callable(approve, "$.approve", "a function that takes a call")
+    check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
+    model = conversation.find_model(model)
     run = _Run(conversation, model, conversation.toolbox(tools), limits, needs_approval)
     run.approve, run.around, run.on_outcome = approve, around, on_outcome
     before: Sequence[ToolCallPart] = ()
@@ -191,8 +200,7 @@ async def run_until_answer(
             step = await conversation.step(
                 model, tools=run.box, options=chosen, on_delta=on_delta, key=step_key
             )
-            if on_step is not None:
-                await _call(on_step, step)
+            await _report(on_step, step)
             before, calls = calls, step.calls
             if not calls:
                 return step
@@ -234,7 +242,8 @@ class _Run:
         """Check that the limits can be enforced, and note what was used before the run."""
         limits, model = self._limits, self._model
         if limits.cost is not None and model is not None:
-            self._conversation.check_price(model, "$.limits.cost")
+            limit = f"a cost of at most {limits.cost}"
+            self._conversation.check_price(model.ref, limit, "$.limits.cost")
         if limits.cost is not None or limits.total_tokens is not None:
             self._before = await to_thread.run_sync(lambda: self._conversation.usage)
 
@@ -306,9 +315,8 @@ class _Run:
         )
         if decisions:
             await to_thread.run_sync(forget_decisions, conversation, list(decisions))
-        if self.on_outcome is not None:
-            for outcome in outcomes:
-                await _call(self.on_outcome, outcome)
+        for outcome in outcomes:
+            await _report(self.on_outcome, outcome)
         return waiting
 
     def _stored_decisions(self, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
@@ -356,6 +364,15 @@ def _tokens(usage: Usage) -> int:
     return usage.total.prompt + usage.total.completion
 
 
+async def _report(function: Callable[[Any], object] | None, value: object) -> None:
+    """Call who watches; what it raises is logged, since what it watches is stored."""
+    try:
+        if function is not None:
+            await _call(function, value)
+    except Exception:  # noqa: BLE001 - who watches a run must not stop it
+        _log.exception("who watches a run failed")
+
+
 async def _call(function: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401 - its own
     found = function(value)
     return await found if inspect.isawaitable(found) else found
@@ -374,7 +391,7 @@ async def ask(
 ) -> tuple[RunResult, Any]:
     """Add a message, run until there is an answer, and return it with its value."""
     rest = dict(settings)
-    model = conversation.find_model(cast("Model | str | None", rest.pop("model", None)))
+    model = conversation.find_model(cast("AnyModel | None", rest.pop("model", None)))
     key = cast("str | None", rest.get("key"))
     if output is not None:
         rest["options"] = output.with_schema(rest.get("options", EMPTY))

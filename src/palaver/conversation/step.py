@@ -26,10 +26,19 @@ from msgspec.structs import replace
 from palaver import wire
 from palaver.conversation.lease import OnExit, clean_up, run_shielded
 from palaver.conversation.ledger import LedgerEntry, pending_entries
+from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Usage
-from palaver.errors import OutputTooLong, ValidationError
+from palaver.errors import LeaseLost, OutputTooLong, StoreError, ValidationError
 from palaver.events import Event
-from palaver.messages import Message, ToolCallPart, ToolState, fail, start
+from palaver.messages import (
+    CacheCounts,
+    Message,
+    TokenCounts,
+    ToolCallPart,
+    ToolState,
+    fail,
+    start,
+)
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import EMPTY, MAX_ANSWER
 from palaver.models.base import ModelRequest
@@ -184,7 +193,8 @@ class ToolCallBatch:
     ) -> tuple[list[Message], list[LedgerEntry]]:
         """Append the results and release the lease."""
         try:
-            return self._access.append_results(finished, lease)
+            with self._access.announcer.silently():  # `run` publishes them, in the event loop
+                return self._access.append_results(finished, lease)
         finally:
             self._access.lease.release(lease)
 
@@ -267,7 +277,7 @@ class ToolCallBatch:
         conversation = self._access.history.id
         observed: AbstractContextManager[Callable[[ToolState], None] | None] = nullcontext()
         if self._instrumentation is not None:
-            observed = self._instrumentation.call(conversation, call, spec)
+            observed = observe(partial(self._instrumentation.call, conversation, call, spec))
         with observed as on_end:
             state = await self._runner.run(
                 call,
@@ -417,10 +427,7 @@ class _IncomingAnswer:
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 for delta in self.fold.feed(event):
-                    if self._on_delta is not None:
-                        handled = self._on_delta(delta)
-                        if inspect.isawaitable(handled):
-                            await handled
+                    await self._report(delta)
                 if answer.over_limit:
                     detail = f"the answer is longer than {MAX_ANSWER:,} bytes, and was cut off"
                     answer.cut(OutputTooLong.__name__, detail)
@@ -430,8 +437,35 @@ class _IncomingAnswer:
                     await to_thread.run_sync(self._store_draft)
                     stored = time.monotonic()
 
+    async def _report(self, delta: Delta) -> None:
+        """Call `on_delta`; what it raises is logged, and it is not called again."""
+        if self._on_delta is None:
+            return
+        try:
+            handled = self._on_delta(delta)
+            if inspect.isawaitable(handled):
+                await handled
+        except Exception:  # noqa: BLE001 - who watches an answer must not cut it off
+            self._on_delta = None
+            _log.exception("on_delta failed; it is not called again in this step")
+
     def _store_draft(self) -> None:
-        self._access.save_draft(self._step, self.fold.message(interrupted=True))
+        """Store what has arrived. Without a draft, only a crash would lose something."""
+        try:
+            self._access.save_draft(self._step, self.message(interrupted=True))
+        except LeaseLost:
+            raise
+        except StoreError:
+            _log.warning("a draft of an answer was not stored", exc_info=True)
+
+    def message(self, *, interrupted: bool | None = None) -> Message:
+        """Return the answer so far; without its usage, if the provider's figures can't be true."""
+        try:
+            return self.fold.message(interrupted=interrupted)
+        except ValidationError:
+            _log.warning("the usage of an answer can't be true and is left out", exc_info=True)
+            self.fold.answer.usage(EMPTY, TokenCounts(0, 0, 0, CacheCounts()), None)
+            return self.fold.message(interrupted=interrupted)
 
 
 def _store_answer(
@@ -441,7 +475,7 @@ def _store_answer(
     add_cost: Callable[[Message], Message],
 ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
     """Store the complete answer."""
-    return access.finish_step(step, incoming.fold.message(), add_cost)
+    return access.finish_step(step, incoming.message(), add_cost)
 
 
 def _store_partial(
@@ -451,7 +485,7 @@ def _store_partial(
     add_cost: Callable[[Message], Message],
 ) -> None:
     """Store what had arrived of an answer that was cut off, marked as interrupted."""
-    message = None if incoming is None else incoming.fold.message(interrupted=True)
+    message = None if incoming is None else incoming.message(interrupted=True)
     if message is not None and (message.content or "incompleteCalls" in message.metadata):
         access.finish_step(step, message, add_cost, complete=False)
     else:

@@ -7,12 +7,15 @@ running of a call before its tool is called, all results of an answer in one cha
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
+from palaver.conversation.feed import CHANGE_EVENTS, EventFeed
 from palaver.conversation.lease import SharedLease
 from palaver.conversation.ledger import (
     CALL,
@@ -24,8 +27,9 @@ from palaver.conversation.ledger import (
     read_ledger,
 )
 from palaver.conversation.usage import KIND as USAGE
-from palaver.conversation.usage import read_usage
-from palaver.errors import CallChanged, ValidationError
+from palaver.conversation.usage import drop_empty_usage, read_usage
+from palaver.errors import CallChanged, StoreDamaged, ValidationError
+from palaver.events import Event, EventName
 from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
@@ -34,17 +38,18 @@ from palaver.stores.records import Lease, check_idempotency_key
 from palaver.wire import Converter, Request, converter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from palaver.conversation.usage import Usage
+    from palaver.events import EventBus
     from palaver.history import View
     from palaver.stores import StoredHistory
-    from palaver.stores.records import Record
+    from palaver.stores.records import JournalEntry, Record
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
 
-__all__ = ["OpenStep", "StepIntent", "StoreAccess"]
+__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess"]
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -52,6 +57,10 @@ DRAFT: Final = "draft"
 """The kind of record that holds what has arrived of an answer."""
 ANSWER: Final = "answer"
 """The kind of record that holds which message answered the step of a key."""
+_MESSAGE_EVENTS: Final[tuple[EventName, ...]] = (
+    "message.added", "tool.pending", "tool.completed", "tool.error", "usage.updated",
+)  # fmt: skip
+"""The events of a message; that a call is running is published by who runs it."""
 _MAX_ANSWERS: Final = 32
 """How many answers are remembered by the keys of their steps; a step is repeated soon or never."""
 _CHUNK: Final = 100
@@ -99,14 +108,66 @@ class _CallsChanged(Exception):  # noqa: N818 - it never leaves this module
         self.edited = frozenset(edited)
 
 
+class ChangeAnnouncer:
+    """Publishes every change that is made through one history on a bus, as followers see it.
+
+    A step publishes what it stores itself, when its lease is released: `silently` is for that.
+    """
+
+    def __init__(self, store: Store, conversation: str, events: EventBus) -> None:
+        """Announce nothing yet; see `of`."""
+        self._store = store
+        self._conversation = conversation
+        self._events = events
+        self._local = threading.local()
+
+    @classmethod
+    def of(cls, store: Store, history: StoredHistory, events: EventBus) -> ChangeAnnouncer:
+        """Return what announces a history on a bus: there is one for each bus and history."""
+        known = events.sources.get(history)
+        if isinstance(known, cls):
+            return known
+        made = events.sources[history] = cls(store, history.id, events)
+        history.listen(made.announce)
+        return made
+
+    @contextmanager
+    def silently(self) -> Generator[None]:
+        """Announce nothing of what this thread does inside the block."""
+        self._local.silent = True
+        try:
+            yield
+        finally:
+            self._local.silent = False
+
+    def announce(self, change: JournalEntry) -> None:
+        """Publish the events of a change, if they have handlers."""
+        names = _MESSAGE_EVENTS
+        if change.kind != "append":
+            names = (CHANGE_EVENTS.get(change.kind, "history.edited"),)
+        if getattr(self._local, "silent", False) or not any(map(self._events.wanted, names)):
+            return
+        feed = EventFeed(self._store, self._conversation, change.version)
+        for name, data in list(feed.change_events(change)):
+            event = Event(name, change.conversation, change.version, data, at=change.at)
+            self._events.emit(event)
+
+
 class StoreAccess:
     """Reads and writes one conversation of a store."""
 
-    def __init__(self, store: Store, history: StoredHistory, tally: RunningTotal) -> None:
-        """Take the conversation, and the count of its tokens."""
+    def __init__(
+        self,
+        store: Store,
+        history: StoredHistory,
+        tally: RunningTotal,
+        announcer: ChangeAnnouncer,
+    ) -> None:
+        """Take the conversation, the count of its tokens, and what announces its changes."""
         self.store = store
         self.history = history
         self.tally = tally
+        self.announcer = announcer
         self.lease = SharedLease(store, history.id)
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
 
@@ -125,6 +186,7 @@ class StoreAccess:
             if key is not None and (known := self._find_answer(key)) is not None:
                 self.lease.release(lease)
                 return known
+            self.usage()  # damage is found now, not when an answer is to be stored
             request = self.request(form, target)
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
@@ -148,11 +210,12 @@ class StoreAccess:
         """Store an answer with its usage and its calls in one change, and end the step.
 
         `add_cost` adds the cost that the provider left out. Only a complete answer is remembered by
-        the step's key: an interrupted one is asked for again.
+        the step's key: an interrupted one is asked for again. A complete answer is published by
+        whoever takes the step, an interrupted one is announced like any other change.
         """
         history, intent = self.history, step.intent
         try:
-            message = add_cost(message)
+            message = add_cost(drop_empty_usage(message))
             entries = tuple(pending_entries(message))
             counted = self.tally.total(history.view) + self.tally.weigh(message)
             usage = self.usage().after(message, history.version + 1, counted)
@@ -163,24 +226,34 @@ class StoreAccess:
             ]
             if intent.key is not None and complete:
                 records += self._answer_records(intent.key, message)
-            history.extend([message], key=intent.id, records=records, lease=step.lease)
+            with self.announcer.silently() if complete else nullcontext():
+                history.extend([message], key=intent.id, records=records, lease=step.lease)
         finally:
             self.lease.release(step.lease)
         return message, usage, entries
 
     def _find_answer(self, key: str) -> Message | None:
         """Return the answer of the step of a key, if it has one."""
-        stored = self.store.records(self.history.id, ANSWER).get(key)
+        stored = self._answers().get(key)
         if stored is None:
             return None
         log = self.history.view.log
-        positions = log.positions_of(decode(stored, _StepAnswer).message)
+        positions = log.positions_of(stored.message)
         return log[positions[0]] if positions else None
+
+    def _answers(self) -> dict[str, _StepAnswer]:
+        """Return which messages answered the steps that had keys."""
+        found = self.store.records(self.history.id, ANSWER)
+        try:
+            return {name: decode(value, _StepAnswer) for name, value in found.items()}
+        except msgspec.DecodeError as error:
+            msg = f"which messages answered which steps can't be read: {error}"
+            raise StoreDamaged(msg) from None
 
     def _answer_records(self, key: str, message: Message) -> list[Record]:
         """Return the records that remember an answer by its key and forget the oldest ones."""
-        known = self.store.records(self.history.id, ANSWER)
-        by_age = sorted(known, key=lambda name: decode(known[name], _StepAnswer).at)
+        known = self._answers()
+        by_age = sorted(known, key=lambda name: known[name].at)
         old = by_age[: max(0, len(by_age) - _MAX_ANSWERS + 1)]
         fresh = msgspec.json.encode(_StepAnswer(message.id, now_ms()))
         return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]

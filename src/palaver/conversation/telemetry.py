@@ -10,12 +10,13 @@ are often stored elsewhere.
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from palaver.errors import PalaverError
+from palaver.errors import PalaverError, ValidationError
 from palaver.messages import (
     AssistantInfo,
     FilePart,
@@ -26,6 +27,7 @@ from palaver.messages import (
     ToolError,
     ToolPart,
 )
+from palaver.messages.limits import describe_argument
 from palaver.wire import write_tools
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
     from palaver.models.base import Model
     from palaver.wire import ToolSpec
 
-__all__ = ["Instrumentation", "Telemetry"]
+__all__ = ["Instrumentation", "Telemetry", "observe"]
+
+_log: Final = logging.getLogger("palaver.conversation")
+_T = TypeVar("_T")
 
 _PROVIDERS: Final = {"google": "gcp.gemini", "gemini": "gcp.gemini"}
 """Where the conventions have another name for a provider."""
@@ -72,6 +77,50 @@ class Instrumentation(Protocol):
         ...
 
 
+@contextmanager
+def observe(
+    enter: Callable[[], AbstractContextManager[Callable[[_T], None]]],
+) -> Generator[Callable[[_T], None]]:
+    """Enter what an instrumentation provides, and yield the function for the outcome.
+
+    What the instrumentation raises is logged and changes nothing.
+    """
+    entered: list[AbstractContextManager[Any]] = []
+    functions: list[Callable[[_T], None]] = []
+
+    def leave(error: BaseException | None) -> None:
+        for manager in entered:
+            with _logged(error):
+                trace = None if error is None else error.__traceback__
+                manager.__exit__(None if error is None else type(error), error, trace)
+
+    def report(outcome: _T) -> None:
+        for function in functions:
+            with _logged():
+                function(outcome)
+
+    with _logged():
+        manager = enter()
+        function = manager.__enter__()
+        entered.append(manager)
+        functions.append(function)
+    try:
+        yield report
+    except BaseException as error:
+        leave(error)
+        raise
+    leave(None)
+
+
+@contextmanager
+def _logged(expected: BaseException | None = None) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - an observer must not change what it observes
+        if error is not expected:
+            _log.exception("an instrumentation failed")
+
+
 class Telemetry:
     """OpenTelemetry spans: `Conversation(store, instrumentation=Telemetry())`.
 
@@ -90,6 +139,9 @@ class Telemetry:
         except ModuleNotFoundError as error:
             detail = "spans need more packages: pip install 'palaver[otel]'"
             raise PalaverError(detail) from error
+        if provider is not None and not callable(getattr(provider, "get_tracer", None)):
+            detail = f"must be a TracerProvider, not {describe_argument(provider)}"
+            raise ValidationError(detail, path="$.provider", rule="argument")
         self.content = content
         self._trace = trace
         self._tracer = trace.get_tracer("palaver", tracer_provider=provider)

@@ -19,13 +19,14 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged
 from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
 from palaver.messages.decode import decode
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import EMPTY, check_argument, check_number, path_step
+from palaver.messages.parts import check_figures
 
 if TYPE_CHECKING:
     from palaver.messages import Message, ModelRef
     from palaver.stores.records import Record
 
-__all__ = ["NOTHING", "ModelPrice", "Prices", "Usage", "read_usage"]
+__all__ = ["NOTHING", "ModelPrice", "Prices", "Usage", "drop_empty_usage", "read_usage"]
 
 
 KIND: Final = "usage"
@@ -37,7 +38,8 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The token usage of the last request, and of all requests together.
 
     `version` is the history's version after the last answer, `counted` palaver's own count of it
-    then: what is added later is counted from there. A cost of None is unknown.
+    then: what is added later is counted from there. A cost of None is unknown. `raw` has the
+    provider's own figures for the last answer, as they came.
     """
 
     last: TokenCounts | None = None
@@ -47,6 +49,7 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
     unknown_costs: int = 0
     version: int = 0
     counted: int = 0
+    raw: Mapping[str, Any] = EMPTY
 
     @property
     def prompt_tokens(self) -> int:
@@ -63,6 +66,18 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """The tokens of the last request and its answer."""
         return self.prompt_tokens + self.completion_tokens
 
+    @property
+    def reported(self) -> int | None:
+        """The tokens after the last answer by the provider's count; None if it gave none.
+
+        Where it gave only half of it, it is palaver's own count, if that is more.
+        """
+        if self.last is None or not self.total_tokens:
+            return None
+        if self.prompt_tokens and self.completion_tokens:
+            return self.total_tokens
+        return max(self.total_tokens, self.counted)
+
     def after(self, message: Message, version: int, counted: int) -> Usage:
         """Return the usage after one more answer."""
         info = message.info
@@ -75,6 +90,7 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
             unknown_costs=self.unknown_costs + (cost is None),
             version=version,
             counted=counted,
+            raw=message.metadata.get("usage") or EMPTY,
         )
 
     def record(self) -> Record:
@@ -107,6 +123,17 @@ def read_usage(records: dict[str, bytes]) -> Usage:
         raise StoreDamaged(msg) from None
 
 
+def drop_empty_usage(message: Message) -> Message:
+    """Return an answer without a usage of zeros, which tells nothing; the raw figures stay."""
+    info = message.info
+    if not isinstance(info, AssistantInfo):
+        return message
+    tokens = info.tokens
+    if info.cost != 0 if tokens is None else tokens.prompt or tokens.completion:
+        return message
+    return replace(message, info=replace(info, tokens=None, cost=info.cost or None))
+
+
 def _sum(one: TokenCounts, other: TokenCounts) -> TokenCounts:
     return TokenCounts(
         one.input + other.input,
@@ -124,6 +151,13 @@ class ModelPrice(Struct, frozen=True):
     cache_read: float | None = None
     cache_write: float | None = None
     reasoning: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no price."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None or name in ("input", "output"):
+                check_number(value, f"$.{name}")
 
     def of(self, tokens: TokenCounts) -> float:
         """Return the cost of so many tokens.
@@ -149,6 +183,13 @@ class Prices(Struct, frozen=True):
 
     table: Mapping[str, ModelPrice] = EMPTY
 
+    def __post_init__(self) -> None:
+        """Refuse what is no table of prices."""
+        check_argument(self.table, Mapping, "$.table", "prices by the names of models")
+        for name, price in self.table.items():
+            path = f"$.table{path_step(str(name))}"
+            check_argument(price, ModelPrice, path, "ModelPrice(input=…, output=…)")
+
     def add_cost(self, message: Message) -> Message:
         """Return an answer with its cost, if the cost can be computed."""
         info = message.info
@@ -160,6 +201,16 @@ class Prices(Struct, frozen=True):
         if cost is None:
             return message
         return replace(message, info=replace(info, cost=cost, cost_computed=True))
+
+    def knows(self, model: ModelRef) -> bool:
+        """Return whether the price of a model is known.
+
+        >>> from palaver.messages import ModelRef
+        >>> Prices({"mine": ModelPrice(1.0, 2.0)}).knows(ModelRef("local", "mine"))
+        True
+        """
+        cost = self.cost(model, TokenCounts(1, 1, 0, CacheCounts()))
+        return cost is not None and check_figures(cost, None) is None
 
     def cost(self, model: ModelRef, tokens: TokenCounts) -> float | None:
         """Return the cost of so many tokens of a model; None if it is unknown."""

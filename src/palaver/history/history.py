@@ -53,7 +53,7 @@ from palaver.history.plan import (
 from palaver.history.view import View, view_of_log
 from palaver.messages import Message, new_id, parse_message
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import check_name, check_text
+from palaver.messages.limits import check_argument, check_callable, check_name, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,12 +98,17 @@ class BaseHistory(Sequence[Message]):
     def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays."""
 
+    def _announce(self) -> None:
+        """Report the changes that were committed, once the lock is free; a store overrides it."""
+
     def _change(
         self, planner: Planner, when_stale: WhenStale = "replan", expect: Expected | None = None
     ) -> Result:
         with self._lock:
             self._commit(planner, when_stale=when_stale, expect=expect)
-            return self._state.result()
+            result = self._state.result()
+        self._announce()
+        return result
 
     # ── the messages ────────────────────────────────────────────────────────────────────────────
 
@@ -467,10 +472,15 @@ class BaseHistory(Sequence[Message]):
         A fork can bring in its parent's changes in the same way. A `Conflict` names every message
         that both sides touched, and nothing changes.
         """
+        wanted = "a history, such as a fork of this one"
+        check_argument(other, BaseHistory, "$.other", wanted)
         first, second = sorted((self, other), key=lambda side: (side.id, id(side)))
         # both locks in one order, whoever merges whom
         with first._lock, second._lock:  # noqa: SLF001 - of the same class
-            return self._change(lambda state: plan_merge(state, other._state), expect=expect)
+            self._commit(lambda state: plan_merge(state, other._state), expect=expect)
+            result = self._state.result()
+        self._announce()
+        return result
 
     def mark(
         self, which: int | str | Message, name: str, *, expect: Expected | None = None
@@ -500,12 +510,14 @@ class BaseHistory(Sequence[Message]):
             return plan_mark(state, found[0], name, change)
 
         self._commit(planner, expect=expect)
+        self._announce()
 
     def set_team_task(self, task: str | None, *, expect: Expected | None = None) -> None:
         """Set the task that the team is working on; None for no task."""
         if task is not None:
             check_text(task, "$.teamTask")
         self._commit(lambda state: plan_team_task(state, task), expect=expect)
+        self._announce()
 
 
 class History(BaseHistory):
@@ -531,6 +543,7 @@ class History(BaseHistory):
         clock: Callable[[], int] = now_ms,
     ) -> None:
         """Begin with some messages, or with none; `clock` returns the time in milliseconds."""
+        check_callable(clock, "$.clock", "a function that returns milliseconds")
         log = Log()
         log.extend(read_messages(messages))
         frame, stop = Frame(logged=len(log)), len(log)

@@ -51,12 +51,16 @@ __all__ = [
     "FrozenDict",
     "FrozenList",
     "check_all",
+    "check_argument",
+    "check_callable",
     "check_fields",
     "check_ids",
     "check_name",
+    "check_number",
     "check_text",
     "check_time",
     "check_value",
+    "describe_argument",
     "describe_number",
     "freeze",
     "freeze_field",
@@ -264,6 +268,55 @@ def check_time(value: object, path: str = "$", rule: str = "schema") -> None:
     if not 0 <= value <= MAX_INT:
         detail = f"must be a time from 0 to 2^53 milliseconds, not {describe_number(value)}"
         raise ValidationError(detail, path=path, rule="number.range")
+
+
+def check_number(value: object, path: str, *, least: float = 0, whole: bool = False) -> None:
+    """Raise `ValidationError` unless the value is a number from `least` to 2^53.
+
+    >>> check_number(-1, "$.budget")
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.budget: must be a number from 0 on, not -1 [limit]
+    """
+    kinds = int if whole else (int, float)
+    fits = isinstance(value, kinds) and not isinstance(value, bool) and least <= value <= MAX_INT
+    if not fits:
+        wanted = "a whole number" if whole else "a number"
+        detail = f"must be {wanted} from {least} on, not {describe_argument(value)}"
+        raise ValidationError(detail, path=path, rule="limit")
+
+
+def check_argument(
+    value: object, kinds: type | tuple[type, ...], path: str, wanted: str, hint: str = ""
+) -> None:
+    """Raise `ValidationError` unless the value is of a kind; `wanted` names what is allowed."""
+    if not isinstance(value, kinds):
+        detail = f"must be {wanted}, not {describe_argument(value)}"
+        raise ValidationError(f"{detail}; {hint}" if hint else detail, path=path, rule="argument")
+
+
+def check_callable(value: object, path: str, wanted: str) -> None:
+    """Raise `ValidationError` unless the value is None or can be called."""
+    if value is not None and not callable(value):
+        detail = f"must be {wanted}, not {describe_argument(value)}"
+        raise ValidationError(detail, path=path, rule="argument")
+
+
+def describe_argument(value: object) -> str:
+    """Return an argument of a Python call for an error message, in Python's words.
+
+    >>> describe_argument(5), describe_argument(None), describe_argument(int), describe_argument([])
+    ('5', 'None', 'the class int', 'a list')
+    """
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int | float):
+        return describe_number(value)
+    if isinstance(value, str):
+        return quote_value(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def freeze(value: object, path: str = "$") -> Any:  # noqa: ANN401 - JSON is any of six types

@@ -7,16 +7,30 @@ SDK, are imported when one of its models is first made.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from palaver.errors import ModelError, ValidationError
-from palaver.models.base import Model, ModelRequest
+from palaver.messages.limits import check_argument, check_callable, check_name, describe_argument
+from palaver.models.base import Generates, GeneratingModel, Model, ModelRequest
 from palaver.models.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Model", "ModelRequest", "RetryPolicy", "model", "register"]
+__all__ = [
+    "AnyModel",
+    "Generates",
+    "GeneratingModel",
+    "Model",
+    "ModelRequest",
+    "RetryPolicy",
+    "as_model",
+    "model",
+    "register",
+]
+
+AnyModel: TypeAlias = Model | Generates | str
+"""A model, any object with `generate(messages, tools)`, or a model's name."""
 
 
 class _ProviderEntry(NamedTuple):
@@ -54,6 +68,7 @@ def model(name: str, **options: Any) -> Model:  # noqa: ANN401 - the model's own
         ...
     palaver.errors.ValidationError: $: 'gpt-5' names no model; expected PROVIDER:MODEL, ... [model]
     """
+    check_argument(name, str, "$", "a name such as openai:gpt-5")
     scheme, colon, rest = name.partition(":")
     known = sorted({*_PROVIDERS, *_registered})
     if not colon or not rest or scheme not in known:
@@ -62,6 +77,34 @@ def model(name: str, **options: Any) -> Model:  # noqa: ANN401 - the model's own
         raise ValidationError(detail, path="$", rule="model")
     factory = _registered.get(scheme) or _load(_PROVIDERS[scheme])
     return factory(rest, **options)
+
+
+def as_model(value: AnyModel) -> Model:
+    """Return what was given as a model: a name is looked up, a `generate` is wrapped.
+
+    Raises `ValidationError` for anything else.
+
+    >>> as_model("openai:gpt-5").ref.model_id
+    'gpt-5'
+    >>> as_model(5)
+    Traceback (most recent call last):
+        ...
+    palaver.errors.ValidationError: $.model: must be a model, such as model("openai:gpt-5"), ...
+    """
+    given: Any = value
+    if isinstance(given, str):
+        try:
+            return model(given)
+        except ValidationError as error:
+            raise ValidationError(error.detail, path="$.model", rule=error.rule) from None
+    if not isinstance(given, type):
+        if callable(getattr(given, "stream", None)) and hasattr(given, "format"):
+            return cast("Model", given)
+        if callable(getattr(given, "generate", None)):
+            return GeneratingModel(given)
+    detail = 'must be a model, such as model("openai:gpt-5"), its name, or an object with '
+    detail += f"generate(messages, tools), not {describe_argument(given)}"
+    raise ValidationError(detail, path="$.model", rule="model")
 
 
 def register(scheme: str, factory: Callable[..., Model]) -> None:
@@ -73,6 +116,8 @@ def register(scheme: str, factory: Callable[..., Model]) -> None:
     >>> model("mine:gpt-5").format
     'openai-chat'
     """
+    check_name(scheme, "$.scheme")
+    check_callable(factory, "$.factory", "a function that returns a model")
     _registered[scheme] = factory
 
 

@@ -3,6 +3,8 @@
 A model knows nothing of histories. It gets the fields of a request that `palaver.wire` has written,
 adds what the provider expects beside them, and returns the provider's events unchanged.
 
+`GeneratingModel` makes a model of any object with `generate(messages, tools)`.
+
 `SdkModel` is the common part of all models over a provider's SDK: clients, retries and errors. A
 provider's module says how a request is written, how the SDK is called and what its errors mean. Raw
 JSON goes in and comes out, so that fields a provider adds later are not lost. The SDKs' own retries
@@ -11,38 +13,56 @@ are off, because only this module knows whether a part of the answer has arrived
 
 from __future__ import annotations
 
+import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
+from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import anyio
+import msgspec
+from anyio import to_thread
 from anyio.lowlevel import RunVar
 from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver.errors import BadAnswer, ModelError, NetworkError, ValidationError
-from palaver.messages.limits import EMPTY, is_object
-from palaver.messages.parts import ModelRef
+from palaver.messages.limits import (
+    EMPTY,
+    check_argument,
+    check_name,
+    check_number,
+    is_list,
+    is_object,
+    kind_of,
+)
+from palaver.messages.message import Message
+from palaver.messages.parts import ModelRef, ReasoningPart, ToolCallPart
 from palaver.models.errors import Failure, bad_answer, scrub, transport_failure
 from palaver.models.retry import RetryPolicy
-from palaver.wire import ToolSpec, spell_tool, write_tools
+from palaver.wire import ToolSpec, reply_reader, spell_tool, write_tools
 from palaver.wire.request import Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
 __all__ = [
     "CONNECT_SECONDS",
     "LOCAL_PROVIDER",
     "OPTIONS",
+    "Generates",
+    "GeneratingModel",
     "Model",
     "ModelRequest",
     "SdkModel",
     "merge_fields",
 ]
 
+_LEVELS: Final = 8
+"""How deep an SDK's object is read for JSON."""
 
 LOCAL_PROVIDER: Final = "local"
 """The provider of the models on this machine."""
@@ -136,6 +156,206 @@ class Model(Protocol):
         ...
 
 
+class Generates(Protocol):
+    """The least that a conversation takes for a model."""
+
+    def generate(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], /) -> Any:  # noqa: ANN401 - see GeneratingModel
+        """Return an answer; see `GeneratingModel`."""
+        ...
+
+
+class GeneratingModel:
+    """A model made of any object with `generate(messages, tools)`, sync or async.
+
+    `generate` gets the conversation and the tools as Chat Completions takes them: lists of JSON
+    objects. It returns text, an assistant's `Message`, a completion (`choices`, `usage`) or its
+    message (`content`, `tool_calls`, `usage`), as JSON or as objects with these attributes; or,
+    to stream, an iterator of pieces: texts and chunks of a completion. The options of a step are
+    passed as `options`, if it takes that. A function that is not async runs in a worker thread.
+
+    >>> import anyio
+    >>> class Parrot:
+    ...     def generate(self, messages, tools):
+    ...         return messages[-1]["content"].upper()
+    >>> body = {"messages": [{"role": "user", "content": "tea"}]}
+    >>> answer = anyio.run(GeneratingModel(Parrot()).complete, ModelRequest(body))
+    >>> answer["choices"][0]["message"]["content"]
+    'TEA'
+    """
+
+    format: str = "openai-chat"
+    window: int | None = None
+
+    def __init__(self, wrapped: Generates) -> None:
+        """Take the object; it is known by its `name` or its class's."""
+        name: object = getattr(wrapped, "name", None)
+        self.name = name if isinstance(name, str) and name else type(wrapped).__name__
+        self.wrapped = wrapped
+        self.ref = ModelRef("custom", self.name)
+        self.target = Target()
+
+    def __repr__(self) -> str:
+        return f"<GeneratingModel {self.name}>"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
+        """Ask for an answer and yield it as chunks of a completion."""
+        async with aclosing(self._pieces(await self._generate(request))) as pieces:
+            async for piece in pieces:
+                chunk = piece if isinstance(piece, str | Message) else _as_json(piece)
+                if isinstance(chunk, str):
+                    yield {"choices": [{"delta": {"content": chunk}}]}
+                elif is_object(chunk) and _has_delta(chunk):
+                    yield chunk
+                else:
+                    yield _as_chunk(self._completion(chunk))
+        yield {"choices": [{"delta": {}, "finish_reason": "stop"}]}  # the first reason counts
+
+    async def complete(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Ask for an answer and return it as a completion; pieces are joined."""
+        reader = reply_reader(self.format)
+        async with aclosing(self.stream(request)) as chunks:
+            async for chunk in chunks:
+                reader.feed(chunk)
+        return self._completion(reader.message())
+
+    async def close(self) -> None:
+        """Close nothing: the object is the caller's."""
+
+    async def _generate(self, request: ModelRequest) -> Any:  # noqa: ANN401 - the object's own
+        request.check()
+        generate: Any = self.wrapped.generate
+        given = partial(
+            generate,
+            _copy(request.body["messages"]),
+            _copy(write_tools(self.format, request.tools)),
+            **self._options(request),
+        )
+        answer = given() if inspect.iscoroutinefunction(generate) else await _in_thread(given)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    @property
+    def takes_options(self) -> bool:
+        """Whether `generate` has a parameter `options`."""
+        try:
+            parameters = inspect.signature(self.wrapped.generate).parameters.values()
+        except (TypeError, ValueError):  # it is not written in Python
+            return False
+        return any(one.name == "options" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+    def _options(self, request: ModelRequest) -> dict[str, Any]:
+        options = {name: value for name, value in request.options.items() if value is not None}
+        if not options or self.takes_options:
+            return {"options": options} if options else {}
+        detail = f"generate() of {self.name} takes no options, and {', '.join(options)} is set"
+        raise ValidationError(detail, path="$.options", rule="option")
+
+    async def _pieces(self, answer: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - as above
+        if hasattr(answer, "__aiter__"):
+            async for piece in answer:
+                yield piece
+        elif isinstance(answer, Iterator):
+            end = object()
+            while (piece := await _in_thread(partial(next, answer, end))) is not end:
+                yield piece
+        else:
+            yield answer
+
+    def _completion(self, answer: object) -> dict[str, Any]:
+        """Return an answer as a completion; raise `BadAnswer` for what is none."""
+        found = answer
+        if isinstance(answer, Message) and answer.role == "assistant":
+            found = _message_fields(answer)
+        if is_object(found):
+            choices = found.get("choices")
+            if is_list(choices) and choices and is_object(choices[0]):
+                message = choices[0].get("message")
+                if is_object(message):
+                    return _completion(message, {**found, **choices[0]})
+            elif found.get("content") is not None or _calls(found):
+                return _completion(found, found)
+        detail = f"generate() of {self.name} returned {kind_of(answer)}; expected text, a Message, "
+        detail += "or a completion or its message with `content` or `tool_calls`"
+        raise BadAnswer(detail, provider=self.ref.provider_id)
+
+
+def _copy(value: object) -> Any:  # noqa: ANN401 - JSON
+    """Return a copy of JSON, which its receiver may change."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
+    return await to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+def _has_delta(chunk: Mapping[str, Any]) -> bool:
+    choices = chunk.get("choices")
+    return is_list(choices) and not any(is_object(c) and c.get("message") for c in choices)
+
+
+def _as_chunk(completion: Mapping[str, Any]) -> dict[str, Any]:
+    (choice,) = completion["choices"]
+    return {**completion, "choices": [{**choice, "delta": choice["message"]}]}
+
+
+def _completion(message: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    calls = _calls(message)
+    said = {**message, "tool_calls": calls} if calls else dict(message)
+    reason = about.get("finish_reason") or ("tool_calls" if calls else "stop")
+    found = {"choices": [{"message": said, "finish_reason": reason}]}
+    return found | {name: about[name] for name in ("id", "model", "usage") if about.get(name)}
+
+
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of a message in the form of Chat Completions; flat ones are taken too."""
+    calls = message.get("tool_calls") or message.get("toolCalls")
+    found: list[dict[str, Any]] = []
+    for index, call in enumerate(calls if is_list(calls) else ()):
+        if is_object(call):
+            function = call.get("function") or call
+            arguments = function.get("arguments") if is_object(function) else None
+            if not isinstance(arguments, str):
+                arguments = msgspec.json.encode(arguments or {}).decode()
+            name = function.get("name") if is_object(function) else None
+            called = {"name": name, "arguments": arguments}
+            found.append({"index": index, "id": call.get("id"), "function": called})
+    return found
+
+
+def _message_fields(message: Message) -> dict[str, Any]:
+    """Return an answer's text, reasoning, calls and usage as a message of Chat Completions."""
+    calls = [
+        {"id": part.call_id, "name": part.tool, "arguments": part.raw}
+        for part in message.parts
+        if isinstance(part, ToolCallPart)
+    ]
+    reasoning = [part.text for part in message.parts if isinstance(part, ReasoningPart)]
+    found: dict[str, Any] = {"content": message.text, "tool_calls": calls}
+    found["reasoning_content"] = "\n".join(reasoning)
+    tokens = getattr(message.info, "tokens", None)
+    if tokens is not None:
+        found["usage"] = {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion}
+    return found
+
+
+def _as_json(value: object, levels: int = _LEVELS) -> object:
+    """Return JSON made of an SDK's objects: by `model_dump`, or of their attributes."""
+    dump: object = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump()
+    if value is None or isinstance(value, str | int | float) or not levels:
+        return value
+    if is_list(value):
+        return [_as_json(item, levels - 1) for item in value]
+    fields: object = value if is_object(value) else getattr(value, "__dict__", None)
+    if not is_object(fields):
+        return value
+    return {
+        name: _as_json(item, levels - 1)
+        for name, item in fields.items()
+        if not name.startswith("_")
+    }
+
+
 def merge_fields(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge one JSON object over another, and the objects inside them likewise.
 
@@ -181,6 +401,14 @@ class SdkModel(ABC, Generic[ClientT]):
         retries: RetryPolicy | None = None,
     ) -> None:
         """Set up the model; nothing is connected before the first request."""
+        check_name(name, "$.name")
+        check_argument(api_key, (str, NoneType), "$.api_key", "text")
+        check_argument(base_url, (str, NoneType), "$.base_url", "an address such as https://…/v1")
+        check_argument(target, (Target, NoneType), "$.target", "a Target(…)")
+        check_argument(retries, (RetryPolicy, NoneType), "$.retries", "RetryPolicy(limit=…)")
+        check_number(timeout, "$.timeout", least=0.001)
+        if window is not None:
+            check_number(window, "$.window", least=1, whole=True)
         self.ref = ModelRef(provider_id=self.provider, model_id=name)
         self.window = window
         self.target = replace(target or Target(), model=self.ref)

@@ -30,7 +30,7 @@ from anyio import to_thread
 
 from palaver.errors import BadRequest, ModelError, NetworkError, Unavailable
 from palaver.messages.ids import new_id
-from palaver.messages.limits import EMPTY, is_list, is_object
+from palaver.messages.limits import EMPTY, check_number, is_list, is_object
 from palaver.messages.parts import ModelRef
 from palaver.models import catalog
 from palaver.models.base import merge_fields
@@ -108,6 +108,10 @@ class LocalModel:
         timeout: float = 600.0,
     ) -> None:
         """Find the file; it is loaded at the first request."""
+        check_number(timeout, "$.timeout", least=0.001)
+        for value, where in ((window, "$.window"), (threads, "$.threads")):
+            if value is not None:
+                check_number(value, where, least=1, whole=True)
         if importlib.util.find_spec("xllamacpp") is None:
             detail = "this model needs more packages: pip install 'palaver[local]'"
             raise ModelError(detail, provider=_PROVIDER)

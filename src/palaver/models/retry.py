@@ -11,6 +11,8 @@ import random
 
 from msgspec import Struct
 
+from palaver.messages.limits import check_number
+
 __all__ = ["RetryPolicy"]
 
 
@@ -28,6 +30,12 @@ class RetryPolicy(Struct, frozen=True):
     limit: int = 2
     shortest: float = 0.5
     longest: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of repeats or seconds."""
+        check_number(self.limit, "$.limit", whole=True)
+        check_number(self.shortest, "$.shortest")
+        check_number(self.longest, "$.longest")
 
     def wait(self, attempts: int, requested: float | None) -> float | None:
         """Return the seconds to wait after so many repeats; None means that no repeat is made.

@@ -17,7 +17,7 @@ from anyio import to_thread
 from palaver.conversation import ClearOutputs, DropOldest, Summarise, compact
 from palaver.conversation.compaction import INSTRUCTIONS
 from palaver.errors import CompactionRefused, ValidationError
-from palaver.history import Append, Operation, Rollback
+from palaver.history import Append, Operation
 from palaver.nodes.agent import open_model
 from palaver.nodes.config import (
     ClearOutputsConfig,
@@ -26,7 +26,7 @@ from palaver.nodes.config import (
     DropOldestConfig,
     read_config,
 )
-from palaver.nodes.results import NodeResult, publish_event, read_status
+from palaver.nodes.results import NodeResult, read_status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,8 +58,6 @@ async def edit_context(
     before, status, done = await to_thread.run_sync(
         partial(_execute, conversation, operations, key)
     )
-    for operation in done:
-        await _publish(conversation, operation)
     names = ", ".join(operation.operation for operation in operations)
     return NodeResult(
         node="context",
@@ -85,18 +83,6 @@ def _execute(
         if history.version != before:
             done.append(operation)
     return first, read_status(conversation), done
-
-
-async def _publish(conversation: Conversation, operation: Operation) -> None:
-    if isinstance(operation, Append):
-        for message in operation.messages:
-            data: dict[str, Any] = {"id": message.id, "role": message.role}
-            await publish_event(conversation, "message.added", data)
-    elif isinstance(operation, Rollback):
-        data = {"operation": "ROLLBACK", "targetBatchIndex": operation.target_batch_index}
-        await publish_event(conversation, "history.rolled_back", data)
-    else:
-        await publish_event(conversation, "history.edited", {"operation": operation.operation})
 
 
 # ── compression ─────────────────────────────────────────────────────────────────────────────────

@@ -38,7 +38,6 @@ from palaver.nodes.results import (
     NodeResult,
     PendingCall,
     Question,
-    publish_event,
     read_status,
 )
 from palaver.tools.approval import (
@@ -198,9 +197,6 @@ class _Inquiry:
     async def _reply(self, settings: AskText | AskChoice, text: str) -> NodeResult:
         asked = [assistant(settings.prompt)] if settings.keep_prompt and settings.prompt else []
         added, status = await to_thread.run_sync(self._append, [*asked, user(text)])
-        for message in added:
-            data = {"id": message.id, "role": message.role}
-            await publish_event(self.conversation, "message.added", data)
         result = self.result("replied", status)
         return replace(result, added=tuple(message.id for message in added), again=not added)
 
@@ -219,8 +215,6 @@ class _Inquiry:
         metadata = {**old.metadata, "editedFrom": old.id}
         new = replace(old, content=text, id=new_id(), metadata=metadata)
         is_new, status = await to_thread.run_sync(partial(self._put, old, new))
-        if is_new:
-            await publish_event(self.conversation, "history.edited", {"operation": "REPLACE"})
         result = self.result("edited", status)
         return replace(result, added=(new.id,) if is_new else (), again=not is_new)
 

@@ -21,16 +21,16 @@ from msgspec import Struct
 
 from palaver.conversation import Conversation, Toolbox
 from palaver.errors import AlreadyExists
-from palaver.events import Event
 from palaver.messages import AssistantInfo, Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
-from palaver.messages.limits import EMPTY
+from palaver.messages.limits import check_callable, check_number
+from palaver.stores import open_store
+from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from palaver.conversation import Recovered, Tool
-    from palaver.events import EventName
     from palaver.history import View
     from palaver.stores import Store
 
@@ -43,7 +43,6 @@ __all__ = [
     "NodeResult",
     "PendingCall",
     "Question",
-    "publish_event",
     "read_status",
 ]
 
@@ -205,15 +204,6 @@ def _is_interrupted(message: Message) -> bool:
     return isinstance(message.info, AssistantInfo) and message.info.finish == "interrupted"
 
 
-async def publish_event(
-    conversation: Conversation, name: EventName, data: Mapping[str, Any] = EMPTY
-) -> None:
-    """Publish an event of a conversation, if anybody has subscribed to it."""
-    if conversation.events.wanted(name):
-        event = Event(name, conversation.id, conversation.history.version, data)
-        await conversation.events.publish(event)
-
-
 _WAIT: Final = 90.0
 """Longer than the lease of a worker that was killed."""
 _MAX_IDLE: Final = 64
@@ -252,9 +242,13 @@ class ConversationRegistry:
         A conversation that another process works on is waited for, `wait` seconds at most.
         `on_open` is called with each conversation when it is opened, to subscribe to its events.
         """
+        check_store(store)
+        check_number(wait, "$.wait")
+        check_callable(on_open, "$.on_open", "a function that takes a conversation")
         self.store = store
         self.found: dict[str, list[Recovered]] = {}
         self._tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        Conversation(open_store(":memory:"), tools=self._tools, **settings)  # refuses wrong ones
         self._wait = wait
         self._on_open = on_open
         self._settings = settings

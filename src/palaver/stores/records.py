@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -29,13 +29,13 @@ from palaver.messages.limits import (
     MAX_INT,
     check_name,
     check_text,
+    describe_argument,
     is_text,
     kind_of,
-    quote_value,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from palaver.messages import Role
 
@@ -281,7 +281,7 @@ def check_known(conversation: object) -> None:
     palaver.errors.UnknownConversation: no conversation has the id 'a\x00b'
     """
     if not is_text(conversation):
-        msg = f"no conversation has the id {quote_value(conversation)}"
+        msg = f"no conversation has the id {describe_argument(conversation)}"
         raise UnknownConversation(msg)
 
 
@@ -298,9 +298,13 @@ def check_title(title: str | None) -> str | None:
     return title
 
 
-def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+def check_tags(tags: object) -> tuple[str, ...]:
     """Return tags, each once, or raise `ValidationError` if one cannot be stored."""
-    given = tuple(tags)
+    if not isinstance(tags, Iterable) or isinstance(tags, str | bytes):
+        raise ValidationError(
+            f"must be a list of tags, not {describe_argument(tags)}", path="$.tags"
+        )
+    given: tuple[Any, ...] = tuple(tags)
     for index, tag in enumerate(given):
         check_name(tag, f"$.tags[{index}]")
     return tuple(dict.fromkeys(given))

@@ -11,6 +11,7 @@ outside `palaver.stores` goes through `Store` and `StoredHistory`, not through t
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -21,7 +22,15 @@ from palaver.history.log import packed_count
 from palaver.history.operations import read_messages
 from palaver.messages import new_id
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import check_name, is_text
+from palaver.messages.limits import (
+    MAX_NAME,
+    check_argument,
+    check_callable,
+    check_name,
+    check_number,
+    describe_argument,
+    is_text,
+)
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -48,7 +57,7 @@ if TYPE_CHECKING:
     from palaver.stores.backend import Backend
     from palaver.stores.records import Lease, Record
 
-__all__ = ["Store"]
+__all__ = ["Store", "check_store"]
 
 _PAGE = 500
 _WAIT = 0.25  # seconds between two looks at the journal
@@ -58,7 +67,19 @@ _KINDS: Final[dict[str, Literal["memory", "sqlite", "postgres"]]] = {
     "SQLiteBackend": "sqlite",
     "PostgresBackend": "postgres",
 }
+_FILE = re.compile(r"[\w./\\~ :-]*")
 _CURSOR = re.compile(r"\d{1,16}:.", re.DOTALL)
+
+
+def check_store(value: object) -> None:
+    """Raise `ValidationError` unless the value is a store; say how to open one."""
+    if isinstance(value, str | os.PathLike):
+        name = os.fsdecode(value)
+        # an address may have a password in it, and is not shown
+        shown = "…" if len(name) > MAX_NAME or not _FILE.fullmatch(name) else repr(name)
+        detail = f"must be a Store, not the address of one; write palaver.open({shown})"
+        raise ValidationError(detail, path="$.store", rule="argument")
+    check_argument(value, Store, "$.store", "a Store", "palaver.open('chat.db') opens one")
 
 
 class Store:
@@ -74,6 +95,11 @@ class Store:
 
     def __init__(self, backend: Backend, *, clock: Callable[[], int] = now_ms) -> None:
         """Use a backend: memory, SQLite, PostgreSQL or one of your own."""
+        if not callable(getattr(backend, "commit", None)) or isinstance(backend, type):
+            shown = "text" if isinstance(backend, str) else describe_argument(backend)
+            detail = f"must be a Backend, not {shown}; palaver.open opens a store by its address"
+            raise ValidationError(detail, path="$.backend", rule="argument")
+        check_callable(clock, "$.clock", "a function that returns milliseconds")
         self.backend = backend
         self._clock = clock
 
@@ -164,8 +190,7 @@ class Store:
 
     def list(self, *, after: str | None = None, limit: int = 50, tag: str | None = None) -> Listing:
         """Return a page of conversations, the last changed first; `after` is a page's `next`."""
-        if limit < 1:
-            raise ValidationError(f"must be at least 1, not {limit}", path="$.limit")
+        check_number(limit, "$.limit", least=1, whole=True)
         if after is not None and not (is_text(after) and _CURSOR.match(after)):
             raise ValidationError("must be the `next` of a page", path="$.after")
         if tag is not None and not is_text(tag):

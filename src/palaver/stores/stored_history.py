@@ -11,10 +11,13 @@ read or added are cached, since they do not change; an erasure empties the cache
 from __future__ import annotations
 
 import json
+import logging
 import threading
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 from uuid import UUID, uuid5
+from weakref import WeakMethod
 
 from msgspec.structs import replace
 
@@ -61,6 +64,7 @@ from palaver.stores.records import (
     AlreadyCommitted,
     Change,
     Head,
+    JournalEntry,
     check_idempotency_key,
     check_known,
     check_records,
@@ -69,7 +73,7 @@ from palaver.stores.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from palaver.history.frame import Expected
     from palaver.history.operations import Operation, Piece
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
     from palaver.stores.records import Lease, Record
 
 __all__ = [
+    "Listener",
     "StoredHistory",
     "StoredLog",
     "StoredStops",
@@ -90,6 +95,9 @@ __all__ = [
 ]
 
 
+Listener: TypeAlias = Callable[[JournalEntry], None]
+"""A method that is called with every change; see `StoredHistory.listen`."""
+_log: Final = logging.getLogger("palaver.stores")
 _CACHED: Final = 20_000
 _NEAR: Final = 8
 """Ranges this close are read together: the messages between them cost less than another query."""
@@ -300,7 +308,10 @@ _PATIENCE: Final = 3
 class StoredHistory(BaseHistory):
     """A history in a store. `Store.create` and `Store.get` return it."""
 
-    __slots__ = ("__weakref__", "_backend", "_codec", "_head", "_log", "_stops", "_token")
+    __slots__ = (
+        "__weakref__", "_backend", "_codec", "_head", "_listeners", "_log", "_made", "_stops",
+        "_token",
+    )  # fmt: skip
 
     def __init__(self, backend: Backend, name: str, *, clock: Callable[[], int] = now_ms) -> None:
         """Read the head of a conversation; its messages are read when they are needed."""
@@ -308,6 +319,8 @@ class StoredHistory(BaseHistory):
         self.id = name
         self._backend = backend
         self._token: int | None = None
+        self._listeners: list[WeakMethod[Listener]] = []
+        self._made: list[JournalEntry] = []
         self._open(clock)
         restart_in_child(self)
 
@@ -373,6 +386,31 @@ class StoredHistory(BaseHistory):
                 self._read_merged_positions()
         self._head = head
 
+    # ── listeners ───────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, listener: Listener) -> None:
+        """Call a method with every change that is made through this object, after it is stored.
+
+        The method is called in the thread that made the change, while nothing is locked, as long
+        as its object exists. What it raises is logged. `Store.follow` sees all changes of a
+        conversation, through whichever object and in whichever process they are made.
+        """
+        self._listeners.append(WeakMethod(listener))
+
+    def _announce(self) -> None:
+        while self._made:
+            with self._lock:
+                made, self._made = self._made, []
+                found = [(reference, reference()) for reference in self._listeners]
+                self._listeners = [reference for reference, listener in found if listener]
+            for entry in made:
+                for _, listener in found:
+                    try:
+                        if listener is not None:
+                            listener(entry)
+                    except Exception:  # noqa: BLE001 - the change is made, whatever they raise
+                        _log.exception("a listener of %s failed", self.id)
+
     # ── every change is committed before it is seen ─────────────────────────────────────────────
 
     def _commit(
@@ -417,7 +455,7 @@ class StoredHistory(BaseHistory):
                     stale = self._look_again(commit, policy, stale)
                     tries += 1
                     continue
-                return self._committed(commit, version)
+                return self._committed(commit, change, version)
 
     def _prepare(
         self,
@@ -448,11 +486,15 @@ class StoredHistory(BaseHistory):
             log.before(first), commit.messages, data, commit.origins, key, token, EMPTY, records,
         )  # fmt: skip
 
-    def _committed(self, commit: Commit, version: int) -> int:
+    def _committed(self, commit: Commit, change: Change, version: int) -> int:
         """Make a commit visible that the backend has, under the version that it answered."""
         if type(version) is AlreadyCommitted:
             self._read_newest()
             return version
+        if self._listeners:
+            added = len(change.messages)
+            entry = JournalEntry(self.id, version, change.kind, change.at, change.first, added)
+            self._made.append(entry)
         if commit.frame is not None:
             self._codec.keep(commit.frame, version)
         self._state.apply(commit)
@@ -471,17 +513,17 @@ class StoredHistory(BaseHistory):
         an iterator. A backend with `adopts_in_turn` reads it inside of its transaction, possibly in
         another thread, so what is planned there cannot be overtaken.
         """
-        made: list[Commit] = []
+        made: list[tuple[Commit, Change]] = []
 
         def changes() -> Iterator[Change]:
             self._read_newest()
             prepared = prepare()
             if prepared is not None:
-                made.append(prepared[0])
+                made.append(prepared)
                 yield prepared[1]
 
         version = self._backend.adopt(None, changes())
-        return self._committed(made[0], version) if made else self._state.version
+        return self._committed(*made[0], version) if made else self._state.version
 
     def _unchanged(self, expect: Expected | None, key: str | None) -> int:
         """Return the newest version after a change that changed nothing."""
@@ -553,6 +595,8 @@ class StoredHistory(BaseHistory):
         version = self._commit(lambda state: plan_append(state, new), key=key, expect=expect)
         if type(version) is AlreadyCommitted:
             return self._message_of_version(version)
+        if self._made:
+            self._announce()
         return message
 
     def _message_of_version(self, version: int) -> Message:
@@ -592,7 +636,9 @@ class StoredHistory(BaseHistory):
                 lambda state: plan_append(state, new), key=key, records=records, lease=lease,
                 unless=unless, expect=expect,
             )  # fmt: skip
-            return self._state.result()
+            result = self._state.result()
+        self._announce()
+        return result
 
     def execute(
         self,
@@ -613,7 +659,9 @@ class StoredHistory(BaseHistory):
                 lambda state: plan(state, known), when_stale=stale_policy(known), key=key,
                 expect=expect,
             )  # fmt: skip
-            return self._state.result()
+            result = self._state.result()
+        self._announce()
+        return result
 
     def rewrite(
         self,
@@ -638,7 +686,9 @@ class StoredHistory(BaseHistory):
                 lambda state: plan(state, operation), when_stale="merge", records=records,
                 unless=unless, expect=expect,
             )  # fmt: skip
-            return self._state.result()
+            result = self._state.result()
+        self._announce()
+        return result
 
     def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place.
@@ -669,7 +719,12 @@ class StoredHistory(BaseHistory):
 
         with self._lock:
             self._commit(planner, expect=expect, send=send)
-            return receipts[0]
+            receipt = receipts[0]
+            if self._made:  # the change was planned before the summaries were known
+                erased = {"messages": [*receipt.messages, *receipt.summaries]}
+                self._made[-1] = replace(self._made[-1], data=erased)
+        self._announce()
+        return receipt
 
     def fork(
         self,

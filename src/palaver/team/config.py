@@ -31,7 +31,7 @@ from palaver.context import MAX_BYTES, WINDOW, Visibility, fold_name, normalize_
 from palaver.errors import ValidationError
 from palaver.messages import Speaker
 from palaver.messages.decode import check_unique_names, convert
-from palaver.messages.limits import is_list, path_step
+from palaver.messages.limits import check_argument, is_list, path_step
 from palaver.models.base import OPTIONS
 
 if TYPE_CHECKING:
@@ -246,7 +246,9 @@ class Team(
     def __post_init__(self) -> None:
         """Check what a schema can't express."""
         known: dict[str, int] = {}
+        check_argument(self.members, (list, tuple), "$.members", "a list of members")
         for index, member in enumerate(self.members):
+            _check_member(member, f"$.members[{index}]")
             _check_names(member, index, known)
             if isinstance(member, CommandMember):
                 _check_command(member, f"$.members[{index}]")
@@ -290,6 +292,17 @@ class Team(
             if self.find(name) == origin:
                 return any(self.find(other) == target for other in targets)
         return True
+
+
+def _check_member(member: object, path: str) -> None:
+    """Check what was made in Python as what is read from a file is checked."""
+    kinds = (Human, ModelMember, CommandMember)
+    check_argument(member, kinds, path, "Human(…), ModelMember(…) or CommandMember(…)")
+    try:
+        convert(msgspec.to_builtins(member), type(member))
+    except msgspec.ValidationError as error:
+        detail, _, where = str(error).partition(" - at `")
+        raise _error(detail, path + where.strip("`").removeprefix("$")) from None
 
 
 def _check_names(member: Member, index: int, known: dict[str, int]) -> None:

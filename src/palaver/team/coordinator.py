@@ -13,6 +13,7 @@ import tempfile
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
@@ -26,10 +27,13 @@ from palaver.errors import ArgumentTooLong, MemberFailed, PalaverError, Validati
 from palaver.events import Event, EventBus
 from palaver.messages import AssistantInfo, Message, assistant, new_id, system, user
 from palaver.messages.ids import derive_id, uuid_for
+from palaver.messages.limits import check_argument, check_callable, check_number
 from palaver.messages.redaction import redact
 from palaver.models import model as named_model
 from palaver.models.base import ModelRequest
-from palaver.team.config import CommandMember, Human, ModelMember
+from palaver.stores import StoredHistory
+from palaver.stores.store import check_store
+from palaver.team.config import CommandMember, Human, ModelMember, Team
 from palaver.team.processes import (
     EchoFilter,
     kill_orphan,
@@ -48,9 +52,8 @@ if TYPE_CHECKING:
     from palaver.context import AssemblerOutput, Prompt
     from palaver.history import Expected
     from palaver.models.base import Model
-    from palaver.stores import StoredHistory
     from palaver.stores.store import Store
-    from palaver.team.config import Agent, Member, Team
+    from palaver.team.config import Agent, Member
     from palaver.team.processes import ProcessResult
     from palaver.team.state import TeamState, TeamTurn
 
@@ -294,6 +297,17 @@ class Coordinator:
         `on_turn` is called with the member whose turn begins, `on_text` with an agent and the next
         piece of its text, `on_message` with each message after it was stored.
         """
+        check_argument(team, Team, "$.team", "a Team", "load_team('team.yaml') reads one")
+        check_store(store)
+        wanted = "the id of a conversation of this store, or what Store.get returns"
+        check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
+        check_argument(folder, (str, Path), "$.folder", "a path")
+        check_callable(models, "$.models", "a function that makes a model of its name")
+        check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
+        check_callable(on_turn, "$.on_turn", "a function that takes a member")
+        check_callable(on_text, "$.on_text", "a function that takes a member and a text")
+        check_callable(on_message, "$.on_message", "a function that takes a message")
+        check_number(lease_seconds, "$.lease_seconds")
         if conversation is None:
             conversation = store.create(title=team.name)
         history = store.get(conversation) if isinstance(conversation, str) else conversation

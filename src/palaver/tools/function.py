@@ -20,6 +20,7 @@ import importlib
 import inspect
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -44,12 +45,23 @@ import msgspec
 
 from palaver.errors import ValidationError
 from palaver.messages.decode import convert
-from palaver.messages.limits import MAX_DEPTH, FrozenDict, is_list, is_object, kind_of, path_step
+from palaver.messages.limits import (
+    MAX_DEPTH,
+    FrozenDict,
+    check_argument,
+    check_name,
+    check_number,
+    describe_argument,
+    is_list,
+    is_object,
+    kind_of,
+    path_step,
+)
 from palaver.tools.runner import ToolContext, call_function
 from palaver.wire import ToolSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     import jsonschema_rs
 
@@ -94,6 +106,7 @@ class FunctionTool(Generic[_P, _R]):
         needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
         """Read the signature and the docstring; raise `ValidationError` if it can't be a tool."""
+        _check_options(function, timeout)
         self.idempotent = idempotent
         self.timeout = timeout
         self.needs_approval = needs_approval
@@ -172,6 +185,14 @@ def tool(
     if function is not None:
         return FunctionTool(function, **options)
     return partial(FunctionTool, **options)
+
+
+def _check_options(function: object, timeout: float | None) -> None:
+    if not callable(function):
+        detail = f"must be a function, not {describe_argument(function)}"
+        raise ValidationError(detail, path="$.function", rule="tool-definition")
+    if timeout is not None:
+        check_number(timeout, "$.timeout")
 
 
 class _Field(NamedTuple):
@@ -445,6 +466,9 @@ class SchemaTool:
 
         Raises `ValidationError` if arguments can't be checked against the schema.
         """
+        _check_options(function, timeout)
+        check_name(name, "$.name")
+        check_argument(parameters, Mapping, "$.parameters", "a JSON schema of an object")
         self.spec = ToolSpec(name, description, parameters)
         self.idempotent = idempotent
         self.timeout = timeout

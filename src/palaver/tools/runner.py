@@ -21,7 +21,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -37,12 +37,20 @@ from msgspec import Struct
 from palaver.errors import PalaverError, ToolUnreachable, ValidationError
 from palaver.messages import FilePart, ToolCallPart, ToolRunning, complete, fail, file_part
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, freeze_mapping, is_object, is_plain, replace_refused
+from palaver.messages.limits import (
+    EMPTY,
+    check_number,
+    describe_argument,
+    freeze_mapping,
+    is_object,
+    is_plain,
+    replace_refused,
+)
 from palaver.messages.redaction import redact
 from palaver.messages.tool_state import expire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from palaver.messages import ToolState
     from palaver.wire import ToolSpec
@@ -59,6 +67,7 @@ __all__ = [
     "ToolOutput",
     "ToolRunner",
     "Toolbox",
+    "as_toolbox",
     "attach_file",
     "call_function",
     "import_object",
@@ -150,7 +159,10 @@ class Toolbox(Mapping[str, Tool]):
         from palaver.tools.function import tool  # noqa: PLC0415 - it imports this module
 
         self._tools: dict[str, Tool] = {}
-        for given in tools:
+        for index, given in enumerate(_check_tools(tools)):
+            if not isinstance(given, Tool) and not callable(given):
+                detail = f"must be a tool or a function, not {describe_argument(given)}"
+                raise ValidationError(detail, path=f"$.tools[{index}]", rule="tool-definition")
             found = given if isinstance(given, Tool) else tool(given)
             name = found.spec.name
             if name in self._tools:
@@ -174,6 +186,18 @@ class Toolbox(Mapping[str, Tool]):
     def __len__(self) -> int:
         """Return how many tools there are."""
         return len(self._tools)
+
+
+def _check_tools(tools: object) -> Iterable[Any]:
+    if not isinstance(tools, Iterable) or isinstance(tools, str | bytes | Mapping):
+        detail = f"must be a list of tools and functions, not {describe_argument(tools)}"
+        raise ValidationError(detail, path="$.tools", rule="tool-definition")
+    return tools
+
+
+def as_toolbox(tools: Toolbox | Iterable[Tool | Callable[..., Any]]) -> Toolbox:
+    """Return tools as a toolbox."""
+    return tools if isinstance(tools, Toolbox) else Toolbox(tools)
 
 
 def import_object(location: str) -> Any:  # noqa: ANN401 - whatever the module has
@@ -245,6 +269,12 @@ class ToolLimits(Struct, frozen=True):
     seconds: float = 600.0
     at_once: int = 16
     output: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that can't be kept."""
+        check_number(self.seconds, "$.seconds")
+        check_number(self.at_once, "$.at_once", least=1, whole=True)
+        check_number(self.output, "$.output", whole=True)
 
 
 class ToolRunner:
