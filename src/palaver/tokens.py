@@ -185,7 +185,7 @@ def weigh(message: Message, count: TokenCounter, weights: Weights = DEFAULT_WEIG
     """
     if isinstance(message.content, str):
         return weights.message + count(message.content)
-    return weights.message + _sum(message.content, count, weights)
+    return weights.message + _sum(message.sendable_parts, count, weights)
 
 
 def weigh_schema(schema: Any, count: TokenCounter) -> int:  # noqa: ANN401 - any JSON
@@ -196,9 +196,7 @@ def weigh_schema(schema: Any, count: TokenCounter) -> int:  # noqa: ANN401 - any
 def _sum(parts: Iterable[Part], count: TokenCounter, weights: Weights) -> int:
     total = 0
     for part in parts:
-        if isinstance(part, TextPart):
-            total += 0 if part.ignored else count(part.text)
-        elif isinstance(part, ReasoningPart):
+        if isinstance(part, TextPart | ReasoningPart):
             total += count(part.text)
         elif isinstance(part, ToolCallPart):
             total += weights.call + count(part.tool) + count(part.raw)

@@ -185,7 +185,7 @@ class ContextManager:
         _log.debug("[ContextManager] Message added: %s", added.id)
         _call(self._on_message_added, added)
         self._emit("message.added", {"id": added.id, "role": added.role})
-        task = find_team_task(added.text) if added.role in CONTEXT_ROLES else None
+        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
         if task is not None:
             self.set_team_task(task)
         return added

@@ -1,10 +1,11 @@
 """Which messages an agent may see, and which of them it is shown.
 
 Messages of users and assistants are context; system and tool messages are not, nor is a message
-that was erased or has no text. With the visibility `addressed`, an agent sees the messages that it
-sent, that are addressed to it, and that are addressed to nobody. `VisibilityIndex` finds those by
-an index over the append-only log, which stays correct whatever is edited, because positions in the
-log never change their message. `select` takes the newest visible message and the window before it.
+that was erased or has no text that a model may see. With the visibility `addressed`, an agent sees
+the messages that it sent, that are addressed to it, and that are addressed to nobody.
+`VisibilityIndex` finds those by an index over the append-only log, which stays correct whatever is
+edited, because positions in the log never change their message. `select` takes the newest visible
+message and the window before it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def is_context(message: Message) -> bool:
     """Tell whether a message can be a line of context at all."""
     if message.role not in CONTEXT_ROLES or ERASED in message.metadata:
         return False
-    return isinstance(message.content, str) or bool(message.text)
+    return isinstance(message.content, str) or bool(message.sendable_text)
 
 
 def is_visible(message: Message, names: Iterable[str]) -> bool:
@@ -214,7 +215,7 @@ def select(visible: Iterator[Message], window: int) -> Selection:
 
 def _show(message: Message) -> ShownMessage:
     to = format_addressees(message.addressees)
-    line = ContextMessage(speaker_name(message), to, strip_markers(message.text))
+    line = ContextMessage(speaker_name(message), to, strip_markers(message.sendable_text))
     return ShownMessage(message, line)
 
 

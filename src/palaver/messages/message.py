@@ -39,6 +39,7 @@ from palaver.messages.parts import (
     ToolPart,
     UnknownPart,
     check_figures,
+    is_sendable,
 )
 
 __all__ = [
@@ -254,6 +255,22 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def sendable_parts(self) -> tuple[Part, ...]:
+        """The parts that a model may see: all but ignored text; none if the content is plain text.
+
+        Everything that goes to a model is written from here or from `sendable_text`.
+        """
+        parts = self.parts
+        return parts if all(map(is_sendable, parts)) else tuple(filter(is_sendable, parts))
+
+    @property
+    def sendable_text(self) -> str:
+        """The text that a model may see: all text parts joined, without those that are ignored."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.sendable_parts if isinstance(part, TextPart))
 
     @property
     def addressees(self) -> tuple[str, ...]:

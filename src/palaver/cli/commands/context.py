@@ -38,7 +38,7 @@ _REASONS: Final = {
     "tokens": "no room: tokens",
     "role": "no line of context",
     "erased": "erased",
-    "no text": "has no text",
+    "no text": "no text for a model",
     "not addressed": "addressed to others",
 }
 
