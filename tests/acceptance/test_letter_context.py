@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import inspect
+import json
+import random
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import palaver
 from palaver import wire
+from palaver.cli.app import app
 from palaver.context import ContextManager
 from palaver.history import History
 from palaver.mcp.service import ConversationService
@@ -22,10 +31,11 @@ from palaver.messages import (
 )
 from palaver.messages.codec import to_content
 from palaver.stores.transfer import read_snapshot, write_snapshot
-from palaver.tokens import estimate, weigh
+from palaver.tokens import counter, estimate, weigh
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from palaver.stores import Store
 
@@ -135,3 +145,123 @@ def test_generated_text_is_sent_and_an_erased_message_is_not() -> None:
         assert "secret" not in str(wire.to(form, history).body)
     prompt = ContextManager(history).prompt_for("max").prompt
     assert "assistant: Aha.\n\ngenerated" == prompt
+
+
+# ── one counter ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _random() -> random.Random:
+    return random.Random(17)  # noqa: S311 - the same texts every time
+
+
+def _uuids(rnd: random.Random) -> str:
+    return "\n".join(str(uuid.UUID(int=rnd.getrandbits(128), version=4)) for _ in range(50))
+
+
+def _log_lines(rnd: random.Random) -> str:
+    return "\n".join(
+        f"2026-11-16T09:{rnd.randrange(60):02}:{rnd.randrange(60):02}.{rnd.randrange(1000):03}Z "
+        f"{rnd.choice(['INFO', 'WARN', 'ERROR'])} [worker-{rnd.randrange(20)}] app.store: "
+        f"request completed in {rnd.randrange(5000)} ms status={rnd.choice([200, 404, 500])}"
+        for _ in range(60)
+    )
+
+
+def _json(rnd: random.Random) -> str:
+    rows = [
+        {"id": rnd.randrange(10**6), "name": "Ada Smith", "active": True, "tags": ["new", "vip"],
+         "score": round(rnd.random() * 100, 2), "address": {"city": "Oslo", "zipCode": "0150"}}
+        for _ in range(20)
+    ]  # fmt: skip
+    return json.dumps(rows)
+
+
+def _paths(rnd: random.Random) -> str:
+    names = [
+        "src",
+        "palaver",
+        "stores",
+        "sqlite",
+        "backend.py",
+        "tests",
+        "usr",
+        "lib",
+        "python3.11",
+    ]
+    return "\n".join("/" + "/".join(rnd.sample(names, 5)) for _ in range(60))
+
+
+ENGLISH = """\
+The meeting was moved to Thursday, because two of the engineers who had written the parser were
+still travelling. Nobody minded: there was enough left to do, and the tests that failed last week
+had to be understood before anything else could be changed.
+"""
+GERMAN = """\
+Die Besprechung wurde auf Donnerstag verschoben, weil zwei der Ingenieure, die den Parser
+geschrieben hatten, noch unterwegs waren. Es störte niemanden: Es gab genug zu tun, und die
+Prüfungen der letzten Woche mussten zuerst verstanden werden.
+"""
+CHINESE = """\
+会议改到了星期四，因为编写解析器的两位工程师还在路上。没有人介意，还有很多事情要做，
+而且上周失败的测试必须先弄明白，然后才能修改别的东西。
+"""  # noqa: RUF001 - as people write it
+JAPANESE = """\
+会議は木曜日に変更されました。パーサーを書いた二人のエンジニアがまだ出張中だったからです。
+誰も気にしませんでした。先週失敗したテストをまず理解する必要がありました。
+"""
+RUSSIAN = """\
+Встречу перенесли на четверг, потому что два инженера, которые написали парсер,
+ещё были в дороге. Никто не возражал: работы хватало, и тесты прошлой недели
+нужно было сначала понять.
+"""
+ARABIC = """\
+تم تأجيل الاجتماع إلى يوم الخميس لأن اثنين من المهندسين الذين كتبوا المحلل كانا
+لا يزالان في السفر. لم يمانع أحد، فقد كان هناك ما يكفي من العمل، وكان يجب فهم
+الاختبارات أولا.
+"""
+TEXTS: dict[str, Callable[[random.Random], str]] = {
+    "English": lambda _: ENGLISH,
+    "German": lambda _: GERMAN,
+    "Chinese": lambda _: CHINESE,
+    "Japanese": lambda _: JAPANESE,
+    "Russian": lambda _: RUSSIAN,
+    "Arabic": lambda _: ARABIC,
+    "Python": lambda _: inspect.getsource(palaver.tokens),
+    "JSON": _json,
+    "UUIDs": _uuids,
+    "base64": lambda rnd: base64.b64encode(rnd.randbytes(2_000)).decode(),
+    "hex": lambda rnd: "\n".join(rnd.randbytes(32).hex() for _ in range(30)),
+    "emoji": lambda rnd: "".join(rnd.choices("😀😂🤣😊🥰🙏👍🎉🔥💯🚀🌍🍕🐶💡📦🔧🧠🦀🇩🇪", k=400)),
+    "log lines": _log_lines,
+    "paths": _paths,
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_the_estimate_is_near_the_true_count(kind: str) -> None:
+    """Within 0.8 and 1.3 of o200k; Chinese characters count one each, which is a little more."""
+    text = TEXTS[kind](_random())
+    ratio = estimate(text) / counter("o200k")(text)
+    assert 0.8 <= ratio <= (1.4 if kind == "Chinese" else 1.3), ratio
+
+
+@given(one=st.text(), other=st.text() | st.text("abXY1", min_size=10))
+def test_an_estimate_grows_with_the_text_and_not_by_cutting_it(one: str, other: str) -> None:
+    """So a running total of pieces is never below that of the joined text."""
+    assert max(estimate(one), estimate(other)) <= estimate(one + other)
+    assert estimate(f"{one} {other}") <= estimate(f"{one} ") + estimate(other)
+
+
+def test_the_price_of_an_edit_is_counted_like_everything_else(tmp_path: Path) -> None:
+    """1,000 Chinese characters are about as many tokens, at the command as in the library."""
+    address = str(tmp_path / "chat.db")
+    messages = [user("字" * 1_000), user("bye")]
+    with palaver.open(address) as opened:
+        opened.create(messages, id="talk")
+    keep = '{"operation": "TRUNCATE", "keepLast": 1}'
+    arguments = ["edit", "talk", "--store", address, "--op", keep, "--price"]
+    priced = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert weigh(messages[0], counter()) == priced["tokensFreed"]
+    assert weigh(messages[0], counter()) > 900
+    assert "exact" == priced["tokens"]
+    assert "tokens freed          1,0" in CliRunner().invoke(app, arguments).stdout
