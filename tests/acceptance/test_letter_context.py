@@ -6,8 +6,11 @@ import base64
 import inspect
 import json
 import random
+import re
+import tracemalloc
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +20,8 @@ from hypothesis import strategies as st
 import palaver
 from palaver import wire
 from palaver.cli.app import app
-from palaver.context import ContextManager
+from palaver.context import AssemblerOutput, ContextManager
+from palaver.errors import DoesNotFit, ValidationError
 from palaver.history import History
 from palaver.mcp.service import ConversationService
 from palaver.messages import (
@@ -35,7 +39,6 @@ from palaver.tokens import counter, estimate, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from palaver.stores import Store
 
@@ -265,3 +268,218 @@ def test_the_price_of_an_edit_is_counted_like_everything_else(tmp_path: Path) ->
     assert weigh(messages[0], counter()) > 900
     assert "exact" == priced["tokens"]
     assert "tokens freed          1,0" in CliRunner().invoke(app, arguments).stdout
+
+
+# ── what the documents wanted next ──────────────────────────────────────────────────────────────
+
+ADA = {"roleId": "u-1", "roleName": "Ada Lovelace", "type": "human"}
+ROBOT = {"roleId": "max", "roleName": "Max", "type": "ai"}
+
+
+def said(content: str, speaker: dict[str, str] = ADA) -> dict[str, Any]:
+    return {"content": content, "speaker": speaker}
+
+
+def team_of(*words: str, **options: Any) -> ContextManager:  # noqa: ANN401 - ContextManager's own
+    context = ContextManager(**options)
+    for index, word in enumerate(words):
+        context.add_message(said(word, ROBOT if index % 2 else ADA))
+    return context
+
+
+@pytest.mark.parametrize("name", ["u-1", "U1", "Ada Lovelace", "ada-lovelace"])
+def test_messages_are_found_by_their_sender(name: str) -> None:
+    """By id or name, however it is spelled; beside the other conditions."""
+    history = team_of("one", "two", "three", "four", "five").history
+    history.append(user("nobody's"))
+    assert ["one", "three", "five"] == [found.text for found in history.query(speaker=name)]
+    assert ["five"] == [found.text for found in history.query(speaker=name, recent=1)]
+    assert [] == history.query(speaker=name, role="assistant")
+    assert 3 == history.count(speaker=name)
+    assert 2 == history.view.count(speaker="max")
+
+
+def test_messages_are_found_by_their_sender_at_the_command(tmp_path: Path) -> None:
+    """`palaver query --speaker`, of a file and of a stored conversation."""
+    address = str(tmp_path / "chat.db")
+    with palaver.open(address) as opened:
+        opened.create(team_of("one", "two", "three").messages, id="talk")
+    arguments = ["query", "--conversation", "talk", "--store", address, "--speaker", "MAX"]
+    (found,) = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert "two" == found["content"]
+
+
+def test_a_context_has_at_most_so_many_messages() -> None:
+    """The oldest leave the view; the log has them, and each removal can be undone."""
+    context = team_of("one", "two", "three", "four", max_messages=2)
+    assert ["three", "four"] == [message.text for message in context.messages]
+    assert ["one", "two", "three", "four"] == [message.text for message in context.history.log]
+    assert "msg-5" == context.handle(context.add_message(said("five")))
+    context.history.undo()
+    assert ["three", "four", "five"] == [message.text for message in context.messages]
+
+
+def test_a_limit_on_messages_leaves_the_system_messages() -> None:
+    """They are not part of the talk; the limit holds for an imported snapshot too."""
+    context = ContextManager(History([system("Be brief.")]), max_messages=2)
+    heard: list[str] = []
+    context.events.on("history.edited", lambda event: heard.append(str(event.data["operation"])))
+    for word in ("one", "two", "three"):
+        context.add_message(said(word))
+    assert ["Be brief.", "three"] == [message.text for message in context.messages]
+    assert ["TRUNCATE", "TRUNCATE"] == heard
+    context.import_snapshot(team_of("a", "b", "c").export_snapshot())
+    assert ["b", "c"] == [message.text for message in context.messages]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "5"])
+def test_a_limit_on_messages_is_a_number_from_one_on(wrong: Any) -> None:  # noqa: ANN401 - wrong
+    with pytest.raises(ValidationError, match=r"\$\.maxMessages: must be a whole number from 1 on"):
+        ContextManager(max_messages=wrong)
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "plain"])
+@pytest.mark.parametrize("max_bytes", [400, 10_000])
+@pytest.mark.parametrize("window", [0, 1, 3, 1_000])
+def test_a_prompt_can_be_streamed(kind: str, max_bytes: int, window: int) -> None:
+    """Line by line; together it is the prompt."""
+    context = team_of(*(f"{number} bottles\nof beer" for number in range(40)), max_bytes=max_bytes)
+    context.set_team_task("Sing.")
+    options: dict[str, Any] = {"window": window, "system_instruction": "Be brief."}
+    pieces = list(context.stream_for("sarah", kind, **options))
+    prompt = context.prompt_for("sarah", kind, **options)
+    assert prompt.prompt == "".join(pieces)
+    assert len(pieces) >= len(prompt.input.context_messages) if max_bytes > 1_000 else pieces
+
+
+def test_a_streamed_prompt_is_never_in_memory_as_a_whole() -> None:
+    """However many lines it has, one at a time is written."""
+    talk = [user(f"{number} " + "x" * 20_000) for number in range(400)]
+    context = ContextManager(History(talk), window=10_000, max_bytes=2**30)
+    tracemalloc.start()
+    length = sum(map(len, context.stream_for("max")))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert length > 400 * 20_000
+    assert peak < length / 20, peak
+
+
+def test_an_assembler_of_ones_own_streams_its_prompt_as_one_piece() -> None:
+    context = team_of(
+        "one", "two", assemblers={"mine": lambda given: AssemblerOutput(given.current)}
+    )
+    assert ["two"] == list(context.stream_for("max", "mine"))
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_it_streams() -> None:
+    with pytest.raises(DoesNotFit):
+        team_of("x" * 100, max_bytes=50).stream_for("max")
+
+
+def test_assemble_takes_the_json_of_its_input() -> None:
+    """As the documents write it: `to` may be missing, and so may the optional fields."""
+    context = ContextManager()
+    given: dict[str, Any] = {
+        "contextMessages": [{"from": "User", "content": "Hi"}],
+        "currentMessage": "Hello!",
+        "teamTask": None,
+        "maxBytes": 1_000,
+    }
+    expected = "[CONTEXT]\n- User -> all: Hi\n\n[MESSAGE]\nHello!"
+    assert expected == context.assemble("claude", given).prompt
+    assert expected == context.assemble("claude", json.dumps(given)).prompt
+    complete = given | {"systemInstruction": "Be brief.", "instructionFileText": None}
+    assert "Be brief." == context.assemble("claude", complete).system_flag
+    talk = team_of("one", "two")
+    shown = talk.context_for("max")
+    assert talk.assemble("codex", shown) == talk.assemble("codex", shown.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"contextMessages": [{"from": 5, "content": "Hi"}]}, r"\$\.contextMessages\[0\]\.from"),
+        ({"currentMessage": None}, r"\$\.currentMessage"),
+        ({"maxBytes": "5"}, r"\$\.maxBytes"),
+        ({"maxBytes": -1}, r"\$\.maxBytes"),
+        ({"shoe": 44}, "shoe"),
+    ],
+)
+def test_a_wrong_input_of_assemble_is_refused_with_its_field(
+    changes: dict[str, Any], path: str
+) -> None:
+    given = {
+        "contextMessages": [],
+        "currentMessage": "",
+        "teamTask": None,
+        "maxBytes": 9,
+        **changes,
+    }
+    with pytest.raises(ValidationError, match=path):
+        ContextManager().assemble("claude", given)
+    with pytest.raises(ValidationError, match="must be"):
+        ContextManager().assemble("claude", 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "count", [lambda _: 1 // 0, lambda _: None, lambda _: 2.5, lambda _: -1, lambda _: True]
+)
+def test_a_counter_that_fails_is_replaced_by_the_estimate(
+    count: Any,  # noqa: ANN401 - no counter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In a prompt's budget, in what explains it, and in `assemble`."""
+    words = ["one two three"] * 9
+    right, wrong = (
+        team_of(*words, window=9, max_tokens=20, count=each) for each in (estimate, count)
+    )
+    assert right.prompt_for("max").prompt == wrong.prompt_for("max").prompt
+    expected = right.prompt_for("max").explain().tokens
+    assert expected == wrong.prompt_for("max").explain().tokens
+    given = right.context_for("max", window=9)
+    assert right.assemble("plain", given) == wrong.assemble("plain", given)
+    assert "using the estimate" in caplog.text
+
+
+def test_an_unknown_type_of_agent_is_warned_about_at_the_command(tmp_path: Path) -> None:
+    """On standard error, once; the prompt is on standard output as ever."""
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(team_of("one", "two").export_snapshot()))
+    arguments = ["context", str(file), "--agent", "max", "--json", "--explain"]
+    fine, odd = (
+        CliRunner().invoke(app, [*arguments, "--type", kind]) for kind in ("plain", "robot")
+    )
+    assert "" == fine.stderr
+    assert 1 == odd.stderr.count('Unknown agentType "robot"')
+    assert json.loads(fine.stdout)["prompt"] == json.loads(odd.stdout)["prompt"]
+
+
+# ── where the documents are found ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "消息数组重构设计方案",
+        "消息类型分离管理设计方案",
+        "ContextManager 详细设计",
+        "R-005 P0-2: 消息结构 Part 抽象功能设计",
+        "conversation.ts - 对话管理器逻辑设计",
+    ],
+)
+def test_a_document_is_found_from_the_readme_by_its_own_name(readme: str, name: str) -> None:
+    """It leads to the part of the design map that is about it."""
+    root = Path(__file__).parents[2]
+    link = rf"\[{re.escape(name)}\]\((docs/design-map\.md#[^)]+)\)"
+    (target,) = re.findall(link, (root / readme).read_text("utf-8"))
+    headings = re.findall(
+        r"^### (.*)$", (root / "docs/design-map.md").read_text("utf-8"), re.MULTILINE
+    )
+    anchors = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
+    assert name in headings[anchors.index(target.partition("#")[2])]
+
+
+def test_nothing_in_the_design_map_is_still_to_come() -> None:
+    root = Path(__file__).parents[2]
+    assert "not yet" not in (root / "docs/design-map.md").read_text("utf-8")

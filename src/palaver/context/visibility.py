@@ -24,6 +24,7 @@ from palaver.context.assemblers import ContextMessage
 from palaver.context.markers import strip_markers
 from palaver.history.erase import ERASED
 from palaver.messages import Message
+from palaver.messages.message import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,11 +39,12 @@ __all__ = [
     "Visibility",
     "VisibilityIndex",
     "context_messages",
-    "fold_name",
     "format_addressees",
     "is_context",
     "is_visible",
+    "iter_context",
     "select",
+    "show",
     "speaker_name",
 ]
 
@@ -54,7 +56,6 @@ _NOBODY: Final = ""
 _FIRST_READ: Final = 64
 """How many messages the first read of a view covers; each further read covers twice as many."""
 _INDEX_STEP: Final = 4_096
-_SEPARATORS: Final = str.maketrans("", "", " -_")
 _log: Final = logging.getLogger("palaver.context")
 
 
@@ -166,7 +167,7 @@ def _keys(message: Message) -> set[str]:
     """The keys of a message: its speaker's names, and its addressees or `_NOBODY`."""
     keys = set(map(fold_name, message.addressees)) or {_NOBODY}
     if message.speaker is not None:
-        keys |= {fold_name(message.speaker.role_id), fold_name(message.speaker.role_name)}
+        keys |= message.speaker.names
     return keys
 
 
@@ -205,15 +206,28 @@ def select(visible: Iterator[Message], window: int) -> Selection:
     newest = next(visible, None)
     if newest is None:
         return Selection(None)
-    current = _show(newest)
-    context = tuple(_show(message) for message in islice(visible, window))[::-1]
-    if context and _is_ai(newest) and _repeats(context[-1], current):
-        _log.debug("[ContextManager] Deduplicated context for AI→AI")
+    current = show(newest)
+    context = tuple(show(message) for message in islice(visible, window))[::-1]
+    if context and _repeats(context[-1], current):
         return Selection(current, context[:-1], context[-1])
     return Selection(current, context)
 
 
-def _show(message: Message) -> ShownMessage:
+def iter_context(
+    selection: Selection, visible: Iterator[Message], window: int
+) -> Iterator[ShownMessage]:
+    """Iterate over what `select` would put before the current message, the newest first."""
+    shown = map(show, islice(visible, window))
+    newest = next(shown, None)
+    if newest is not None:
+        assert selection.current is not None  # noqa: S101 - there is a message before it
+        if not _repeats(newest, selection.current):
+            yield newest
+    yield from shown
+
+
+def show(message: Message) -> ShownMessage:
+    """Return a message with the line that is shown of it."""
     to = format_addressees(message.addressees)
     line = ContextMessage(speaker_name(message), to, strip_markers(message.sendable_text))
     return ShownMessage(message, line)
@@ -226,21 +240,16 @@ def _is_ai(message: Message) -> bool:
 
 
 def _repeats(last: ShownMessage, current: ShownMessage) -> bool:
-    if last.message.id == current.message.id:
-        return True
-    return (last.line.from_, last.line.content) == (current.line.from_, current.line.content)
+    """Tell whether the current message is an AI's and only repeats the one before it."""
+    said, now = last.line, current.line
+    same = (said.from_, said.content) == (now.from_, now.content)
+    if not _is_ai(current.message) or not (same or last.message.id == current.message.id):
+        return False
+    _log.debug("[ContextManager] Deduplicated context for AI→AI")
+    return True
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def fold_name(name: str) -> str:
-    """Return the same string for every spelling of a name: without case, spaces, `-` and `_`.
-
-    >>> fold_name("Max_the-Great") == fold_name("max the great")
-    True
-    """
-    return name.translate(_SEPARATORS).casefold() or name
 
 
 def format_addressees(names: Sequence[str] | None) -> str:

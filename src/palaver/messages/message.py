@@ -55,6 +55,7 @@ __all__ = [
     "WorkingPath",
     "assistant",
     "check_unique_ids",
+    "fold_name",
     "system",
     "user",
 ]
@@ -65,6 +66,16 @@ _PARTS: Final = frozenset((*get_args(KnownPart), UnknownPart))
 MAX_PARTS: Final = 10_000
 _NOT_IN_NAMES: Final = frozenset("[]\r\n")
 _SPEAKERS: Final = ("human", "ai")
+_SEPARATORS: Final = str.maketrans("", "", " -_")
+
+
+def fold_name(name: str) -> str:
+    """Return the same string for every spelling of a name: without case, spaces, `-` and `_`.
+
+    >>> fold_name("Max_the-Great") == fold_name("max the great")
+    True
+    """
+    return name.translate(_SEPARATORS).casefold() or name
 
 
 class Speaker(
@@ -88,6 +99,11 @@ class Speaker(
             detail = f"must be human or ai, not {quote_value(self.type)}"
             raise ValidationError(detail, path="$.type", rule="schema")
         force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its id and its name, as `fold_name` spells them."""
+        return frozenset((fold_name(self.role_id), fold_name(self.role_name)))
 
 
 class Routing(
