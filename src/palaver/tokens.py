@@ -182,7 +182,7 @@ def with_fallback(count: TokenCounter) -> TokenCounter:
         except Exception:  # noqa: BLE001 - a step must not fail because of its counter
             _log.warning("counting tokens failed; using the estimate", exc_info=True)
             return estimate(text)
-        if isinstance(found, int) and found >= 0 and not isinstance(found, bool):
+        if type(found) is int and found >= 0:
             return found
         _log.warning("a token counter returned %r, not a whole number; using the estimate", found)
         return estimate(text)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from palaver.errors import DoesNotFit, ValidationError
 from palaver.messages import to_dict
 from palaver.messages.codec import load_json, translate_error
 from palaver.messages.decode import convert
-from palaver.messages.limits import kind_of
+from palaver.messages.limits import is_list, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,20 +60,12 @@ _LINE_BREAK: Final = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 # ── input and output ────────────────────────────────────────────────────────────────────────────
 
 
-class ContextMessage(Struct, frozen=True):
+class ContextMessage(Struct, frozen=True, forbid_unknown_fields=True):
     """A line of context: who said what to whom."""
 
     from_: str = field(name="from")
     to: str
     content: str
-
-
-class _JsonLine(Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of context as JSON may have it: without `to` it is for everybody."""
-
-    from_: str = field(name="from")
-    content: str
-    to: str = "all"
 
 
 class Sections(Struct, frozen=True):
@@ -85,16 +77,18 @@ class Sections(Struct, frozen=True):
     current: str
 
 
-class AssemblerInput(Struct, frozen=True, rename="camel", omit_defaults=True):
+class AssemblerInput(
+    Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
     """What an agent may be shown, before lines are dropped to fit the limits."""
 
     context_messages: tuple[ContextMessage, ...]
     current_message: str
     team_task: str | None
-    max_bytes: int
+    max_bytes: Annotated[int, Meta(ge=0)]
     system_instruction: str | None = None
     instruction_file_text: str | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
 
     @property
     def sections(self) -> Sections:
@@ -115,6 +109,8 @@ class AssemblerInput(Struct, frozen=True, rename="camel", omit_defaults=True):
     def parse(cls, data: Mapping[str, Any] | bytes | str) -> AssemblerInput:
         """Read an input from JSON, or from a mapping that holds JSON.
 
+        A line of context without `to` is for everybody.
+
         >>> AssemblerInput.parse({"contextMessages": [{"from": "User", "content": "Hi"}],
         ...     "currentMessage": "Hello!", "teamTask": None, "maxBytes": 99}).context_messages
         (ContextMessage(from_='User', to='all', content='Hi'),)
@@ -123,31 +119,20 @@ class AssemblerInput(Struct, frozen=True, rename="camel", omit_defaults=True):
         if not isinstance(value, Mapping):
             detail = f"must be an AssemblerInput or its JSON, an object, not {kind_of(value)}"
             raise ValidationError(detail, rule="schema")
+        fields = dict(value)
+        if is_list(lines := fields.get("contextMessages")):
+            fields["contextMessages"] = [
+                {"to": "all", **line} if isinstance(line, Mapping) else line for line in lines
+            ]
         try:
-            read = convert(dict(value), _JsonInput)
+            return convert(fields, cls)
         except msgspec.ValidationError as error:
             raise translate_error(error, {}) from None
-        lines = (
-            ContextMessage(line.from_, line.to, line.content) for line in read.context_messages
-        )
-        return cls(**{**asdict(read), "context_messages": tuple(lines)})
 
     def to_dict(self) -> dict[str, Any]:
         """The input as JSON-ready data; fields that were not given are left out."""
         found: dict[str, Any] = to_dict(self)
         return found
-
-
-class _JsonInput(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """An input as JSON may have it."""
-
-    context_messages: tuple[_JsonLine, ...]
-    current_message: str
-    team_task: str | None
-    max_bytes: Annotated[int, Meta(ge=0)]
-    system_instruction: str | None = None
-    instruction_file_text: str | None = None
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
 
 
 class AssemblerOutput(Struct, frozen=True, rename="camel", omit_defaults=True):
