@@ -1,7 +1,7 @@
 """Counting tokens: a long conversation again after one more message, and the newest that fit.
 
-Everybody counts with the same counter. It is the cheapest there is, letters / 2.5, so that what is
-compared is how often it is asked; with a real vocabulary every peer's time grows with its calls.
+Everybody counts with the same counter. It is a cheap one, the estimate, so that what is compared is
+how often it is asked; with a real vocabulary every peer's time grows with its calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _APPENDS: Final = 200
 _FEWER: Final = 2_000
 """For a peer whose time grows with the square: it takes minutes for 10,000."""
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a memory disk, where there is one
-_NOTE: Final = "the same counter on both sides: letters / 2.5"
+_NOTE: Final = "the same counter on both sides: the estimate"
 
 
 def rows(run: Run) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import palaver
 from compat.claude_lines import KEY, SESSION, aside, attachment, ident, said, session, told
 from compat.claude_sessions import Sessions, chain, whole
-from palaver.messages import ToolCallPart, ToolPart, new_id
+from palaver.messages import ToolCallPart, ToolPart, new_id, text_part
 
 if TYPE_CHECKING:
     from palaver.stores import Store
@@ -208,3 +208,20 @@ def test_a_conversation_of_palavers_own_can_be_resumed(store: Store) -> None:
     assert whole(lines)
     assert ["user", "assistant"] == [line["type"] for line in lines]
     assert {history.id} == {line["sessionId"] for line in lines}
+
+
+def test_ignored_text_does_not_reach_the_model(sessions: Sessions) -> None:
+    """Put into a line or into a message of palaver's own; a line of an API error keeps its text."""
+    parts = [
+        text_part(new_id(), new_id(), "seen"),
+        text_part(new_id(), new_id(), "HIDDEN", ignored=True),
+    ]
+    history = sessions.history
+    history.replace(0, replace(history[0], content=tuple(parts)))
+    history.append(palaver.user(parts))
+    wrong = told("wrong", "bye", "API Error: 500", of="msg_9") | {"isApiErrorMessage": True}
+    sessions.append(wrong)
+    lines = sessions.load()
+    assert "HIDDEN" not in json.dumps(lines)
+    assert 2 == json.dumps(lines).count('"seen"')
+    assert "API Error: 500" in json.dumps(lines)

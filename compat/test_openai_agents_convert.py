@@ -365,3 +365,12 @@ def test_whatever_is_taken_out_the_rest_is_valid(
     if calls == ended:  # else the SDK drops the call that was last
         problems = [str(problem) for problem in check_request("openai-responses", asked)]
         assert [] == [problem for problem in problems if "must not be empty" not in problem], items
+
+
+def test_ignored_text_does_not_reach_the_model() -> None:
+    parts = [text_part(NIL_ID, NIL_ID, "seen"), text_part(NIL_ID, NIL_ID, "HIDDEN", ignored=True)]
+    for made in (user(parts), assistant(parts)):
+        written = str(to_items(made))
+        assert "seen" in written
+        assert "HIDDEN" not in written
+    assert [] == to_items(user(parts[1:]))

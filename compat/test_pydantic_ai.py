@@ -52,6 +52,7 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import NIL_ID
+from palaver.messages.parts import compaction_part
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
 from palaver.wire.round_trip import fingerprint
 from tests.profiles import at_least
@@ -334,3 +335,19 @@ def test_what_a_store_refuses_is_replaced() -> None:
     history = History()
     save(history, [ModelRequest.user_text_prompt("a\0b")])
     assert "a\ufffdb" == history.view[0].text
+
+
+def test_ignored_text_does_not_reach_the_model() -> None:
+    """The system's, the user's and the assistant's; of a message of nothing else there is none."""
+    parts = (text_part(NIL_ID, NIL_ID, "seen"), text_part(NIL_ID, NIL_ID, "no", ignored=True))
+    history = History(
+        [Message("system", parts), user(parts), assistant(parts), user(parts[1:]), user("Tea?")]
+    )
+    found = load(history)
+    assert [["seen", ["seen"]], ["seen"], ["Tea?"]] == list(map(contents, found))
+
+
+def test_a_part_that_stands_for_text_is_that_text() -> None:
+    """What a compaction asks for is what the other providers are asked."""
+    (request,) = load(History([user([compaction_part(NIL_ID, NIL_ID, auto=True)])]))
+    assert [["What did we do so far?"]] == contents(request)

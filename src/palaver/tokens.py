@@ -1,13 +1,12 @@
 """Token counters: for texts, for messages and parts, and running totals over a log.
 
 The exact counters come with the `tokens` extra and are loaded when they are first used. The
-estimate needs nothing: characters / 2.5, and one for each character of Chinese, Japanese or Korean.
+estimate needs nothing: it weighs the kinds of characters, as measured against an exact counter.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import re
 import threading
 from array import array
@@ -51,26 +50,84 @@ TokenCounter: TypeAlias = Callable[[str], int]
 
 ENCODINGS: Final = ("o200k", "cl100k")
 _log: Final = logging.getLogger("palaver.tokens")
-_PER_TOKEN: Final = 2.5
 _PIECE: Final = 32_768
 """Characters that are counted at once. A vocabulary takes more than proportional time and memory
 for a long text, and no other thread runs meanwhile."""
 _WORD: Final = re.compile(r"\S( )[A-Za-z]")
-_WIDE: Final = re.compile(
-    "[\u1100-\u11ff\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
-    "\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U0001b000-\U0001b16f"
-    "\U00020000-\U0003ffff]"
-)
+_CONTINUATION: Final = bytes(range(0x80, 0xC0))
+_ASCII: Final = bytes(range(0xC2))
+"""What is deleted so that the first byte of each character beyond ASCII is left."""
+_NO_WORD: Final = re.compile(rb"[a-z]{16,}|[A-Z]{16,}")
+
+
+def _run_bits() -> bytes:
+    """Give each kind of character its bits; a run of capitals or of digits counts twice."""
+    table = bytearray([0b10] * 256)  # signs
+    kinds = {
+        0b1: b"abcdefghijklmnopqrstuvwxyz" + bytes(range(0xC3, 0xCC)) + bytes(range(0xCE, 0xE2)),
+        0b100: b"\r\n",
+        0b11000: b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        0b1100000: b"0123456789",
+        0: b" \t\v\f" + bytes(range(0xE3, 0x100)),  # no words: each character counts by itself
+    }
+    for bits, characters in kinds.items():
+        for character in characters:
+            table[character] = bits
+    return bytes(table)
+
+
+def _script_weights() -> bytes:
+    """Give each first byte of UTF-8 what its character costs beyond 10, in hundredths."""
+    table = bytearray(256)
+    weights = {
+        70: (*range(0xC2, 0xCE), 0xE2, 0xE3),  # accents, signs, arrows, boxes; kana
+        20: range(0xCE, 0xD0),  # Greek
+        8: range(0xD0, 0xE0),  # Cyrillic, Hebrew, Arabic
+        25: range(0xE0, 0xE2),  # the scripts of India and of South East Asia
+        90: range(0xE4, 0xEA),  # Chinese characters: one each
+        65: range(0xEA, 0xEE),  # Hangul
+        30: range(0xEE, 0xF0),  # full-width signs, variation selectors
+        170: range(0xF0, 0x100),  # emoji
+    }
+    for weight, characters in weights.items():
+        for character in characters:
+            table[character] = weight
+    return bytes(table)
+
+
+_RUN_BITS: Final = _run_bits()
+_DIGIT: Final = _RUN_BITS[ord("0") : ord("0") + 1]
+_START: Final = [50 * bits.bit_count() for bits in _RUN_BITS]
+"""What the beginning of a run costs, by the byte it begins with."""
+_SCRIPT_WEIGHTS: Final = _script_weights()
 
 
 def estimate(text: str) -> int:
-    """Estimate the number of tokens in a text.
+    """Estimate the number of tokens in a text, from the kinds of its characters.
 
-    >>> estimate("a" * 1_000), estimate("字" * 1_000), estimate("")
-    (400, 1000, 0)
+    The weights are measured against the encoding o200k: half a token for each run of small letters,
+    signs or line breaks, one for each run of capitals or digits, a tenth for each character, 0.3
+    for a digit, and more for characters beyond ASCII, up to one for a Chinese character and 1.8 for
+    an emoji. A run of 16 letters or more is no word: there it is characters / 2.5.
+
+    More text never has fewer tokens, and a text that is cut between words has no more tokens than
+    its pieces together.
+
+    >>> estimate("Is there any tea left?"), estimate("a" * 1_000), estimate("字" * 1_000)
+    (7, 400, 1000)
     """
-    wide = 0 if text.isascii() else sum(len(_WIDE.findall(piece)) for piece in _pieces(text))
-    return wide + math.ceil((len(text) - wide) / _PER_TOKEN)
+    data = text.encode(errors="surrogatepass")
+    kinds = data.translate(_RUN_BITS, _CONTINUATION)
+    bits = int.from_bytes(kinds, "little")
+    same = bits & (bits << 8)  # what a character has in common with the one before it
+    total = 50 * (bits ^ same).bit_count() + 10 * len(text) + 20 * kinds.count(_DIGIT)
+    if len(data) != len(text):
+        total += sum(data.translate(_SCRIPT_WEIGHTS, _ASCII))
+    same &= same << 16
+    same &= same << 32
+    if same & (same << 64):  # there is a run of 16 of something
+        total += sum(30 * len(run) - _START[run[0]] for run in _NO_WORD.findall(data))
+    return -(-total // 100)
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -109,12 +166,13 @@ def counter(name: str | None = None) -> TokenCounter:
 
 
 def with_fallback(count: TokenCounter) -> TokenCounter:
-    """Return a counter that never fails: the estimate is used if `count` raises an error.
+    """Return a counter that never fails.
 
-    It is also used if `count` returns something else than a whole number from 0 on.
+    The estimate is used, with a warning in the log, where `count` raises an error or returns
+    anything but a whole number from 0 on.
 
     >>> with_fallback(lambda text: 1 // 0)("ten letters")
-    5
+    3
     """
     if count is estimate:
         return estimate
@@ -187,11 +245,11 @@ def weigh(message: Message, count: TokenCounter, weights: Weights = DEFAULT_WEIG
     >>> from palaver.messages import user
     >>> from palaver.tokens import estimate
     >>> weigh(user("ten letters"), estimate)
-    9
+    7
     """
     if isinstance(message.content, str):
         return weights.message + count(message.content)
-    return weights.message + _sum(message.content, count, weights)
+    return weights.message + _sum(message.sendable_parts, count, weights)
 
 
 def weigh_schema(schema: Any, count: TokenCounter) -> int:  # noqa: ANN401 - any JSON
@@ -202,9 +260,7 @@ def weigh_schema(schema: Any, count: TokenCounter) -> int:  # noqa: ANN401 - any
 def _sum(parts: Iterable[Part], count: TokenCounter, weights: Weights) -> int:
     total = 0
     for part in parts:
-        if isinstance(part, TextPart):
-            total += 0 if part.ignored else count(part.text)
-        elif isinstance(part, ReasoningPart):
+        if isinstance(part, TextPart | ReasoningPart):
             total += count(part.text)
         elif isinstance(part, ToolCallPart):
             total += weights.call + count(part.tool) + count(part.raw)
@@ -242,7 +298,7 @@ class RunningTotal:
     >>> from palaver.tokens import RunningTotal, estimate
     >>> history, tally = History([user("one"), user("two")]), RunningTotal(estimate)
     >>> tally.total(history.view), tally.first_fitting(history.view, 6)
-    (12, 1)
+    (10, 1)
     """
 
     def __init__(self, count: TokenCounter, weights: Weights = DEFAULT_WEIGHTS) -> None:

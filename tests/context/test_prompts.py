@@ -299,7 +299,7 @@ def test_an_explanation_is_data_too() -> None:
     why = context.prompt_for("max").explain().to_dict()
     assert {
         "id": "m1", "handle": "msg-1", "from": "user", "to": "all", "kept": True,
-        "reason": "current", "bytes": 2, "tokens": 1,
+        "reason": "current", "bytes": 2, "tokens": 2,
     } == why["entries"][0]  # fmt: skip
     assert (786_432, None, 2) == (
         why["maxBytes"],

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palaver
+from palaver.context import fold_name
 from palaver.context.visibility import (
     VisibilityIndex,
     context_messages,
-    fold_name,
     format_addressees,
     is_visible,
     speaker_name,

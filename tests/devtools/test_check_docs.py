@@ -24,7 +24,7 @@ def make_project(tmp_path: Path) -> Path:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_it.py").write_text(TESTS)
     (tmp_path / "README.md").write_text("# One\n\n[map](docs/design-map.md#the-map)\n")
-    (tmp_path / "README.zh-CN.md").write_text("# 一\n")
+    (tmp_path / "README.zh-CN.md").write_text("# 一\n\n[图](docs/design-map.md#the-map)\n")
     (tmp_path / "docs" / "design-map.md").write_text("# The map\n")
     return tmp_path
 
@@ -44,7 +44,6 @@ def test_right_docs_pass(project: Path, capsys: pytest.CaptureFixture[str]) -> N
         "`palaver`",
         "`palaver.errors`",
         "palaver.somewhere, in plain type",
-        "not yet",
         "[elsewhere](../README.md)",
     ],
 )
@@ -81,10 +80,19 @@ def test_a_promise_of_safety_names_a_test_that_is_there(
     assert "SECURITY.md:4: no such test: tests/test_it.py::test_gone" in capsys.readouterr().out
 
 
-def test_a_requirement_is_shown_by_a_test_or_not_yet(project: Path) -> None:
+def test_a_requirement_is_shown_by_a_test(project: Path) -> None:
     rows = "| PT-01 | not yet |\n| PT-02 | `tests/test_it.py` |\n| PT-03 | `palaver` |\n"
     (project / "docs" / "design-map.md").write_text(f"| id | shown by |\n|---|---|\n{rows}")
-    assert ['docs/design-map.md:5: "shown by" is left open'] == list(check_docs.wrong_map(project))
+    assert [
+        'docs/design-map.md:3: "shown by" is left open',
+        'docs/design-map.md:5: "shown by" is left open',
+    ] == list(check_docs.wrong_map(project))
+
+
+def test_no_row_of_the_map_says_not_yet(project: Path) -> None:
+    row = "| a | `tests/test_it.py` | by sender not yet |\n"
+    (project / "docs" / "design-map.md").write_text(f"| id | where | note |\n|---|---|---|\n{row}")
+    assert ['docs/design-map.md:3: "note" is left open'] == list(check_docs.wrong_map(project))
 
 
 def test_names_in_a_room_still_to_be_built_may_stand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +117,11 @@ def test_links_in_code_and_to_other_sites_are_left_alone(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("other", "what"),
-    [("# 一\n\n## 二\n", "headings"), ("# 一\n\n```python\nimport os\n```\n", "code blocks")],
+    [
+        ("# 一\n\n## 二\n\n[图](docs/design-map.md#the-map)\n", "headings"),
+        ("# 一\n\n[图](docs/design-map.md#the-map)\n\n```python\nimport os\n```\n", "code blocks"),
+        ("# 一\n\n[图](docs/design-map.md)\n", "links"),
+    ],
 )
 def test_readmes_that_part_are_a_problem(project: Path, other: str, what: str) -> None:
     (project / "README.zh-CN.md").write_text(other)

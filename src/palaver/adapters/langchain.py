@@ -83,7 +83,7 @@ from palaver.messages.limits import (
     is_object,
     replace_refused,
 )
-from palaver.messages.parts import read_arguments
+from palaver.messages.parts import is_sendable, read_arguments
 from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.repair import pair_results
@@ -481,19 +481,17 @@ def _write_usage(tokens: TokenCounts) -> dict[str, Any]:
 def _write_content(message: Message, parts: Sequence[Part]) -> str | list[Any]:
     if isinstance(message.content, str):
         return message.content
-    said = [part for part in parts if not isinstance(part, ToolCallPart)]
+    said = [part for part in filter(is_sendable, parts) if not isinstance(part, ToolCallPart)]
     if all(isinstance(part, TextPart) for part in said):
-        return "".join(
-            part.text for part in said if isinstance(part, TextPart) and not part.ignored
-        )
+        return message.sendable_text
     return to_blocks(said)
 
 
 def to_blocks(parts: Iterable[Part]) -> list[Any]:
     """Convert parts to LangChain's content blocks; parts without a block are left out."""
     blocks: list[Any] = []
-    for part in parts:
-        if isinstance(part, TextPart) and not part.ignored:
+    for part in filter(is_sendable, parts):
+        if isinstance(part, TextPart):
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ReasoningPart):
             blocks.append({"type": "reasoning", "reasoning": part.text})

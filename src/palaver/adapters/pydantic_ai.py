@@ -39,7 +39,7 @@ from palaver.messages.parts import (
 )
 from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail, pending, start
 from palaver.stores import StoredHistory
-from palaver.wire.format import CLEARED, raw_block
+from palaver.wire.format import CLEARED, part_as_text, raw_block
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
@@ -351,16 +351,16 @@ def _apply_difference(ours: Any, message: Message) -> Any:  # noqa: ANN401 - JSO
 
 
 def _write_request_parts(message: Message) -> Iterator[JsonObject]:
-    content, at = message.content, _to_iso(message.timestamp)
+    parts, at = message.sendable_parts, _to_iso(message.timestamp)
     if message.role == "tool":
-        yield from (_write_result(part, at) for part in message.parts if type(part) is ToolPart)
-    elif message.role == "system" and (text := message.text):
+        yield from (_write_result(part, at) for part in parts if type(part) is ToolPart)
+    elif message.role == "system" and (text := message.sendable_text):
         yield {"content": text, "timestamp": at, "part_kind": "system-prompt"}
-    elif isinstance(content, str):
-        yield {"content": content, "timestamp": at, "part_kind": "user-prompt"}
-    elif blocks := [block for part in content if "part_kind" in (block := _block(part))]:
+    elif isinstance(message.content, str):
+        yield {"content": message.content, "timestamp": at, "part_kind": "user-prompt"}
+    elif blocks := [block for part in parts if "part_kind" in (block := _block(part))]:
         yield from blocks
-    elif said := [_write_content(part) for part in content]:
+    elif said := [_write_content(part) for part in parts]:
         yield {"content": said, "timestamp": at, "part_kind": "user-prompt"}
 
 
@@ -373,7 +373,7 @@ def _write_content(part: Part) -> Any:  # noqa: ANN401 - text or JSON
     """What a user may say: text, a file, something unknown."""
     if type(part) is FilePart:
         return _write_file(part)
-    return _block(part) or str(getattr(part, "text", ""))
+    return _block(part) or str(getattr(part, "text", part_as_text(part, "user") or ""))
 
 
 def _write_file(part: FilePart) -> JsonObject:
@@ -402,7 +402,7 @@ def _write_response(message: Message) -> JsonObject:
     if isinstance(content, str):
         parts = [{"content": content, "part_kind": "text"}] if content else []
     else:
-        parts = [json for part in content if (json := _write_response_part(part))]
+        parts = [json for part in message.sendable_parts if (json := _write_response_part(part))]
     return {"parts": parts, "timestamp": _to_iso(message.timestamp), "kind": "response"}
 
 

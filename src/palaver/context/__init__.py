@@ -38,7 +38,8 @@ from palaver.context.markers import (
     find_team_task,
     strip_markers,
 )
-from palaver.context.visibility import Visibility, fold_name, format_addressees
+from palaver.context.visibility import Visibility, format_addressees
+from palaver.messages.message import fold_name
 
 __all__ = [
     "ASSEMBLERS",

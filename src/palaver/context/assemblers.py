@@ -11,18 +11,22 @@ tokenizer may need a few less for the joined text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from palaver.errors import DoesNotFit
+from palaver.errors import DoesNotFit, ValidationError
 from palaver.messages import to_dict
+from palaver.messages.codec import load_json, translate_error
+from palaver.messages.decode import convert
+from palaver.messages.limits import is_list, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from palaver.tokens import TokenCounter
 
@@ -44,6 +48,7 @@ __all__ = [
     "PromptLimits",
     "Sections",
     "fit",
+    "fit_stream",
     "indent",
     "measure",
     "normalize_agent_type",
@@ -55,7 +60,7 @@ _LINE_BREAK: Final = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 # ── input and output ────────────────────────────────────────────────────────────────────────────
 
 
-class ContextMessage(Struct, frozen=True):
+class ContextMessage(Struct, frozen=True, forbid_unknown_fields=True):
     """A line of context: who said what to whom."""
 
     from_: str = field(name="from")
@@ -72,16 +77,18 @@ class Sections(Struct, frozen=True):
     current: str
 
 
-class AssemblerInput(Struct, frozen=True, rename="camel", omit_defaults=True):
+class AssemblerInput(
+    Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
     """What an agent may be shown, before lines are dropped to fit the limits."""
 
     context_messages: tuple[ContextMessage, ...]
     current_message: str
     team_task: str | None
-    max_bytes: int
+    max_bytes: Annotated[int, Meta(ge=0)]
     system_instruction: str | None = None
     instruction_file_text: str | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
 
     @property
     def sections(self) -> Sections:
@@ -97,6 +104,30 @@ class AssemblerInput(Struct, frozen=True, rename="camel", omit_defaults=True):
             lines=self.context_messages,
             current=self.current_message,
         )
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any] | bytes | str) -> AssemblerInput:
+        """Read an input from JSON, or from a mapping that holds JSON.
+
+        A line of context without `to` is for everybody.
+
+        >>> AssemblerInput.parse({"contextMessages": [{"from": "User", "content": "Hi"}],
+        ...     "currentMessage": "Hello!", "teamTask": None, "maxBytes": 99}).context_messages
+        (ContextMessage(from_='User', to='all', content='Hi'),)
+        """
+        value = load_json(data) if isinstance(data, bytes | str) else data
+        if not isinstance(value, Mapping):
+            detail = f"must be an AssemblerInput or its JSON, an object, not {kind_of(value)}"
+            raise ValidationError(detail, rule="schema")
+        fields = dict(value)
+        if is_list(lines := fields.get("contextMessages")):
+            fields["contextMessages"] = [
+                {"to": "all", **line} if isinstance(line, Mapping) else line for line in lines
+            ]
+        try:
+            return convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise translate_error(error, {}) from None
 
     def to_dict(self) -> dict[str, Any]:
         """The input as JSON-ready data; fields that were not given are left out."""
@@ -151,12 +182,24 @@ class Layout(Struct, frozen=True, kw_only=True):
 
     def __call__(self, sections: Sections) -> AssemblerOutput:
         """Write the prompt."""
-        lines = "\n".join(map(self.format_line, sections.lines))
-        texts = self._headed(sections)
-        texts.insert(-1, (self.context, lines))
-        shown = [f"{head}\n{body}" if head else body for head, body in texts if body]
         flag = sections.system if self.has_flag and sections.system else None
-        return AssemblerOutput("\n\n".join(shown), flag)
+        return AssemblerOutput("".join(self.pieces(sections, sections.lines)), flag)
+
+    def pieces(self, sections: Sections, lines: Iterable[ContextMessage]) -> Iterator[str]:
+        """Write the prompt piece by piece, with these lines of context; each is taken when due."""
+        blank = ""
+        *others, current = self._headed(sections)
+        for heading, body in others:
+            if body:
+                yield f"{blank}{heading}\n{body}" if heading else f"{blank}{body}"
+                blank = "\n\n"
+        before = f"{blank}{self.context}\n" if self.context else blank
+        for line in lines:
+            yield before + self.format_line(line)
+            before, blank = "\n", "\n\n"
+        heading, body = current
+        if body:
+            yield f"{blank}{heading}\n{body}" if heading else f"{blank}{body}"
 
     def format_line(self, message: ContextMessage) -> str:
         """Write a line of context."""
@@ -325,6 +368,29 @@ def fit(
     costs = measure(assembler, sections, None if limits.tokens is None else counter)
     count = costs.count_fitting(limits)
     return assembler(_keep_newest(sections, count)), count
+
+
+def fit_stream(
+    layout: Layout,
+    sections: Sections,
+    lines: Iterable[tuple[str, ContextMessage]],
+    limits: PromptLimits,
+    counter: TokenCounter | None,
+) -> list[str]:
+    """Return the names of the newest lines that fit, the newest first; keep no line in memory.
+
+    `lines` are named, the newest first. They are the lines that `fit` would keep.
+    """
+    used = None if limits.tokens is None else counter
+    costs = measure(layout, sections, used)
+    costs.count_fitting(limits)  # refuses what does not fit without any line
+    total, fitting = costs.total(0).plus(costs.context), list[str]()
+    for name, line in lines:
+        total = total.plus(_cost(layout.format_line(line) + ("\n" if fitting else ""), used))
+        if limits.exceeded_by(total):
+            break
+        fitting.append(name)
+    return fitting
 
 
 def measure(

@@ -51,8 +51,8 @@ EntryReason: TypeAlias = Literal[
     "not addressed",
 ]
 """Why a message is kept (current, fits) or dropped: it repeats the current one, it exceeds the
-limit of bytes or tokens, its role is not context, it was erased, it has no text, or it is addressed
-to others."""
+limit of bytes or tokens, its role is not context, it was erased, it has no text that a model may
+see, or it is addressed to others."""
 
 _MAX_DISTANCE: Final = 1_000
 """How far back every message is listed; of those further back only the selected ones are."""

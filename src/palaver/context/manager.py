@@ -13,14 +13,17 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palaver.context.assemblers import (
     ASSEMBLERS,
     PLAIN,
     PLAIN_TYPE,
     AssemblerInput,
+    Layout,
     PromptLimits,
     fit,
+    fit_stream,
     measure,
     normalize_agent_type,
 )
@@ -38,8 +41,10 @@ from palaver.context.visibility import (
     Visibility,
     VisibilityIndex,
     context_messages,
-    fold_name,
+    is_context,
+    iter_context,
     select,
+    show,
 )
 from palaver.errors import DoesNotFit, ValidationError
 from palaver.events import Event, EventBus
@@ -55,11 +60,12 @@ from palaver.messages.limits import (
     check_text,
     describe_argument,
 )
+from palaver.messages.message import fold_name
 from palaver.stores.transfer import read_message, read_snapshot, write_snapshot
-from palaver.tokens import counter
+from palaver.tokens import counter, with_fallback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from palaver.context.assemblers import Assembler, AssemblerOutput
     from palaver.tokens import TokenCounter
@@ -98,7 +104,7 @@ class KnownAgent:
             speaker = messages[index].speaker
             if speaker is None:
                 continue
-            if wanted in {fold_name(speaker.role_id), fold_name(speaker.role_name)}:
+            if wanted in speaker.names:
                 self.id, self.name, self.last_index = speaker.role_id, speaker.role_name, index
                 kind = speaker.extra.get("agentType")
                 self.agent_type = kind if isinstance(kind, str) and kind else PLAIN_TYPE
@@ -128,6 +134,7 @@ MAX_BYTES: Final = 768 * 1024
 """The default limit of a prompt and its system flag together, in bytes."""
 MAX_TEAM_TASK_BYTES: Final = 5 * 1024
 """The limit of a team task, in bytes; a longer one is truncated."""
+_TRUNCATE: Final = "TRUNCATE"
 _log: Final = logging.getLogger("palaver.context")
 
 
@@ -155,6 +162,7 @@ class ContextManager:
         windows: Mapping[str, int] = EMPTY,
         max_bytes: int = MAX_BYTES,
         max_tokens: int | None = None,
+        max_messages: int | None = None,
         count: TokenCounter | None = None,
         visibility: Visibility = "all",
         assemblers: Mapping[str, Assembler] = EMPTY,
@@ -164,8 +172,11 @@ class ContextManager:
     ) -> None:
         """Manage the context of a history, stored or in memory; without one, of a new history.
 
-        `windows` gives agents a window of their own, by id or by type. `count` counts tokens in
-        place of the default counter. The two callbacks are called after the change.
+        `windows` gives agents a window of their own, by id or by type. With `max_messages`, adding
+        a message or importing a snapshot removes the oldest messages from the view, so that no more
+        are left; system messages stay, the log has everything, and `history.undo()` brings it back.
+        `count` counts tokens in place of the default counter; where it fails, the estimate counts.
+        The two callbacks are called after the change.
         """
         wanted = "a history, such as History() or store.create()"
         check_argument(history, (BaseHistory, NoneType), "$.history", wanted)
@@ -182,9 +193,12 @@ class ContextManager:
         }
         self.max_bytes = _check_count(max_bytes, "$.maxBytes")
         self.max_tokens = None if max_tokens is None else _check_count(max_tokens, "$.maxTokens")
+        self.max_messages = (
+            None if max_messages is None else _check_count(max_messages, "$.maxMessages", least=1)
+        )
         self.visibility: Visibility = _check_visibility(visibility)
         self.events = EventBus() if events is None else events
-        self._count = counter() if count is None else count
+        self._count = with_fallback(counter() if count is None else count)
         self._assemblers: dict[str, Assembler] = {**ASSEMBLERS}
         for name, assembler in assemblers.items():
             self.register(name, assembler)
@@ -201,10 +215,27 @@ class ContextManager:
         _log.debug("[ContextManager] Message added: %s", added.id)
         _call(self._on_message_added, added)
         self._emit("message.added", {"id": added.id, "role": added.role})
-        task = find_team_task(added.text) if added.role in CONTEXT_ROLES else None
+        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
         if task is not None:
             self.set_team_task(task)
+        self._remove_oldest()
         return added
+
+    def _remove_oldest(self) -> None:
+        """Remove the oldest messages beyond `max_messages` from the view, in one change."""
+        view = self.history.view
+        excess = 0 if self.max_messages is None else len(view) - self.max_messages
+        kept: list[range] = []
+        index = 0
+        while excess > 0 and index < len(view):
+            if view[index].role == "system":
+                kept.append(range(index, index + 1))
+            else:
+                excess -= 1
+            index += 1
+        if index > len(kept):
+            self.history.rewrite([*kept, range(index, len(view))], reason=_TRUNCATE)
+            self._emit("history.edited", {"operation": _TRUNCATE})
 
     @property
     def messages(self) -> list[Message]:
@@ -305,8 +336,58 @@ class ContextManager:
         scope = self._scope(agent, agent_type, window, visibility, name)
         return self._input(scope, system_instruction, instruction_file_text)
 
-    def assemble(self, agent_type: str, given: AssemblerInput) -> AssemblerOutput:
-        """Write the prompt for a type of agent, with the newest lines of context that fit."""
+    def stream_for(
+        self,
+        agent: str,
+        agent_type: str = PLAIN_TYPE,
+        *,
+        window: int | None = None,
+        system_instruction: str | None = None,
+        instruction_file_text: str | None = None,
+        visibility: Visibility | None = None,
+        name: str | None = None,
+    ) -> Iterator[str]:
+        r"""Work out the prompt of an agent piece by piece, for windows of very many messages.
+
+        The pieces together are the text of `prompt_for`: the sections, and between them a piece for
+        each line of context. Messages are read when their line is due, so that neither they nor the
+        prompt are in memory at once. What does not fit is refused before the first piece. An
+        assembler that is a function gives its prompt as one piece.
+
+        >>> from palaver.history import History
+        >>> from palaver.messages import user
+        >>> context = ContextManager(History([user("one"), user("two"), user("three")]))
+        >>> list(context.stream_for("max"))
+        ['user: one', '\nuser: two', '\n\nthree']
+        """
+        layout = self._assembler(agent_type)
+        if not isinstance(layout, Layout):
+            prompt = self.prompt_for(
+                agent, agent_type, window=window, system_instruction=system_instruction,
+                instruction_file_text=instruction_file_text, visibility=visibility, name=name,
+            )  # fmt: skip
+            return iter((prompt.prompt,))
+        scope = self._asked(agent, agent_type, window, visibility)
+        visible = self._visible(scope, name)
+        scope = replace(scope, selection=select(visible, 0))
+        given = self._input(scope, system_instruction, instruction_file_text)
+        shown = iter_context(scope.selection, visible, scope.window)
+        lines = ((each.message.id, each.line) for each in shown)
+        limits, view = PromptLimits(given.max_bytes, given.max_tokens), scope.view
+        fitting = fit_stream(layout, given.sections, lines, limits, self._count)
+        read = (view.log[view.find(message_id)] for message_id in reversed(fitting))
+        left = (show(message).line for message in read if is_context(message))
+        return layout.pieces(given.sections, left)
+
+    def assemble(
+        self, agent_type: str, given: AssemblerInput | Mapping[str, Any] | bytes | str
+    ) -> AssemblerOutput:
+        """Write the prompt for a type of agent, with the newest lines of context that fit.
+
+        `given` is an `AssemblerInput` or its JSON.
+        """
+        if not isinstance(given, AssemblerInput):
+            given = AssemblerInput.parse(given)
         limits = PromptLimits(given.max_bytes, given.max_tokens)
         return fit(self._assembler(agent_type), given.sections, limits, self._count)[0]
 
@@ -337,19 +418,28 @@ class ContextManager:
         visibility: Visibility | None,
         name: str | None,
     ) -> PromptScope:
+        scope = self._asked(agent, agent_type, window, visibility)
+        return replace(scope, selection=select(self._visible(scope, name), scope.window))
+
+    def _asked(
+        self, agent: str, agent_type: str, window: int | None, visibility: Visibility | None
+    ) -> PromptScope:
+        """Check what a prompt is asked for and fill in the manager's own; nothing is selected."""
         if type(agent) is not str or agent not in self._fingerprints:  # not checked before
             check_name(agent, "$.agent")
         normal = normalize_agent_type(agent_type)
         if window is None:
             window = self.windows.get(agent, self.windows.get(normal, self.window))
-        window = _check_count(window, "$.window")
         sees = self.visibility if visibility is None else _check_visibility(visibility)
-        view = self.history.view
-        if sees == "all":
-            visible = context_messages(view)
-        else:
-            visible = self._index.visible_to([agent] if name is None else [agent, name], view)
-        return PromptScope(agent, normal, window, sees, view, select(visible, window))
+        size = _check_count(window, "$.window")
+        return PromptScope(agent, normal, size, sees, self.history.view)
+
+    def _visible(self, scope: PromptScope, name: str | None) -> Iterator[Message]:
+        """Iterate over the messages that an agent may see, the newest first."""
+        if scope.visibility == "all":
+            return context_messages(scope.view)
+        names = [scope.agent] if name is None else [scope.agent, name]
+        return self._index.visible_to(names, scope.view)
 
     def _input(
         self, scope: PromptScope, system: str | None, instructions: str | None
@@ -400,6 +490,7 @@ class ContextManager:
         checked = read_snapshot(snapshot)
         self.history.replace_all(checked.messages, team_task=checked.team_task, reason=IMPORT)
         self._emit("history.edited", {"operation": IMPORT})
+        self._remove_oldest()
         self._team_task_changed()
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
@@ -419,7 +510,7 @@ class PromptScope(Struct, frozen=True):
     window: int
     visibility: Visibility
     view: View
-    selection: Selection
+    selection: Selection = Selection(None)
 
 
 class Prompt:
@@ -538,9 +629,9 @@ def _truncate_task(task: str) -> str:
     return cut
 
 
-def _check_count(value: object, path: str) -> int:
-    if type(value) is not int or value < 0:
-        raise ValidationError(f"must be a whole number from 0 on, not {value!r}", path=path)
+def _check_count(value: object, path: str, least: int = 0) -> int:
+    if type(value) is not int or value < least:
+        raise ValidationError(f"must be a whole number from {least} on, not {value!r}", path=path)
     return value
 
 

@@ -1,10 +1,11 @@
 """Which messages an agent may see, and which of them it is shown.
 
 Messages of users and assistants are context; system and tool messages are not, nor is a message
-that was erased or has no text. With the visibility `addressed`, an agent sees the messages that it
-sent, that are addressed to it, and that are addressed to nobody. `VisibilityIndex` finds those by
-an index over the append-only log, which stays correct whatever is edited, because positions in the
-log never change their message. `select` takes the newest visible message and the window before it.
+that was erased or has no text that a model may see. With the visibility `addressed`, an agent sees
+the messages that it sent, that are addressed to it, and that are addressed to nobody.
+`VisibilityIndex` finds those by an index over the append-only log, which stays correct whatever is
+edited, because positions in the log never change their message. `select` takes the newest visible
+message and the window before it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from palaver.context.assemblers import ContextMessage
 from palaver.context.markers import strip_markers
 from palaver.history.erase import ERASED
 from palaver.messages import Message
+from palaver.messages.message import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,11 +39,12 @@ __all__ = [
     "Visibility",
     "VisibilityIndex",
     "context_messages",
-    "fold_name",
     "format_addressees",
     "is_context",
     "is_visible",
+    "iter_context",
     "select",
+    "show",
     "speaker_name",
 ]
 
@@ -53,7 +56,6 @@ _NOBODY: Final = ""
 _FIRST_READ: Final = 64
 """How many messages the first read of a view covers; each further read covers twice as many."""
 _INDEX_STEP: Final = 4_096
-_SEPARATORS: Final = str.maketrans("", "", " -_")
 _log: Final = logging.getLogger("palaver.context")
 
 
@@ -64,7 +66,7 @@ def is_context(message: Message) -> bool:
     """Tell whether a message can be a line of context at all."""
     if message.role not in CONTEXT_ROLES or ERASED in message.metadata:
         return False
-    return isinstance(message.content, str) or bool(message.text)
+    return isinstance(message.content, str) or bool(message.sendable_text)
 
 
 def is_visible(message: Message, names: Iterable[str]) -> bool:
@@ -165,7 +167,7 @@ def _keys(message: Message) -> set[str]:
     """The keys of a message: its speaker's names, and its addressees or `_NOBODY`."""
     keys = set(map(fold_name, message.addressees)) or {_NOBODY}
     if message.speaker is not None:
-        keys |= {fold_name(message.speaker.role_id), fold_name(message.speaker.role_name)}
+        keys |= message.speaker.names
     return keys
 
 
@@ -204,17 +206,30 @@ def select(visible: Iterator[Message], window: int) -> Selection:
     newest = next(visible, None)
     if newest is None:
         return Selection(None)
-    current = _show(newest)
-    context = tuple(_show(message) for message in islice(visible, window))[::-1]
-    if context and _is_ai(newest) and _repeats(context[-1], current):
-        _log.debug("[ContextManager] Deduplicated context for AI→AI")
+    current = show(newest)
+    context = tuple(show(message) for message in islice(visible, window))[::-1]
+    if context and _repeats(context[-1], current):
         return Selection(current, context[:-1], context[-1])
     return Selection(current, context)
 
 
-def _show(message: Message) -> ShownMessage:
+def iter_context(
+    selection: Selection, visible: Iterator[Message], window: int
+) -> Iterator[ShownMessage]:
+    """Iterate over what `select` would put before the current message, the newest first."""
+    shown = map(show, islice(visible, window))
+    newest = next(shown, None)
+    if newest is not None:
+        assert selection.current is not None  # noqa: S101 - there is a message before it
+        if not _repeats(newest, selection.current):
+            yield newest
+    yield from shown
+
+
+def show(message: Message) -> ShownMessage:
+    """Return a message with the line that is shown of it."""
     to = format_addressees(message.addressees)
-    line = ContextMessage(speaker_name(message), to, strip_markers(message.text))
+    line = ContextMessage(speaker_name(message), to, strip_markers(message.sendable_text))
     return ShownMessage(message, line)
 
 
@@ -225,21 +240,16 @@ def _is_ai(message: Message) -> bool:
 
 
 def _repeats(last: ShownMessage, current: ShownMessage) -> bool:
-    if last.message.id == current.message.id:
-        return True
-    return (last.line.from_, last.line.content) == (current.line.from_, current.line.content)
+    """Tell whether the current message is an AI's and only repeats the one before it."""
+    said, now = last.line, current.line
+    same = (said.from_, said.content) == (now.from_, now.content)
+    if not _is_ai(current.message) or not (same or last.message.id == current.message.id):
+        return False
+    _log.debug("[ContextManager] Deduplicated context for AI→AI")
+    return True
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def fold_name(name: str) -> str:
-    """Return the same string for every spelling of a name: without case, spaces, `-` and `_`.
-
-    >>> fold_name("Max_the-Great") == fold_name("max the great")
-    True
-    """
-    return name.translate(_SEPARATORS).casefold() or name
 
 
 def format_addressees(names: Sequence[str] | None) -> str:

@@ -254,7 +254,7 @@ def _message_content(message: Message) -> dict[str, Any]:
     if isinstance(message.content, str):
         parts = [{"type": "text", "content": message.content}]
     else:
-        parts = [part for part in map(_part, message.content) if part is not None]
+        parts = [part for part in map(_part, message.sendable_parts) if part is not None]
     return {"role": message.role, "parts": parts}
 
 

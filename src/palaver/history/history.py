@@ -166,13 +166,14 @@ class BaseHistory(Sequence[Message]):
         since: int | None = None,
         until: int | None = None,
         text: str | None = None,
+        speaker: str | None = None,
         range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
         recent: int | None = None,
     ) -> list[Message]:
         """Return the messages that match everything given; see `View.query`."""
         return self.view.query(
-            role=role, roles=roles, mark=mark, since=since, until=until, text=text, range=range,
-            recent=recent,
+            role=role, roles=roles, mark=mark, since=since, until=until, text=text,
+            speaker=speaker, range=range, recent=recent,
         )  # fmt: skip
 
     def by_role(self, role: Role) -> list[Message]:
@@ -196,10 +197,11 @@ class BaseHistory(Sequence[Message]):
         since: int | None = None,
         until: int | None = None,
         text: str | None = None,
+        speaker: str | None = None,
     ) -> int:
-        """Return how many messages match everything given."""
+        """Return how many messages match everything given; see `View.query`."""
         return self.view.count(
-            role=role, roles=roles, mark=mark, since=since, until=until, text=text
+            role=role, roles=roles, mark=mark, since=since, until=until, text=text, speaker=speaker
         )
 
     # ── versions, batches, marks ────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 from msgspec import Struct
 
@@ -37,6 +37,7 @@ from palaver.history.frame import (
 from palaver.history.marks import overlaps
 from palaver.messages import ROLES, Message, Role
 from palaver.messages.codec import to_dict
+from palaver.messages.message import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -226,12 +227,14 @@ class View(Sequence[Message]):
         since: int | None = None,
         until: int | None = None,
         text: str | None = None,
+        speaker: str | None = None,
         range: tuple[int, int] | None = None,  # noqa: A002 - the word for it
         recent: int | None = None,
     ) -> list[Message]:
         """Return the messages that match everything given; then a range of those, then the last n.
 
-        Times are milliseconds, `since` included and `until` not.
+        Times are milliseconds, `since` included and `until` not. A `speaker` is given by its id or
+        its name, in any spelling that `fold_name` makes equal.
 
         >>> from palaver.history import History
         >>> from palaver.messages import user
@@ -239,14 +242,15 @@ class View(Sequence[Message]):
         ['tea']
         """
         wanted = wanted_roles(role, roles)
-        if mark is None and since is None and until is None and text is None:
+        terms = Terms(mark, since, until, text, speaker)
+        if terms == NO_TERMS:
             total = len(self) if wanted is None else count_roles(self, wanted)
             start, stop = window(total, range, recent)
             if wanted is None:
                 return self._messages(start, stop)
             positions = select_positions(self, wanted, start, stop)
             return list(chain.from_iterable(self.log.read(runs(positions))))
-        found = list(match(self, wanted, mark=mark, since=since, until=until, text=text))
+        found = list(match(self, wanted, terms))
         start, stop = window(len(found), range, recent)
         return found[start:stop]
 
@@ -271,12 +275,14 @@ class View(Sequence[Message]):
         since: int | None = None,
         until: int | None = None,
         text: str | None = None,
+        speaker: str | None = None,
     ) -> int:
-        """Return how many messages match everything given."""
+        """Return how many messages match everything given; see `query`."""
         wanted = wanted_roles(role, roles)
-        if mark is None and since is None and until is None and text is None:
+        terms = Terms(mark, since, until, text, speaker)
+        if terms == NO_TERMS:
             return len(self) if wanted is None else count_roles(self, wanted)
-        return sum(1 for _ in match(self, wanted, mark=mark, since=since, until=until, text=text))
+        return sum(1 for _ in match(self, wanted, terms))
 
     # ── marks, batches, state ───────────────────────────────────────────────────────────────────
 
@@ -607,17 +613,25 @@ def _select_in_range(
 # ── by mark, time and text ──────────────────────────────────────────────────────────────────────
 
 
-def match(
-    view: View,
-    roles: tuple[Role, ...] | None,
-    *,
-    mark: str | None,
-    since: int | None,
-    until: int | None,
-    text: str | None,
-) -> Iterator[Message]:
+class Terms(NamedTuple):
+    """What a message must match, beside its role; None for what does not matter."""
+
+    mark: str | None = None
+    since: int | None = None
+    until: int | None = None
+    text: str | None = None
+    speaker: str | None = None
+
+
+NO_TERMS: Final = Terms()
+
+
+def match(view: View, roles: tuple[Role, ...] | None, terms: Terms) -> Iterator[Message]:
     """Yield the messages of a view that match everything given, in order."""
-    _check_terms({"mark": mark, "text": text}, {"since": since, "until": until})
+    mark, since, until, text, speaker = terms
+    texts = {"mark": mark, "text": text, "speaker": speaker}
+    _check_terms(texts, {"since": since, "until": until})
+    name = None if speaker is None else fold_name(speaker)
     ranges = view.ranges()
     if mark is not None:
         rope = view.frame.marks.get(mark)
@@ -627,6 +641,7 @@ def match(
     for message in chain.from_iterable(view.log.read(ranges)):
         if (
             (roles is None or message.role in roles)
+            and (name is None or (message.speaker is not None and name in message.speaker.names))
             and (since is None or message.timestamp >= since)
             and (until is None or message.timestamp < until)
             and (text is None or text in message.text)

@@ -74,6 +74,10 @@ class ConversationService:
                 views[hit.conversation] = self._store.get(hit.conversation).view
             index = views[hit.conversation].index_of(hit.position)
             message, snippet = hit.message, hit.snippet[:_SNIPPET]
+            if message.sendable_parts != message.parts:  # the words may be what no model may see
+                snippet = message_text(message)[:_SNIPPET]
+                if not snippet:
+                    continue
             at = _time(message.timestamp)
             hits.append(HitOutput(hit.conversation, index, message.id, message.role, at, snippet))
         return SearchOutput(tuple(hits))
@@ -229,7 +233,7 @@ class ConversationService:
 
 
 def message_text(message: Message) -> str:
-    """Write a message as text, with its reasoning, calls and outputs.
+    """Write what a model may see of a message as text, with its reasoning, calls and outputs.
 
     >>> import palaver
     >>> message_text(palaver.user("Tea?"))
@@ -237,7 +241,7 @@ def message_text(message: Message) -> str:
     """
     if isinstance(message.content, str):
         return message.content
-    return "\n".join(filter(None, map(_part_text, message.content)))
+    return "\n".join(filter(None, map(_part_text, message.sendable_parts)))
 
 
 def _part_text(part: Part) -> str:

@@ -51,6 +51,7 @@ from palaver.messages.parts import (
     ToolPart,
     UnknownPart,
     file_part,
+    is_sendable,
     read_arguments,
     text_part,
     tool_call_part,
@@ -581,8 +582,8 @@ def to_content(message: Message) -> tuple[str | list[dict[str, Any]], tuple[Part
 
 
 def _to_item(part: Part) -> dict[str, Any] | None:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
+    if isinstance(part, TextPart):  # the list can't say that no model may see it
+        return {"type": "text", "text": part.text} if is_sendable(part) else None
     if isinstance(part, FilePart) and part.mime.startswith("image/"):
         return {"type": "image", "image_url": {"url": part.url}}
     if isinstance(part, ToolCallPart):

@@ -39,6 +39,7 @@ from palaver.messages.parts import (
     ToolPart,
     UnknownPart,
     check_figures,
+    is_sendable,
 )
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "WorkingPath",
     "assistant",
     "check_unique_ids",
+    "fold_name",
     "system",
     "user",
 ]
@@ -64,6 +66,16 @@ _PARTS: Final = frozenset((*get_args(KnownPart), UnknownPart))
 MAX_PARTS: Final = 10_000
 _NOT_IN_NAMES: Final = frozenset("[]\r\n")
 _SPEAKERS: Final = ("human", "ai")
+_SEPARATORS: Final = str.maketrans("", "", " -_")
+
+
+def fold_name(name: str) -> str:
+    """Return the same string for every spelling of a name: without case, spaces, `-` and `_`.
+
+    >>> fold_name("Max_the-Great") == fold_name("max the great")
+    True
+    """
+    return name.translate(_SEPARATORS).casefold() or name
 
 
 class Speaker(
@@ -87,6 +99,11 @@ class Speaker(
             detail = f"must be human or ai, not {quote_value(self.type)}"
             raise ValidationError(detail, path="$.type", rule="schema")
         force_setattr(self, "extra", freeze_mapping(self.extra, "$.extra"))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its id and its name, as `fold_name` spells them."""
+        return frozenset((fold_name(self.role_id), fold_name(self.role_name)))
 
 
 class Routing(
@@ -254,6 +271,22 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def sendable_parts(self) -> tuple[Part, ...]:
+        """The parts that a model may see: all but ignored text; none if the content is plain text.
+
+        Everything that goes to a model is written from here or from `sendable_text`.
+        """
+        parts = self.parts
+        return parts if all(map(is_sendable, parts)) else tuple(filter(is_sendable, parts))
+
+    @property
+    def sendable_text(self) -> str:
+        """The text that a model may see: all text parts joined, without those that are ignored."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.sendable_parts if isinstance(part, TextPart))
 
     @property
     def addressees(self) -> tuple[str, ...]:

@@ -162,7 +162,7 @@ class Created(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
-    """Text. `ignored` text is stored but not sent to a model; `synthetic` text was generated."""
+    """Text. `ignored` text is not sent to a model (`is_sendable`); `synthetic` was generated."""
 
     text: str
     synthetic: bool | None = None
@@ -182,6 +182,11 @@ class TextPart(PartBase, frozen=True, kw_only=True, tag="text"):
             _check_span(self, self.time)
         if self.synthetic is not None or self.ignored is not None:
             check_all(self)
+
+
+def is_sendable(part: object) -> bool:
+    """Tell whether a model may see a part: ignored text is stored and for people only."""
+    return not (isinstance(part, TextPart) and part.ignored)
 
 
 class ReasoningPart(PartBase, frozen=True, kw_only=True, tag="reasoning"):

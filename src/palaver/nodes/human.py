@@ -139,7 +139,7 @@ class _Inquiry:
             if self.edited is None:
                 return None
             prompt = settings.prompt or "Is there a better text?"
-            return Question("edit", prompt, text=self.edited.text)
+            return Question("edit", prompt, text=self.edited.sendable_text)
         if isinstance(settings, AskChoice):
             prompt = settings.prompt or "Which one?"
             return Question("choose", prompt, options=settings.options)
@@ -210,7 +210,7 @@ class _Inquiry:
     async def _replace(self, text: str) -> NodeResult:
         old = self.edited
         assert old is not None  # noqa: S101 - there was a question about it
-        if text == old.text:
+        if text == old.sendable_text:
             return self.result("nothing", await to_thread.run_sync(read_status, self.conversation))
         metadata = {**old.metadata, "editedFrom": old.id}
         new = replace(old, content=text, id=new_id(), metadata=metadata)

@@ -453,7 +453,7 @@ class Coordinator:
         except MemberFailed as error:
             message, route = _failure(member, str(error)), _NO_ROUTE
         else:
-            route = read_route(message.text, member, self.team)
+            route = read_route(message.sendable_text, member, self.team)
         await self._finish_turn(turn, message, route)
 
     async def _answer(self, member: Agent) -> Message:
@@ -492,7 +492,7 @@ class Coordinator:
                 state = replace(state, queue=()).hand_to(human, "cancelled")
             elif route.lost:
                 state = state.hand_to(human, "lost")
-            task = None if route is _NO_ROUTE else find_team_task(message.text)
+            task = None if route is _NO_ROUTE else find_team_task(message.sendable_text)
             message = replace(message, routing=route.to_routing(overflow=overflow))
             with anyio.CancelScope(shield=True):
                 await self._add(message, state, turn.id, task)

@@ -614,15 +614,11 @@ class Writer:
 
     def sendable_parts(self, turn: PairedTurn) -> Iterable[Part]:
         """Return the parts that may be sent: text, files, calls, reasoning that the target made."""
-        parts = turn.message.parts
-        return parts if turn.simple else self._sendable(parts, turn.message)
+        return turn.message.parts if turn.simple else self._sendable(turn.message)
 
-    def _sendable(self, parts: Iterable[Part], message: Message) -> Iterator[Part]:
-        for part in parts:
-            if isinstance(part, TextPart):
-                if not part.ignored:
-                    yield part
-            elif isinstance(part, ToolCallPart | FilePart):
+    def _sendable(self, message: Message) -> Iterator[Part]:
+        for part in message.sendable_parts:
+            if isinstance(part, TextPart | ToolCallPart | FilePart):
                 yield part
             elif isinstance(part, ReasoningPart):
                 if self._may_return(part, message):

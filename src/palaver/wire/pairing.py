@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
-from palaver.messages.parts import TextPart, ToolCallPart, ToolPart
+from palaver.messages.parts import TextPart, ToolCallPart, ToolPart, is_sendable
 from palaver.wire.notes import Note
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Pairing:
                     if occurrences:
                         occurrences.append(0)
                 calls.append(part)
-            elif type(part) is not TextPart or part.ignored:
+            elif type(part) is not TextPart or not is_sendable(part):
                 simple = False
         self.turns.append(PairedTurn(message, position, calls, occurrences or (), simple=simple))
         if self._waiting:
@@ -210,6 +210,6 @@ class Pairing:
 def _has_content(parts: Iterable[Part]) -> bool:
     return any(
         isinstance(part, FilePart)
-        or (isinstance(part, TextPart) and part.text != "" and not part.ignored)
+        or (isinstance(part, TextPart) and part.text != "" and is_sendable(part))
         for part in parts
     )

@@ -150,16 +150,17 @@ def _atoms(message: Message, provider: str) -> _Atoms:
     if isinstance(message.content, str):
         return (("text", message.content, None),)
     role = message.role
-    return tuple(atom for part in message.content for atom in _part_atoms(part, role, provider))
+    return tuple(
+        atom for part in message.sendable_parts for atom in _part_atoms(part, role, provider)
+    )
 
 
 def _part_atoms(part: Part, role: str, provider: str) -> Iterator[tuple[object, ...]]:
     if role == "tool" and not isinstance(part, ToolPart):
         yield "beside a result", part.id  # nothing may be there: such a message is not used
     elif isinstance(part, TextPart):
-        if not part.ignored:
-            # an empty message may be sent where an empty part may not
-            yield "text", part.text or part.id, _signed(part, provider)
+        # an empty message may be sent where an empty part may not
+        yield "text", part.text or part.id, _signed(part, provider)
     elif isinstance(part, ReasoningPart):
         yield "reasoning", part.text, _signed(part, provider)
     elif isinstance(part, ToolCallPart):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import palaver
-from palaver.messages import TextPart, new_id, parse_message
+from palaver.messages import Speaker, TextPart, new_id, parse_message
 from palaver.stores import StoredHistory
 
 if TYPE_CHECKING:
@@ -172,9 +172,13 @@ def test_an_addition_may_name_its_version(ask: APIClient, stamp: str, status: in
 
 
 def test_messages_are_found_by_what_fits(ask: APIClient, store: Store) -> None:
+    ada = Speaker("u1", "Ada", "human")
     history = store.create(
-        [palaver.user("tea"), palaver.assistant("yes"), palaver.user("milk"), palaver.user("tea!")]
-    )
+        [
+            palaver.user("tea"), palaver.assistant("yes"), palaver.user("milk", speaker=ada),
+            palaver.user("tea!"),
+        ]
+    )  # fmt: skip
     history.mark(2, "keep")
     history.truncate(remove_first=1)
 
@@ -185,6 +189,7 @@ def test_messages_are_found_by_what_fits(ask: APIClient, store: Store) -> None:
     assert [(1, "milk"), (2, "tea!")] == found(role="user")
     assert [(2, "tea!")] == found(roles=["user"], text="tea")
     assert [(1, "milk")] == found(mark="keep")
+    assert [(1, "milk")] == found(speaker="ada")
     assert [(2, "tea!")] == found(recent=1)
     assert [(1, "milk")] == found(role="user", range=[0, 1])
     assert [] == found(until=1)

@@ -558,3 +558,13 @@ def test_a_row_that_was_changed_is_found(
     run(postgres, f"UPDATE palaver.{statement}")
     found = list(store.verify("odd"))
     assert [] != [problem for problem in found if problem.startswith(f"odd: {said}")], found
+
+
+def test_long_bodies_are_compressed_by_the_server(store: Store, postgres: str) -> None:
+    """Here compressed storage costs nothing: the column's values are, from 2 KB on."""
+    store.create([user("Where is the tea? " * 1_000)])
+    statement = "SELECT octet_length(body), pg_column_size(body) FROM palaver.messages"
+    ((length, taken),) = run(postgres, statement)
+    assert isinstance(length, int)
+    assert isinstance(taken, int)
+    assert 0 < taken < length / 4

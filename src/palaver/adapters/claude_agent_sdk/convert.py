@@ -165,7 +165,7 @@ def _parts(
     fields: dict[str, bool] = {}
     if entry.get("isMeta") is True or get_text(entry["message"], "model") == _SYNTHETIC:
         fields["synthetic"] = True
-    if entry.get("isApiErrorMessage") is True:
+    if _is_error(entry):
         fields["ignored"] = True
     sheet = talk.message(name)
     for block in content_blocks(content):
@@ -221,23 +221,28 @@ def to_line(messages: Sequence[Message]) -> JsonLine | None:
     kept = messages[0].metadata[METADATA_KEY]
     if "made" in kept and kept["made"] != fingerprint_messages(messages):
         entry.pop("toolUseResult", None)
-    content = _content(messages, plain=kept.get("plain") is True)
+    content = _content(messages, plain=kept.get("plain") is True, whole=_is_error(entry))
     if not content and messages[0].content:
         return None
     entry["message"]["content"] = content
     return entry
 
 
-def _content(messages: Sequence[Message], *, plain: bool) -> str | list[JsonLine]:
-    blocks = [block for message in messages for block in to_blocks(message)]
+def _is_error(entry: Mapping[str, Any]) -> bool:
+    """Tell whether a line is an error of the API, which the program shows and never sends."""
+    return entry.get("isApiErrorMessage") is True
+
+
+def _content(messages: Sequence[Message], *, plain: bool, whole: bool) -> str | list[JsonLine]:
+    blocks = [block for message in messages for block in to_blocks(message, whole=whole)]
     texts = [block["text"] for block in blocks if block.get("type") == "text"]
     if plain and len(texts) == len(blocks):
         return "".join(texts)
     return blocks
 
 
-def to_blocks(message: Message) -> list[JsonLine]:
-    """Convert a message to Anthropic's content blocks.
+def to_blocks(message: Message, *, whole: bool = False) -> list[JsonLine]:
+    """Convert what a model may see of a message, or the `whole` of it, to Anthropic's blocks.
 
     >>> from palaver import user
     >>> to_blocks(user("Tea?"))
@@ -245,7 +250,8 @@ def to_blocks(message: Message) -> list[JsonLine]:
     """
     if isinstance(message.content, str):
         return [{"type": "text", "text": message.content}] if message.content else []
-    return [block for part in message.content if (block := _complete_block(part))]
+    parts = message.content if whole else message.sendable_parts
+    return [block for part in parts if (block := _complete_block(part))]
 
 
 def _complete_block(part: Part) -> JsonLine:

@@ -17,7 +17,8 @@ from palaver.cli.app import (
     styled,
 )
 from palaver.cli.output import print_json
-from palaver.context import MAX_BYTES, WINDOW, ContextManager
+from palaver.context import ASSEMBLERS, MAX_BYTES, WINDOW, ContextManager, normalize_agent_type
+from palaver.context.assemblers import PLAIN_TYPE
 from palaver.context.manager import KnownAgent, previous_prompt
 from palaver.messages.codec import MAX_DOCUMENT
 from palaver.stores import open_store
@@ -38,7 +39,7 @@ _REASONS: Final = {
     "tokens": "no room: tokens",
     "role": "no line of context",
     "erased": "erased",
-    "no text": "has no text",
+    "no text": "no text for a model",
     "not addressed": "addressed to others",
 }
 
@@ -106,8 +107,14 @@ def context(  # noqa: PLR0917 - click passes options by name
     with open_input(file) as (stream, _), open_store(":memory:") as store:
         history: BaseHistory = import_conversation(store, stream)
         who = KnownAgent(history.messages, agent)
+        kind = agent_type or who.agent_type
+        if normalize_agent_type(kind) not in ASSEMBLERS:
+            types = "claude, codex, gemini and plain"
+            warning = f'Unknown agentType "{kind}", using plain; there are {types}'
+            click.echo(printable(f"palaver: {warning}"), err=True)
+            kind = PLAIN_TYPE
         options: dict[str, Any] = {
-            "agent_type": agent_type or who.agent_type,
+            "agent_type": kind,
             "name": who.name,
             "system_instruction": system,
             "instruction_file_text": None if instructions is None else _read(instructions),

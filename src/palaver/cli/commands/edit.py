@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,10 +24,10 @@ from palaver.errors import PalaverError, UnsupportedOperation, ValidationError
 from palaver.history import BaseHistory, History, Result, State, View, parse_operation
 from palaver.messages import to_dict
 from palaver.messages.codec import load_json
+from palaver.tokens import counter, is_exact, weigh
 
 if TYPE_CHECKING:
     from palaver.history import Impact, Operation
-    from palaver.messages import Message
 
 __all__ = ["apply", "edit", "mark"]
 
@@ -56,8 +57,8 @@ def edit(
     ROLLBACK, each as JSON such as {"operation": "TRUNCATE", "keepLast": 20}.
 
     All are read before the first is applied. Each is a change of its own: if one is refused, those
-    before it stay, and the error names its index. --price takes one operation; its tokens are an
-    estimate, a quarter of the characters.
+    before it stay, and the error names its index. --price takes one operation; without the extra
+    `tokens` its tokens are an estimate.
     """  # noqa: D205 - the help text of the command
     if bool(given) == (file is not None):
         msg = "either --op or --ops must be given"
@@ -70,7 +71,8 @@ def edit(
     with use_store(address) as store:
         history = find_conversation(store, conversation)
         if price:
-            _print_impact(history.price(operations[0], tokens=_estimate), as_json=as_json)
+            weight = partial(weigh, count=counter())
+            _print_impact(history.price(operations[0], tokens=weight), as_json=as_json)
             return
         result: Result | None = None
         for index, operation in enumerate(operations):
@@ -94,20 +96,16 @@ def _read_operation(value: Any, index: int) -> Operation:  # noqa: ANN401 - what
         raise Refused(msg) from None
 
 
-def _estimate(message: Message) -> int:
-    return -(-len(message.text) // 4)
-
-
 def _print_impact(price: Impact, *, as_json: bool) -> None:
     if as_json:
-        print_json({**price.to_dict(), "tokens": "estimated"})
+        print_json({**price.to_dict(), "tokens": "exact" if is_exact() else "estimated"})
         return
-    removed = len(price.removed)
+    removed, about = len(price.removed), "" if is_exact() else "about "
     lines = {
         "removed": f"{removed:,} message{'' if removed == 1 else 's'}",
-        "tokens freed": f"about {price.tokens_freed:,}",
-        "tokens added": f"about {price.tokens_added:,}",
-        "cached tokens lost": f"about {price.cache_tokens:,}",
+        "tokens freed": f"{about}{price.tokens_freed:,}",
+        "tokens added": f"{about}{price.tokens_added:,}",
+        "cached tokens lost": f"{about}{price.cache_tokens:,}",
         "calls without results": ", ".join(price.calls_without_results) or "none",
         "results without calls": ", ".join(price.results_without_calls) or "none",
     }

@@ -74,6 +74,7 @@ class _Range(click.ParamType[tuple[int, int]]):
 @click.option("--since", type=_Time(), help="From this time on.")
 @click.option("--until", type=_Time(), help="Before this time.")
 @click.option("--text", help="With this text in it.")
+@click.option("--speaker", metavar="NAME", help="Of this speaker: an id or a name.")
 @click.option("--count", is_flag=True, help="Only print how many there are.")
 @store_option
 @json_option
@@ -87,6 +88,7 @@ def query(  # noqa: PLR0917 - one for each option
     since: int | None,
     until: int | None,
     text: str | None,
+    speaker: str | None,
     address: str | None,
     *,
     count: bool,
@@ -108,6 +110,7 @@ def query(  # noqa: PLR0917 - one for each option
         "since": since,
         "until": until,
         "text": text,
+        "speaker": speaker,
     }
     if conversation is not None:
         with use_store(address) as store:

@@ -101,6 +101,7 @@ class QueryRequest(Shape, frozen=True):
     since: _Milliseconds | None = None
     until: _Milliseconds | None = None
     text: str | None = None
+    speaker: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 

@@ -169,7 +169,8 @@ def write_snapshot(
 ) -> dict[str, Any]:
     """Return a snapshot as JSON-ready data.
 
-    It has users' and assistants' messages only, and of their content the text.
+    It has users' and assistants' messages only, and of their content the text that a model may
+    see: a snapshot can't say that text is ignored.
 
     >>> from palaver.messages import user
     >>> made = write_snapshot([user("Hi", id="msg-1", timestamp=4)], team_task=None, timestamp=5)
@@ -187,7 +188,7 @@ def write_snapshot(
 
 
 def _write(message: Message) -> dict[str, Any]:
-    written: dict[str, Any] = {"id": message.id, "content": message.text}
+    written: dict[str, Any] = {"id": message.id, "content": message.sendable_text}
     speaker = message.speaker or Speaker(message.role, message.role, _SPEAKERS[message.role])
     written["speaker"] = {
         "roleId": speaker.role_id,
