@@ -26,18 +26,8 @@ import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    cast,
-    overload,
-)
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from agents.memory.session_settings import (
@@ -468,11 +458,7 @@ class PalaverSession:
             given = "another id than its history's" if self._history is not None else "no id"
             raise ValueError(f"a session needs the id of its conversation: it was given {given}")
         self.session_id = session_id
-        self.session_settings = (
-            SessionSettings()
-            if session_settings is None
-            else coerce_session_settings(session_settings)
-        )
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._lock = threading.Lock()
         self._closed = False
         self._encoded: dict[str, _EncodedItems] = {}
@@ -481,7 +467,7 @@ class PalaverSession:
     def history(self) -> StoredHistory:
         """The conversation, to read and to edit; it is created if it does not exist."""
         with self._lock:
-            return self._open(create=True)
+            return self._open_or_create()
 
     # ── what the SDK calls ──────────────────────────────────────────────────────────────────────
 
@@ -492,7 +478,7 @@ class PalaverSession:
         returned as it is; `repair_input` makes a valid request of it.
         """
         wanted = resolve_session_limit(limit, self.session_settings)
-        found = await run_cancellable(lambda: self._get(wanted))
+        found, _ = await run_cancellable(lambda: self._get(wanted))
         return cast("list[TResponseInputItem]", found)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -531,48 +517,43 @@ class PalaverSession:
         mine, base = type(self), PalaverSession
         if (mine.get_items, mine.add_items) != (base.get_items, base.add_items):
             return None
-        items, version = await run_cancellable(lambda: self._get_versioned(limit + 1))
-        complete = len(items) <= limit
-        shown = items[-limit:]
-        count = len(shown)
+        found, version = await run_cancellable(lambda: self._get(limit + 1))
+        items = cast("list[TResponseInputItem]", found[-limit:])
+        count = len(items)
 
-        async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
-            count_old = count - start
-            return await run_to_end(lambda: self._replace(count_old, output, version, prune_prefix))
+        async def replace_suffix(start: int, new: list[TResponseInputItem]) -> bool:
+            work = partial(self._replace, count - start, new, version, prune_prefix)
+            return await run_to_end(work)
 
-        return _CompactionSnapshot(
-            cast("list[TResponseInputItem]", shown), complete, replace_suffix
-        )
+        return _CompactionSnapshot(items, len(found) <= limit, replace_suffix)
 
     # ── one access to the store each ────────────────────────────────────────────────────────────
 
-    @overload
-    def _open(self, *, create: Literal[True]) -> StoredHistory: ...
-    @overload
-    def _open(self) -> StoredHistory | None: ...
-    def _open(self, *, create: bool = False) -> StoredHistory | None:
-        """Return the conversation as it is now, or None if there is none and `create` is false."""
+    def _open(self) -> StoredHistory | None:
+        """Return the conversation as it is now, or None if it does not exist yet."""
         self._check_open()
         if self._history is not None:
             self._history.refresh()
         elif self._store is not None:
-            try:
+            with contextlib.suppress(UnknownConversation):
                 self._history = self._store.get(self.session_id)
-            except UnknownConversation:
-                if create:  # with a key, since processes may create it at the same time
-                    key = f"openai-agents {self.session_id}"
-                    self._history = self._store.create(id=self.session_id, key=key)
         return self._history
+
+    def _open_or_create(self) -> StoredHistory:
+        history = self._open()
+        if history is None:
+            assert self._store is not None  # noqa: S101 - without a store there is a history
+            key = f"openai-agents {self.session_id}"  # processes may create it at the same time
+            history = self._history = self._store.create(id=self.session_id, key=key)
+        return history
 
     def _check_open(self) -> None:
         if self._closed:
             name = type(self).__name__
             raise RuntimeError(f"{name} is closed: make a new one of {self.session_id!r}")
 
-    def _get(self, limit: int | None) -> list[Item]:
-        return self._get_versioned(limit)[0]
-
-    def _get_versioned(self, limit: int | None) -> tuple[list[Item], int]:
+    def _get(self, limit: int | None) -> tuple[list[Item], int]:
+        """Return the last items, or all, and the version that they are of."""
         with self._lock:
             history = self._open()
             if history is None or limit == 0:
@@ -617,7 +598,7 @@ class PalaverSession:
     def _add(self, items: Sequence[Any]) -> None:
         with self._lock:
             self._check_open()
-            history = self._open(create=True) if self._history is None else self._history
+            history = self._open_or_create() if self._history is None else self._history
             new = from_items(items, uuid_for(history.id), _earlier_tools(items, history))
             if len(new) == 1:
                 history.append(new[0][0])
@@ -647,10 +628,9 @@ class PalaverSession:
     def _replace(
         self, count: int, new: Sequence[Any], version: int, is_expired: Callable[[Any], bool] | None
     ) -> bool:
-        """Replace the last items, and drop the first ones that are expired.
+        """Replace the last items, and drop the first messages of which all items are expired.
 
-        It does nothing and returns False if the conversation has changed since this version. The
-        items of a message expire together.
+        It does nothing and returns False if the conversation has changed since this version.
         """
         with self._lock:
             history = self._open()
@@ -777,16 +757,10 @@ _ENDS: Final = frozenset(_OUTPUTS.values())
 _IN_WORDS: Final = frozenset(("function_call", "custom_tool_call"))
 """Those whose output may be a text."""
 _WITH_ID: Final = frozenset(
-    (
-        "code_interpreter_call",
-        "computer_call",
-        "file_search_call",
-        "image_generation_call",
-        "local_shell_call",
-        "mcp_call",
-        "web_search_call",
-    )
-)
+    f"{kind}_call"
+    for kind in ("code_interpreter", "computer", "file_search", "image_generation", "local_shell",
+                 "mcp", "web_search")
+)  # fmt: skip
 """Calls that can't be sent without their ids."""
 
 
@@ -812,14 +786,11 @@ def repair_input(data: CallModelData[Any]) -> ModelInputData:
     [{'role': 'user', 'content': 'Tea?'}]
     """
     given = data.model_data
-    items = cast("list[Item]", given.input)
-    valid = repair_items(items)
-    if valid is items:
+    valid = repair_items(cast("list[Item]", given.input))
+    if valid is given.input:
         return given
-    _log.info("%d items of a request became %d valid ones", len(items), len(valid))
-    return ModelInputData(
-        input=cast("list[TResponseInputItem]", valid), instructions=given.instructions
-    )
+    _log.info("%d items of a request became %d valid ones", len(given.input), len(valid))
+    return ModelInputData(cast("list[TResponseInputItem]", valid), given.instructions)
 
 
 def repair_items(items: list[Item]) -> list[Item]:
@@ -828,8 +799,8 @@ def repair_items(items: list[Item]) -> list[Item]:
     >>> repair_items([{"type": "function_call_output", "call_id": "c1", "output": "4"}])
     []
     """
-    whole = _without_cut_ids(items)
-    return whole if _is_sound(whole) else list(_Turns(whole).written())
+    valid = list(_Turns(_without_cut_ids(items)).written())
+    return items if valid == items else valid
 
 
 def _without_cut_ids(items: list[Item]) -> list[Item]:
@@ -854,33 +825,6 @@ def _without_id(item: Item) -> Item | None:
     if kind in _OUTPUTS and kind not in _WITH_ID:
         return {name: value for name, value in item.items() if name != "id"}
     return None if kind in _WITH_ID else item
-
-
-def _is_sound(items: Iterable[Item]) -> bool:
-    """Tell whether each output follows its call, with nothing of others in between."""
-    waiting: dict[str, str] = {}
-    thinks = answered = False
-    for item in items:
-        kind = item.get("type")
-        if kind in _ENDS:
-            if thinks or waiting.pop(_key(item), None) != kind:
-                return False
-            answered = True
-            continue
-        if waiting and (answered or _is_given(item)):
-            return False
-        answered = False
-        if kind == "reasoning":
-            thinks = True
-        elif thinks and _is_given(item):
-            return False
-        else:
-            thinks = False
-            if kind in _OUTPUTS:
-                if _key(item) in waiting:
-                    return False
-                waiting[_key(item)] = _OUTPUTS[kind]
-    return not thinks
 
 
 def _is_given(item: Item) -> bool:
