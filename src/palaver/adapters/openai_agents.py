@@ -615,9 +615,9 @@ class PalaverSession:
                 last = len(view) - 1
                 message = view[last]
                 items = self._items_of(message).items()
-                kept = [each for each, _ in from_items(items[:-1], uuid_for(history.id))]
+                rest = [each for each, _ in from_items(items[:-1], uuid_for(history.id))]
                 try:
-                    _replace_last(history, last, kept)
+                    _replace_last(history, last, rest)
                 except Conflict:
                     continue  # another worker removed a part of the same answer
                 if items and message in history.at(history.version - 1):
@@ -660,14 +660,14 @@ class PalaverSession:
                 history.clear(keep_system_message=False)
 
 
-def _replace_last(history: StoredHistory, last: int, kept: list[Message]) -> None:
+def _replace_last(history: StoredHistory, last: int, rest: list[Message]) -> None:
     """Replace the last message by what is left of it, in one edit."""
-    if not kept:
+    if not rest:
         history.truncate(remove_last=1)
-    elif len(kept) == 1:
-        history.replace(last, kept[0])
+    elif len(rest) == 1:
+        history.replace(last, rest[0])
     else:
-        history.rewrite([range(last), *kept], reason="POP")
+        history.rewrite([range(last), *rest], reason="POP")
 
 
 def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, str]:
