@@ -390,8 +390,8 @@ def test_calls_get_their_outputs_and_outputs_their_calls() -> None:
 def test_an_answer_cut_in_two_goes_without_its_ids() -> None:
     """OpenAI refuses an id without the reasoning that led to it, which may be what was cut."""
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    shell = {"type": "shell_call", "call_id": "c5", "action": {"commands": ["ls"]}}
-    ran = {"type": "shell_call_output", "call_id": "c5", "output": []}
+    shell: dict[str, Any] = {"type": "shell_call", "call_id": "c5", "action": {"commands": ["ls"]}}
+    ran: dict[str, Any] = {"type": "shell_call_output", "call_id": "c5", "output": []}
     summary = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
     bare = called(1)
     del bare["id"]
@@ -428,8 +428,9 @@ def test_whatever_is_taken_out_the_rest_is_valid(
     history.rewrite([range(index, index + 1) for index in sorted(kept)])
     limit = data.draw(st.none() | st.integers(1, 8))
     shown: list[Any] = [*asyncio.run(session.get_items(limit))]
-    items = [*shown, {"role": "user", "content": "And now?"}]
-    valid = ModelInputData(input=repair_items([*items]), instructions="Be brief.")  # type: ignore[arg-type]
+    items: list[Any] = [*shown, {"role": "user", "content": "And now?"}]
+    repaired: Any = repair_items([*items])
+    valid = ModelInputData(repaired, "Be brief.")
     given_data: Any = CallModelData(ModelInputData(items, "Be brief."), Agent(name="Ada"), None)
     assert valid == repair_input(given_data)
     problems = check_request("openai-responses", {"model": "m", "input": valid.input})
