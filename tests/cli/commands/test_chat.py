@@ -411,7 +411,7 @@ def test_ctrl_c_calls_the_answer_off_and_keeps_what_had_arrived(
     terminal.type("take your time\n")
     terminal.until("[slow] running")
     terminal.interrupt()
-    terminal.until("called off")
+    terminal.until("cancelled")
     terminal.type("and now?\n")
     terminal.until("Fine.")
     terminal.until("> ")
