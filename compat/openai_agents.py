@@ -9,18 +9,18 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import agents
-from agents import Agent, Runner, function_tool
+from agents import Agent, RunConfig, Runner, function_tool
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from agents.models.openai_responses import OpenAIResponsesModel
 from openai import AsyncOpenAI
 
 import palaver
-from palaver.adapters.openai_agents import PalaverSession
+from palaver.adapters.openai_agents import PalaverSession, repair_input
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["OPENAI", "agent", "ask", "main", "stream"]
+__all__ = ["OPENAI", "REPAIRED", "agent", "ask", "main", "stream"]
 
 OPENAI = ("openai-responses", "openai-chat")
 agents.set_tracing_disabled(disabled=True)
@@ -40,14 +40,22 @@ def agent(url: str, form: str, **fields: Any) -> Agent[Any]:
     return Agent(model=kind("gpt-test", client), **fields)
 
 
-async def ask(who: Agent[Any], words: str, session: PalaverSession) -> str:
+REPAIRED = RunConfig(call_model_input_filter=repair_input)
+
+
+async def ask(
+    who: Agent[Any], words: str, session: PalaverSession, config: RunConfig | None = None
+) -> str:
     """One run, to its last word."""
-    return str((await Runner.run(who, words, session=session)).final_output)
+    result = await Runner.run(who, words, session=session, run_config=config)
+    return str(result.final_output)
 
 
-async def stream(who: Agent[Any], words: str, session: PalaverSession) -> str:
+async def stream(
+    who: Agent[Any], words: str, session: PalaverSession, config: RunConfig | None = None
+) -> str:
     """The same, streamed."""
-    run = Runner.run_streamed(who, words, session=session)
+    run = Runner.run_streamed(who, words, session=session, run_config=config)
     async for _ in run.stream_events():
         pass
     return str(run.final_output)

@@ -13,12 +13,11 @@ from agents.memory import Session as Protocol
 from agents.memory import SessionSettings
 
 import palaver
-from compat.openai_agents import OPENAI, agent, ask, main, stream
+from compat.openai_agents import OPENAI, REPAIRED, agent, ask, main, stream
 from palaver.adapters.openai_agents import PalaverSession
 from palaver.errors import UnknownConversation
 from palaver.messages import ToolCallPart, assistant
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
-from palaver.wire.pairing import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -103,6 +102,22 @@ def test_a_handoff_is_carried(run: Callable[..., Any], store: Store, form: Forma
     assert roles == [message.role for message in session.history.view]
 
 
+@pytest.mark.parametrize("form", OPENAI)
+@pytest.mark.parametrize("asked", [ask, stream])
+def test_what_is_repaired_is_the_request_and_not_the_session(
+    run: Callable[..., Any], store: Store, form: FormatName, asked: Callable[..., Awaitable[str]]
+) -> None:
+    """An output without a call stays stored, and reaches no provider."""
+    orphan: Any = {"type": "function_call_output", "call_id": "c1", "output": "21 degrees"}
+    session = PalaverSession(store, "talk")
+    run(session.add_items([orphan]))
+    with ProviderServer(form, [looks("Rome"), "Sunny."]) as server:
+        run(asked(agent(server.url, form), "Weather in Rome?", session, REPAIRED))
+        assert "c1" not in [item.get("call_id", item.get("tool_call_id")) for item in sent(server)]
+    assert [] == server.failures
+    assert orphan == run(session.get_items())[0]
+
+
 def _drop_result(history: StoredHistory) -> None:
     history.rewrite([range(2), range(3, 4)])
 
@@ -123,7 +138,7 @@ def _reword(history: StoredHistory) -> None:
 @pytest.mark.parametrize(
     ("edit", "gone", "there"),
     [
-        (_drop_result, "21 degrees", INTERRUPTED),
+        (_drop_result, "21 degrees", "Let me see."),
         (_drop_answer, "Let me see.", "Sunny in Rome."),
         (_keep_last, "Weather in Rome?", "Sunny in Rome."),
         (_reword, "Sunny in Rome.", "Rain in Rome."),
@@ -137,7 +152,10 @@ def test_an_edit_is_what_the_provider_is_sent_next(  # noqa: PLR0917 - fixtures 
     gone: str,
     there: str,
 ) -> None:
-    """Whatever was taken out, the next request is valid; undone, all of it is sent again."""
+    """Whatever was taken out, the next request is valid; undone, all of it is sent again.
+
+    The SDK itself leaves a call of the history out that has no output.
+    """
     session = PalaverSession(store, "talk")
     script: list[Scripted] = [
         looks("Rome", "They want Rome."),
@@ -150,7 +168,7 @@ def test_an_edit_is_what_the_provider_is_sent_next(  # noqa: PLR0917 - fixtures 
         run(ask(ada, "Weather in Rome?", session))
         before = run(session.get_items())
         edit(store.get("talk"))
-        run(ask(ada, "And now?", session))
+        run(ask(ada, "And now?", session, REPAIRED))
         assert gone not in words_of(sent(server))
         assert there in words_of(sent(server))
         history = store.get("talk")
@@ -177,7 +195,7 @@ def test_a_limit_parts_no_call_from_its_output(
     with ProviderServer(form, [*script, "Bye."]) as server:
         ada = agent(server.url, form)
         for words in ("Weather in Rome?", "And Oslo?", "Bye?"):
-            run(ask(ada, words, session))
+            run(ask(ada, words, session, REPAIRED))
     assert [] == server.failures
     assert limit >= len(run(session.get_items()))
 
@@ -315,6 +333,37 @@ def test_a_session_is_what_the_sdk_asks_for(run: Callable[..., Any]) -> None:
         PalaverSession(session.history, "walk")
     with pytest.raises(ValueError, match="no id"):
         PalaverSession(store)
+
+
+def test_a_session_that_is_closed_says_so(run: Callable[..., Any]) -> None:
+    """The store stays open for others: it belongs to whoever opened it."""
+    store = palaver.open(":memory:")
+    session = PalaverSession(store, "talk")
+    run(session.add_items([{"role": "user", "content": "Tea?"}]))
+    session.close()
+    session.close()
+    again: Callable[[], Any]
+    for again in (
+        session.get_items,
+        session.pop_item,
+        session.clear_session,
+        lambda: session.add_items([]),
+        lambda: session.add_items([{"role": "user", "content": "Rum?"}]),
+    ):
+        with pytest.raises(
+            RuntimeError, match="PalaverSession is closed: make a new one of 'talk'"
+        ):
+            run(again())
+    assert ["Tea?"] == [message.text for message in store.get("talk")]
+    assert 1 == len(run(PalaverSession(store, "talk").get_items()))
+
+
+def test_a_conversation_that_is_still_empty_can_be_a_session(run: Callable[..., Any]) -> None:
+    session = PalaverSession(palaver.open(":memory:").create())
+    for text in ("Tea?", "Rum?"):
+        run(session.add_items([{"role": "user", "content": text}]))
+        assert [{"role": "user", "content": text}] == run(session.get_items())
+        run(session.clear_session())
 
 
 def test_clearing_leaves_nothing_in_the_view_and_all_in_the_log(run: Callable[..., Any]) -> None:

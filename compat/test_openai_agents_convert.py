@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from agents import Agent
 from agents.memory import SQLiteSession
+from agents.run import CallModelData, ModelInputData
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from palaver.adapters.openai_agents import (
     PalaverSession,
     from_any_items,
     from_plain_items,
-    last_items,
+    repair_input,
     repair_items,
     to_items,
 )
@@ -37,10 +39,14 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import NIL_ID
+from palaver.stores import StoredHistory
 from palaver.testing.providers import check_request
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.round_trip import fingerprint
 from tests.profiles import at_least
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NUMBERS = st.integers(0, 10**9)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
@@ -113,20 +119,75 @@ def test_what_was_added_comes_back(talk: list[list[list[Any]]], limit: int) -> N
         for batch in (batch for batches in talk for batch in batches):
             await ours.add_items(batch)
             await theirs.add_items(batch)
-        kept: list[Any] = [*await theirs.get_items()]
-        assert kept == await ours.get_items()
+        stored: list[Any] = [*await theirs.get_items()]
+        assert stored == await ours.get_items()
         fresh = PalaverSession(ours.history)
-        assert kept == await fresh.get_items()
-        shown: list[Any] = [*await fresh.get_items(limit)]
-        assert len(shown) <= limit
-        assert repair_items(kept) == kept
-        assert repair_items(shown) == shown
+        assert stored == await fresh.get_items()
+        assert await theirs.get_items(limit) == await fresh.get_items(limit)
+        assert repair_items(stored) == stored
         while (item := await theirs.pop_item()) is not None:
             assert item == await ours.pop_item()
         assert await ours.pop_item() is None
         theirs.close()
 
     asyncio.run(both())
+
+
+ORPHANS: list[list[dict[str, Any]]] = [
+    [gave(1)],
+    [called(1), {"role": "user", "content": "Tea?"}, gave(1)],
+    [called(1), {"role": "user", "content": "Tea?"}],
+    [called(1), gave(1), gave(1)],
+    [gave(1), called(1)],
+    [thought(1), {"role": "user", "content": "Tea?"}],
+    [{"role": "user", "content": "Tea?"}, thought(1)],
+    [called(1), {**gave(1), "type": "custom_tool_call_output"}],
+    [{"type": "shell_call_output", "call_id": "c1", "output": []}],
+]
+
+
+@pytest.mark.parametrize("items", ORPHANS)
+@pytest.mark.parametrize("limit", [None, 1, 2])
+def test_what_has_no_partner_comes_back_too(items: list[Any], limit: int | None) -> None:
+    """A session stores; what a provider would refuse is repaired in the request."""
+
+    async def talk() -> None:
+        session = PalaverSession(palaver.open(":memory:"), "talk")
+        await session.add_items(items)
+        fresh = PalaverSession(session.history)
+        for each in (session, fresh):
+            assert items[-(limit or len(items)) :] == await each.get_items(limit)
+        for item in reversed(items):
+            assert item == await fresh.pop_item()
+        assert await fresh.pop_item() is None
+
+    asyncio.run(talk())
+
+
+@at_least(40, in_faults=5_000)
+@given(st.lists(turns(), min_size=1, max_size=3), st.data())
+def test_there_are_as_many_items_as_can_be_popped(
+    talk: list[list[list[Any]]], data: st.DataObject
+) -> None:
+    """Whatever was edited: an item that is shown can be popped, and one that is not can't."""
+
+    async def edit_and_pop() -> None:
+        session = PalaverSession(palaver.open(":memory:"), "talk")
+        for batch in (batch for batches in talk for batch in batches):
+            await session.add_items(batch)
+        history = session.history
+        length = len(history.view)
+        left = sorted(data.draw(st.sets(st.integers(0, length - 1))))
+        history.rewrite([range(index, index + 1) for index in left])
+        if left:
+            history.replace(len(left) - 1, assistant(data.draw(WORDS)))
+        items = await session.get_items()
+        for item in reversed(items):
+            assert item == await session.pop_item()
+        assert await session.pop_item() is None
+        assert [] == await session.get_items()
+
+    asyncio.run(edit_and_pop())
 
 
 def spelled(messages: Any) -> list[tuple[str, Any]]:
@@ -303,7 +364,7 @@ def test_calls_get_their_outputs_and_outputs_their_calls() -> None:
         "output": INTERRUPTED,
     }
     shell = {"type": "shell_call", "call_id": "c5", "action": {"commands": ["ls"]}}
-    for broken, whole in (
+    for rest, whole in (
         ([called(1), ask], [called(1), words, ask]),
         ([called(1), ask, gave(1)], [called(1), gave(1), ask]),
         ([called(1), called(2), gave(1), said(1, "so"), gave(2)],
@@ -316,30 +377,39 @@ def test_calls_get_their_outputs_and_outputs_their_calls() -> None:
         ([thought(1), shell, ask], [ask]),
         ([called(1), {**gave(1), "type": "custom_tool_call_output"}], [called(1), gave(1)]),
     ):  # fmt: skip
-        assert whole == repair_items(broken)
+        assert [ask, *whole] == repair_items([ask, *rest])
     assert [ask, called(1)] == repair_items([gave(9), ask, called(1)])  # it may still be at work
-    assert [called(1), words, said(1, "so")] == repair_items([called(1), said(1, "so")], {0, 1})
     for whole in (
         [ask, called(1)],
-        [called(1), said(1, "so")],
+        [ask, called(1), said(1, "so")],
         [thought(1), thought(2), called(1)],
     ):
         assert whole is repair_items(whole)
 
 
 def test_an_answer_cut_in_two_goes_without_its_ids() -> None:
+    """OpenAI refuses an id without the reasoning that led to it, which may be what was cut."""
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    whole = [thought(1), search, said(1, "so"), called(1), thought(2), called(2)]
+    shell: dict[str, Any] = {"type": "shell_call", "call_id": "c5", "action": {"commands": ["ls"]}}
+    ran: dict[str, Any] = {"type": "shell_call_output", "call_id": "c5", "output": []}
+    summary = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
     bare = called(1)
     del bare["id"]
     so = {"role": "assistant", "content": "so"}
-    assert [so, bare, thought(2), called(2)] == last_items(whole, 5)
-    assert [so, bare, thought(2), called(2)] == last_items(whole, 4)
-    assert [called(2)] != last_items(whole, 1)
-    assert [bare] == last_items([thought(1), called(1)], 1)
-    plain = {"role": "assistant", "content": "so", "type": "message"}
-    assert [so] == last_items([thought(1), plain], 1)
-    assert [plain] == last_items([called(1), plain], 1)
+    goes_on = [gave(1), thought(2), called(2), gave(2)]
+    for cut, whole in (
+        ([search, said(1, "so"), called(1), *goes_on], [so, bare, *goes_on]),
+        ([called(1), *goes_on], [bare, *goes_on]),
+        ([{**shell, "id": "sh_1"}, ran], [shell, ran]),
+        ([summary, called(1), gave(1)], [summary, bare, gave(1)]),
+    ):
+        assert whole == repair_items(cut)
+    for whole in ([bare, *goes_on], [so], [thought(1), called(1), gave(1)]):
+        assert whole is repair_items(whole)
+    refused = {"type": "message", "role": "assistant", "id": "msg_1",
+               "content": [{"type": "refusal", "refusal": "No."}]}  # fmt: skip
+    assert [{"role": "assistant", "content": "No."}] == repair_items([refused])
+    assert [so] == repair_items([{**so, "id": "msg_1"}])
 
 
 @at_least(40, in_faults=5_000)
@@ -357,14 +427,92 @@ def test_whatever_is_taken_out_the_rest_is_valid(
     kept = data.draw(st.sets(st.integers(0, length - 1)))
     history.rewrite([range(index, index + 1) for index in sorted(kept)])
     limit = data.draw(st.none() | st.integers(1, 8))
-    items = asyncio.run(session.get_items(limit))
-    asked = {"model": "m", "input": [*items, {"role": "user", "content": "And now?"}]}
-    calls = {i.get("call_id") for i in items if i.get("type") == "function_call"}
-    ended = {i.get("call_id") for i in items if i.get("type") == "function_call_output"}
-    assert ended <= calls
-    if calls == ended:  # else the SDK drops the call that was last
-        problems = [str(problem) for problem in check_request("openai-responses", asked)]
-        assert [] == [problem for problem in problems if "must not be empty" not in problem], items
+    shown: list[Any] = [*asyncio.run(session.get_items(limit))]
+    items: list[Any] = [*shown, {"role": "user", "content": "And now?"}]
+    repaired: Any = repair_items([*items])
+    valid = ModelInputData(repaired, "Be brief.")
+    given_data: Any = CallModelData(ModelInputData(items, "Be brief."), Agent(name="Ada"), None)
+    assert valid == repair_input(given_data)
+    problems = check_request("openai-responses", {"model": "m", "input": valid.input})
+    assert [] == [str(each) for each in problems if "must not be empty" not in str(each)], items
+
+
+def test_a_request_that_is_valid_is_left_alone() -> None:
+    asked: Any = {"role": "user", "content": "Tea?"}
+    data = CallModelData(ModelInputData([asked], "Be brief."), Agent[Any](name="Ada"), None)
+    assert data.model_data is repair_input(data)
+
+
+def compact(
+    session: PalaverSession, limit: int, start: int, is_expired: Callable[[Any], bool] | None = None
+) -> bool:
+    """Do what the SDK's compaction does with a session's snapshot."""
+
+    async def replace_end() -> bool:
+        snapshot = await session._get_compaction_snapshot(limit, prune_prefix=is_expired)
+        assert snapshot is not None
+        assert snapshot.items == await session.get_items(limit)
+        assert snapshot.complete == (len(await session.get_items()) <= limit)
+        summary: Any = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+        return await snapshot.replace_suffix(start, [summary])
+
+    return asyncio.run(replace_end())
+
+
+def test_the_sdk_compacts_the_end_of_a_history() -> None:
+    """In one change, which can be undone; a part of an answer stays where it was."""
+    ask: Any = {"role": "user", "content": "Tea?"}
+    talk: list[Any] = [ask, thought(1), said(1, "Hm."), called(1), gave(1), said(2, "so")]
+    session = PalaverSession(palaver.open(":memory:"), "talk")
+    asyncio.run(session.add_items(talk))
+    assert compact(session, 4, 1)
+    types = [item.get("type") for item in asyncio.run(session.get_items())]
+    assert [None, "reasoning", "message", "compaction"] == types
+    session.history.undo()
+    assert talk == asyncio.run(session.get_items())
+    assert compact(session, 9, 3, lambda item: item == ask)
+    types = [item.get("type") for item in asyncio.run(session.get_items())]
+    assert ["reasoning", "message", "compaction"] == types
+    assert compact(session, 3, 2, lambda _: False)
+    assert not compact(session, 3, 3)
+    assert not compact(PalaverSession(palaver.open(":memory:"), "new"), 3, 0)
+
+
+def test_a_history_that_has_changed_meanwhile_is_not_compacted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask: Any = {"role": "user", "content": "Tea?"}
+    store = palaver.open(":memory:")
+    session = PalaverSession(store, "talk")
+
+    async def both() -> None:
+        await session.add_items([ask])
+        snapshot = await session._get_compaction_snapshot(5)
+        assert snapshot is not None
+        await session.add_items([ask, ask])
+        assert not await snapshot.replace_suffix(0, [{"role": "user", "content": "Rum?"}])
+        assert [ask] * 3 == await session.get_items()
+        snapshot = await session._get_compaction_snapshot(5)
+        assert snapshot is not None
+        history = StoredHistory.rewrite
+        with monkeypatch.context() as patched:
+            other = PalaverSession(store, "talk")
+
+            def late(self: StoredHistory, *args: Any, **fields: Any) -> Any:
+                other._add([ask])
+                return history(self, *args, **fields)
+
+            patched.setattr(StoredHistory, "rewrite", late)
+            assert not await snapshot.replace_suffix(0, [{"role": "user", "content": "Rum?"}])
+        assert [ask] * 4 == await session.get_items()
+
+    class Changed(PalaverSession):
+        async def add_items(self, items: list[Any]) -> None:
+            await super().add_items([*items, ask])
+
+    asyncio.run(both())
+    changed = Changed(session.history)
+    assert asyncio.run(changed._get_compaction_snapshot(5)) is None
 
 
 def test_ignored_text_does_not_reach_the_model() -> None:

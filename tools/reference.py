@@ -1,7 +1,8 @@
 """Write `docs/reference/`, one page for each public module, from the docstrings.
 
 Public is what a module names in `__all__`: palaver, its packages at any depth, and the modules
-directly under palaver. New ones are found by themselves. `--check` writes nothing and fails,
+directly under palaver. New ones are found by themselves. A class that a public name returns or
+holds has an entry too, whether a package exports it or not. `--check` writes nothing and fails,
 with a diff, where a page on disk differs.
 
 The adapters need the frameworks that they serve, which `make compat` has: there,
@@ -19,6 +20,7 @@ import inspect
 import pkgutil
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
 APART = ("palaver.adapters",)
 """Packages whose modules need other frameworks: their pages are made where those are."""
+NONE: frozenset[str] = frozenset()
 STARS: dict[object, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
@@ -86,7 +89,8 @@ def difference(found: dict[str, str], wanted: dict[str, str]) -> Iterator[str]:
 def pages(package: str) -> dict[str, str]:
     """Make every page: its file name, and its text."""
     modules = {module.__name__: module for module in public_modules(package)}
-    made = {f"{name}.md": page(module, modules) for name, module in modules.items()}
+    held = held_types(modules)
+    made = {f"{name}.md": page(module, modules, held) for name, module in modules.items()}
     rows = [f"- [`{name}`]({name}.md): {summary(module)}" for name, module in modules.items()]
     rows += [
         f"- [`{name}`]({folder(name).name}/README.md): made apart, beside what it needs"
@@ -117,7 +121,98 @@ def inside(package: ModuleType) -> Iterator[pkgutil.ModuleInfo]:
             yield from inside(importlib.import_module(info.name))
 
 
-def page(module: ModuleType, modules: dict[str, ModuleType]) -> str:
+def held_types(modules: dict[str, ModuleType]) -> dict[str, list[type]]:
+    """Find the classes that public names lead to and that no module exports, for each page.
+
+    Public names lead to what they return and what their fields hold, and so on from there. A class
+    belongs to the page of the package that it is defined in.
+    """
+    waiting = [getattr(module, name) for module in modules.values() for name in module.__all__]
+    known = {value for value in waiting if isinstance(value, type)}
+    found: dict[str, list[type]] = {name: [] for name in modules}
+    while waiting:
+        for cls in leads_to(waiting.pop()):
+            around = [name for name in modules if f"{cls.__module__}.".startswith(f"{name}.")]
+            if cls not in known and around and not cls.__module__.startswith(APART):
+                known.add(cls)
+                found[max(around, key=len)].append(cls)
+                waiting.append(cls)
+    return found
+
+
+def leads_to(value: object) -> Iterator[type]:
+    """Yield the classes that a function returns, that a class's fields and methods give, or its."""
+    if not isinstance(value, type) and not inspect.isfunction(value):
+        yield type(value)
+        return
+    for base in inspect.getmro(value) if isinstance(value, type) else ():
+        if base.__module__ in sys.builtin_module_names:
+            continue
+        for name, written in inspect.get_annotations(base).items():
+            if not name.startswith("_"):
+                yield from named_types(written, base.__module__)
+        for name, member in vars(base).items():
+            if not name.startswith("_"):
+                yield from returned_types(member)
+    yield from returned_types(value)
+
+
+def returned_types(member: object) -> Iterator[type]:
+    """Yield the classes that a function, a method or a property returns."""
+    function = member.fget if isinstance(member, property) else member
+    function = getattr(function, "func", getattr(function, "__func__", function))
+    if inspect.isfunction(function):
+        function = inspect.unwrap(function)
+        yield from named_types(function.__annotations__.get("return"), function.__module__)
+
+
+def named_types(written: object, module: str, aliases: frozenset[str] = NONE) -> Iterator[type]:
+    """Yield the classes that an annotation names, as it is written in a module."""
+    try:
+        tree = ast.parse(annotation(written).strip(), mode="eval")
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name not in aliases:
+                yield from resolved_types(name, module, aliases | {name})
+            case ast.Constant(str(text)):
+                yield from named_types(text, module, aliases)
+            case _:
+                pass
+
+
+def resolved_types(name: str, module: str, aliases: frozenset[str]) -> tuple[type, ...]:
+    """Find the class that a name means in a module, or the classes that an alias stands for.
+
+    A name that is imported for type checkers only is looked up where it comes from.
+    """
+    home = importlib.import_module(module)
+    value = getattr(home, name, None)
+    if isinstance(value, type):
+        return (value,)
+    package = module.split(".", maxsplit=1)[0]
+    for statement in parsed(Path(home.__file__ or "")):
+        match statement:
+            case ast.ImportFrom(module=str(other), names=names) if other.startswith(package):
+                for each in names:
+                    if name == (each.asname or each.name):
+                        return resolved_types(each.name, other, aliases)
+            case ast.Assign(value=alias) | ast.AnnAssign(value=ast.expr() as alias):
+                if name in assigned(statement) and not isinstance(alias, ast.Call):
+                    return tuple(named_types(ast.unparse(alias), module, aliases))
+            case _:
+                pass
+    return ()
+
+
+@cache
+def parsed(path: Path) -> list[ast.stmt]:
+    """Parse a file once, however many of its names are looked up."""
+    return list(statements(ast.parse(path.read_text("utf-8"))))
+
+
+def page(module: ModuleType, modules: dict[str, ModuleType], held: dict[str, list[type]]) -> str:
     """Make one module's page. A name that a deeper page explains is only linked."""
     below = [m for name, m in modules.items() if name.startswith(f"{module.__name__}.")]
     sections: list[str] = []
@@ -135,6 +230,9 @@ def page(module: ModuleType, modules: dict[str, ModuleType]) -> str:
         else:
             place = f"{home.__name__}.md#{name.lower()}"
             links.append(f"- [`{name}`]({place}): {summary(value)}")
+    for cls in sorted(held[module.__name__], key=lambda each: each.__name__):
+        place = f"Import it from `{cls.__module__}`."
+        sections.append(document(f"## {cls.__name__}", place, *class_blocks(cls.__name__, cls)))
     return document(f"# {module.__name__}", prose(module), "\n".join(links), *sections)
 
 
@@ -204,6 +302,8 @@ def signature(name: str, function: object) -> str:
     arguments = [steady(str(argument)) for argument in _unquoted(spelled)]
     result = spelled.return_annotation
     arrow = "" if result is inspect.Signature.empty else f" -> {annotation(result)}"
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        name = f"async {name}"
     line = f"{name}({', '.join(arguments)}){arrow}"
     if len(line) <= 100:  # noqa: PLR2004 - the line length of the project
         return line

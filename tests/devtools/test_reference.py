@@ -40,16 +40,39 @@ SHAPES = '''"""Shapes."""
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-__all__ = ["Colour", "Pen", "Shape", "draw"]
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from small.shapes.inner import Corner, Strokes
+
+__all__ = ["ORIGIN", "Colour", "Pen", "Shape", "draw", "trace"]
+Dots: TypeAlias = "list[Dot]"
+
+
+class Dot:
+    """A dot."""
+
+
+class Paper:
+    """What it is drawn on."""
+
+    _secret: Corner
+
+
+ORIGIN = Paper()
 
 
 class Pen:
     """Draws."""
 
     def __init__(self, width: int = 1) -> None: ...
+
+    async def lift(self) -> Strokes:
+        """Lift it."""
 
 
 class Colour(enum.Enum):
@@ -74,6 +97,11 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
         return self
 
 
+async def trace(shape: Shape) -> AsyncIterator[Dots]:
+    """Trace a shape."""
+    yield []
+
+
 def draw(shape: Shape, colour: str = "red") -> str:
     """Draw a shape.
 
@@ -81,6 +109,34 @@ def draw(shape: Shape, colour: str = "red") -> str:
     2
     """
     return f"{colour} {shape}"
+'''
+
+
+INNER = '''"""What a drawing is made of."""
+
+from typing import NamedTuple, Union
+
+
+class Corner:
+    """Where two lines meet."""
+
+
+class Line(NamedTuple):
+    """A line."""
+
+    ends: "tuple[End, End]"
+    style: "unknown.Style"
+
+
+class End:
+    """Where a line ends."""
+
+
+class Arc:
+    """A part of a circle."""
+
+
+Strokes = Union[Line, list[Union[Arc, int]]]
 '''
 
 
@@ -92,6 +148,7 @@ def make_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "_hidden").mkdir()
     (package / "__init__.py").write_text(INIT)
     (package / "shapes" / "__init__.py").write_text(SHAPES)
+    (package / "shapes" / "inner.py").write_text(INNER)
     (package / "_hidden" / "__init__.py").write_text('__all__ = ["secret"]\nsecret = 1\n')
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
@@ -117,6 +174,43 @@ def test_a_page_shows_signatures_fields_and_docstrings() -> None:
     assert "- `RED` = `'red'`" in page
     assert "class Pen\n\nPen(width: int = 1)" in page
     assert "Whether it has an inside." in page
+
+
+@pytest.mark.usefixtures("small")
+def test_a_page_shows_what_has_to_be_awaited() -> None:
+    """A coroutine function and an asynchronous generator."""
+    page = reference.pages("small")["small.shapes.md"]
+    assert "async lift(self) -> Strokes" in page
+    assert "async trace(shape: Shape) -> AsyncIterator[Dots]" in page
+    assert "async draw" not in page
+
+
+@pytest.mark.usefixtures("small")
+def test_every_type_that_a_user_can_hold_has_an_entry() -> None:
+    """What is returned, what a field or a constant holds, and what those hold; nothing else."""
+    page = reference.pages("small")["small.shapes.md"]
+    for name, module in (
+        ("Line", "small.shapes.inner"),
+        ("End", "small.shapes.inner"),
+        ("Arc", "small.shapes.inner"),
+        ("Dot", "small.shapes"),
+        ("Paper", "small.shapes"),
+    ):
+        assert f"## {name}\n\nImport it from `{module}`.\n" in page
+    assert "## Corner" not in page
+    assert 1 == page.count("## Shape\n")
+
+
+def test_the_types_of_palaver_that_a_user_can_hold_have_entries() -> None:
+    pages = reference.pages("palaver")
+    for page, name in (
+        ("messages", "StepStartPart"),
+        ("conversation", "LedgerEntry"),
+        ("wire", "TextDelta"),
+        ("stores", "Pruned"),
+    ):
+        assert f"\n## {name}\n" in pages[f"palaver.{page}.md"]
+    assert "async run_until_answer(" in pages["palaver.conversation.md"]
 
 
 @pytest.mark.usefixtures("small")

@@ -70,7 +70,7 @@ def test_a_damaged_line_is_told_and_the_rest_is_there(
         file.write('{"type": "user", "mess\n')
     page = open_page()
     choose(page, transcript)
-    expect(page.locator(".toast")).to_contain_text("Not all of it could be kept:")
+    expect(page.locator(".toast")).to_contain_text("Not all of it could be imported:")
     expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
 
 

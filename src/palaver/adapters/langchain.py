@@ -613,7 +613,7 @@ def _unpack(packed: object, serializer: Serializer | None) -> Mapping[str, Any]:
         raise ValidationError(
             detail, path=f"$.metadata.{METADATA_KEY}.hard", rule="schema"
         ) from None
-    return {}  # kept by another adapter, whose serializer is not here
+    return {}  # stored by another adapter, whose serializer is not here
 
 
 class PalaverChatMessageHistory(BaseChatMessageHistory):

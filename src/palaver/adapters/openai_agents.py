@@ -1,7 +1,8 @@
 """The OpenAI Agents SDK: its session, over a conversation in a store.
 
     session = PalaverSession(palaver.open("chat.db"), "talk-1")
-    await Runner.run(agent, "Tea?", session=session)
+    config = RunConfig(call_model_input_filter=repair_input)
+    await Runner.run(agent, "Tea?", session=session, run_config=config)
 
 The items of one answer are one message, an output is a tool message, and what was not edited comes
 back to the SDK exactly as it was written.
@@ -9,8 +10,10 @@ back to the SDK exactly as it was written.
 The SDK appends the items of a turn, reads the items before it, and removes its last items when it
 tries again. Each is one access to the store from a worker thread: a write runs to its end even if
 the task is cancelled, a read is abandoned. What is removed only leaves the view, and
-`history.undo()` restores it. Items are repaired when they are read: each call has its output, as
-providers demand, whatever was edited.
+`history.undo()` restores it.
+
+The session stores, and never repairs: what it returns is what was added or edited. `repair_input`
+repairs the request: each call has its output, as providers demand, whatever was edited.
 """
 
 from __future__ import annotations
@@ -23,8 +26,7 @@ import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import accumulate
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -33,6 +35,7 @@ from agents.memory.session_settings import (
     coerce_session_settings,
     resolve_session_limit,
 )
+from agents.run import ModelInputData
 from msgspec.structs import replace
 
 from palaver.errors import Conflict, UnknownConversation, ValidationError
@@ -59,16 +62,18 @@ from palaver.wire.request import ANY_TARGET, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agents import TResponseInputItem
+    from agents.memory.session import _CompactionSnapshot
+    from agents.run import CallModelData
 
     from palaver.history.view import View
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
     from palaver.stores.store import Store
 
-__all__ = ["PalaverSession"]
+__all__ = ["PalaverSession", "repair_input"]
 
 
 _ROLES: Final = frozenset(("user", "assistant", "system", "developer"))
@@ -421,7 +426,8 @@ class PalaverSession:
     """A conversation as a session of the OpenAI Agents SDK.
 
     The conversation is created with the first items. `session_settings` limits how many items a
-    run is shown, as everywhere in the SDK.
+    run is shown, as everywhere in the SDK. Where the conversation is edited, or a limit cuts it,
+    give the run `repair_input`, so that the request is valid.
 
     >>> import asyncio, palaver
     >>> store = palaver.open(":memory:")
@@ -452,35 +458,32 @@ class PalaverSession:
             given = "another id than its history's" if self._history is not None else "no id"
             raise ValueError(f"a session needs the id of its conversation: it was given {given}")
         self.session_id = session_id
-        self.session_settings = (
-            SessionSettings()
-            if session_settings is None
-            else coerce_session_settings(session_settings)
-        )
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._lock = threading.Lock()
+        self._closed = False
         self._encoded: dict[str, _EncodedItems] = {}
 
     @property
     def history(self) -> StoredHistory:
         """The conversation, to read and to edit; it is created if it does not exist."""
         with self._lock:
-            return self._open() or self._begin()
+            return self._open_or_create()
 
     # ── what the SDK calls ──────────────────────────────────────────────────────────────────────
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the last items, or all, in order: as they were added, or as they were edited.
 
-        The items are always valid for a provider: calls and outputs that an edit or the limit has
-        separated are repaired.
+        `pop_item` removes the same items, one by one. What an edit or the limit has separated is
+        returned as it is; `repair_input` makes a valid request of it.
         """
         wanted = resolve_session_limit(limit, self.session_settings)
-        found = await run_cancellable(lambda: self._get(wanted))
+        found, _ = await run_cancellable(lambda: self._get(wanted))
         return cast("list[TResponseInputItem]", found)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end, in one change."""
-        if items:
+        if items or self._closed:  # which the worker reports
             await run_to_end(lambda: self._add(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -491,60 +494,94 @@ class PalaverSession:
         """Remove everything from the view, system messages too; `history.undo()` restores it."""
         await run_to_end(self._clear)
 
+    def close(self) -> None:
+        """Close the session: every later call raises `RuntimeError`, closing it again does nothing.
+
+        A change that is under way is finished first. The store stays open: whoever opened it
+        closes it.
+        """
+        with self._lock:
+            self._closed = True
+            self._encoded.clear()
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> _CompactionSnapshot | None:
+        """Return the last items, and a function that replaces the end of them in one change.
+
+        The SDK's own sessions have this for its compaction; without it, a history that is shown in
+        part is not compacted. A subclass that changes what is read or written has to have its own.
+        """
+        from agents.memory.session import _CompactionSnapshot  # noqa: PLC0415 - the SDK may drop it
+
+        mine, base = type(self), PalaverSession
+        if (mine.get_items, mine.add_items) != (base.get_items, base.add_items):
+            return None
+        found, version = await run_cancellable(lambda: self._get(limit + 1))
+        items = cast("list[TResponseInputItem]", found[-limit:])
+        count = len(items)
+
+        async def replace_suffix(start: int, new: list[TResponseInputItem]) -> bool:
+            work = partial(self._replace, count - start, new, version, prune_prefix)
+            return await run_to_end(work)
+
+        return _CompactionSnapshot(items, len(found) <= limit, replace_suffix)
+
     # ── one access to the store each ────────────────────────────────────────────────────────────
 
     def _open(self) -> StoredHistory | None:
-        if self._history is None and self._store is not None:
-            try:
-                self._history = self._store.get(self.session_id)
-            except UnknownConversation:
-                return None
-        elif self._history is not None:
+        """Return the conversation as it is now, or None if it does not exist yet."""
+        self._check_open()
+        if self._history is not None:
             self._history.refresh()
+        elif self._store is not None:
+            with contextlib.suppress(UnknownConversation):
+                self._history = self._store.get(self.session_id)
         return self._history
 
-    def _begin(self) -> StoredHistory:
-        assert self._store is not None  # noqa: S101 - without a store there is a history
-        key = f"openai-agents {self.session_id}"  # for processes that create it at the same time
-        self._history = self._store.create(id=self.session_id, key=key)
-        return self._history
+    def _open_or_create(self) -> StoredHistory:
+        history = self._open()
+        if history is None:
+            assert self._store is not None  # noqa: S101 - without a store there is a history
+            key = f"openai-agents {self.session_id}"  # processes may create it at the same time
+            history = self._history = self._store.create(id=self.session_id, key=key)
+        return history
 
-    def _get(self, limit: int | None) -> list[Item]:
+    def _check_open(self) -> None:
+        if self._closed:
+            name = type(self).__name__
+            raise RuntimeError(f"{name} is closed: make a new one of {self.session_id!r}")
+
+    def _get(self, limit: int | None) -> tuple[list[Item], int]:
+        """Return the last items, or all, and the version that they are of."""
         with self._lock:
             history = self._open()
             if history is None or limit == 0:
-                return []
-            return self._last(history.view, limit)
+                return [], 0
+            return self._last(history.view, limit), history.version
 
     def _last(self, view: View, limit: int | None) -> list[Item]:
-        """Return the last items of a view, repaired; a message gives none, one or several."""
+        """Return the last items of a view; a message gives none, one or several."""
         left = limit if limit is not None and limit > 0 else sys.maxsize
         first: list[Item] = []
         found: list[bytes] = []
-        counts: list[int] = []
         stop = len(view)
         while stop and left:
             start = max(stop - left, 0)
             for message in reversed(view[start:stop]):
-                written = self._items(message)
+                written = self._items_of(message)
                 if written.size > left:
-                    first, left = last_items(written.items(), left), 0
+                    first, left = written.items()[-left:], 0
                     break
                 if written.size:
                     found.append(written.text)
-                    counts.append(written.size)
                     left -= written.size
                     if not left:
                         break
             stop = start
-        begins = {*accumulate(reversed(counts), initial=len(first))}
-        items = first + _decode(b",".join(reversed(found)))
-        valid = repair_items(items, begins)
-        if valid is not items:
-            _log.info("%s: %d items became %d valid ones", self.session_id, len(items), len(valid))
-        return valid
+        return first + _decode(b",".join(reversed(found)))
 
-    def _items(self, message: Message) -> _EncodedItems:
+    def _items_of(self, message: Message) -> _EncodedItems:
         encoded = self._encoded.get(message.id)
         if encoded is None or encoded.message is not message:
             encoded = self._encode(message, to_items(message))
@@ -560,7 +597,8 @@ class PalaverSession:
 
     def _add(self, items: Sequence[Any]) -> None:
         with self._lock:
-            history = self._history or self._open() or self._begin()
+            self._check_open()
+            history = self._open_or_create() if self._history is None else self._history
             new = from_items(items, uuid_for(history.id), _earlier_tools(items, history))
             if len(new) == 1:
                 history.append(new[0][0])
@@ -576,16 +614,44 @@ class PalaverSession:
                 view = history.view
                 last = len(view) - 1
                 message = view[last]
-                items = self._items(message).items()
-                kept = [each for each, _ in from_items(items[:-1], uuid_for(history.id))]
+                items = self._items_of(message).items()
+                rest = [each for each, _ in from_items(items[:-1], uuid_for(history.id))]
                 try:
-                    _replace_last(history, last, kept)
+                    _replace_last(history, last, rest)
                 except Conflict:
                     continue  # another worker removed a part of the same answer
                 if items and message in history.at(history.version - 1):
                     return items[-1]  # nobody else removed it meanwhile
                 history.refresh()
             return None
+
+    def _replace(
+        self, count: int, new: Sequence[Any], version: int, is_expired: Callable[[Any], bool] | None
+    ) -> bool:
+        """Replace the last items, and drop the first messages of which all items are expired.
+
+        It does nothing and returns False if the conversation has changed since this version.
+        """
+        with self._lock:
+            history = self._open()
+            if history is None or history.version != version or not count:
+                return False
+            view = history.view
+            left, stop = count, len(view)
+            while left > 0:
+                stop -= 1
+                left -= self._items_of(view[stop]).size
+            rest = self._items_of(view[stop]).items()[:-left] if left else []
+            start = 0
+            if is_expired is not None:
+                while start < stop and all(map(is_expired, self._items_of(view[start]).items())):
+                    start += 1
+            made = [each for each, _ in from_items([*rest, *new], uuid_for(history.id))]
+            try:
+                history.rewrite([range(start, stop), *made], expect=version)
+            except Conflict:  # another process was first
+                return False
+            return True
 
     def _clear(self) -> None:
         with self._lock:
@@ -594,14 +660,14 @@ class PalaverSession:
                 history.clear(keep_system_message=False)
 
 
-def _replace_last(history: StoredHistory, last: int, kept: list[Message]) -> None:
+def _replace_last(history: StoredHistory, last: int, rest: list[Message]) -> None:
     """Replace the last message by what is left of it, in one edit."""
-    if not kept:
+    if not rest:
         history.truncate(remove_last=1)
-    elif len(kept) == 1:
-        history.replace(last, kept[0])
+    elif len(rest) == 1:
+        history.replace(last, rest[0])
     else:
-        history.rewrite([range(last), *kept], reason="POP")
+        history.rewrite([range(last), *rest], reason="POP")
 
 
 def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, str]:
@@ -690,44 +756,75 @@ _OUTPUTS: Final = {
 _ENDS: Final = frozenset(_OUTPUTS.values())
 _IN_WORDS: Final = frozenset(("function_call", "custom_tool_call"))
 """Those whose output may be a text."""
+_WITH_ID: Final = frozenset(
+    f"{kind}_call"
+    for kind in ("code_interpreter", "computer", "file_search", "image_generation", "local_shell",
+                 "mcp", "web_search")
+)  # fmt: skip
+"""Calls that can't be sent without their ids."""
 
 
-def repair_items(items: list[Item], begins: Container[int] = ()) -> list[Item]:
+def repair_input(data: CallModelData[Any]) -> ModelInputData:
+    """Make the input of a model valid: a filter for a run whose session may have been edited.
+
+    It is called right before each request. An output without its call is left out, a call without
+    an output gets one that says so, reasoning without what it led to is left out, and an answer
+    that was cut in two goes without the ids that OpenAI would refuse. Where nothing is broken, the
+    input stays as it is. In a filter of your own, call it last.
+
+    It is for runs with a session. Where the provider holds the conversation
+    (`previous_response_id`, `conversation_id`), a request has outputs without their calls, and they
+    would be left out.
+
+    >>> from agents import Agent, RunConfig
+    >>> from agents.run import CallModelData, ModelInputData
+    >>> config = RunConfig(call_model_input_filter=repair_input)
+    >>> asked = {"role": "user", "content": "Tea?"}
+    >>> output = {"type": "function_call_output", "call_id": "c1", "output": "4"}
+    >>> given = ModelInputData(input=[output, asked], instructions="Be brief.")
+    >>> repair_input(CallModelData(given, Agent(name="Ada"), None)).input
+    [{'role': 'user', 'content': 'Tea?'}]
+    """
+    given = data.model_data
+    valid = repair_items(cast("list[Item]", given.input))
+    if valid is given.input:
+        return given
+    _log.info("%d items of a request became %d valid ones", len(given.input), len(valid))
+    return ModelInputData(cast("list[TResponseInputItem]", valid), given.instructions)
+
+
+def repair_items(items: list[Item]) -> list[Item]:
     """The items as a provider takes them; the very same list where nothing is broken.
-
-    `begins` are the indexes at which messages begin: a new answer ends the wait for an output.
 
     >>> repair_items([{"type": "function_call_output", "call_id": "c1", "output": "4"}])
     []
     """
-    return items if _is_sound(items, begins) else list(_Turns(items, begins).written())
+    valid = list(_Turns(_without_cut_ids(items)).written())
+    return items if valid == items else valid
 
 
-def _is_sound(items: Iterable[Item], begins: Container[int]) -> bool:
-    """Tell whether each output follows its call, with nothing of others in between."""
-    waiting: dict[str, str] = {}
-    thinks = answered = False
-    for index, item in enumerate(items):
-        kind = item.get("type")
-        if kind in _ENDS:
-            if thinks or waiting.pop(_key(item), None) != kind:
-                return False
-            answered = True
-            continue
-        if waiting and (answered or index in begins or _is_given(item)):
-            return False
-        answered = False
-        if kind == "reasoning":
-            thinks = True
-        elif thinks and _is_given(item):
-            return False
-        else:
-            thinks = False
-            if kind in _OUTPUTS:
-                if _key(item) in waiting:
-                    return False
-                waiting[_key(item)] = _OUTPUTS[kind]
-    return not thinks
+def _without_cut_ids(items: list[Item]) -> list[Item]:
+    """The items without ids that are refused: of an answer that begins before the first item.
+
+    OpenAI refuses the id of an item without the reasoning that led to it: text and calls go without
+    their ids then, and what can't be without one is left out.
+    """
+    ends = (i for i, item in enumerate(items) if _is_given(item) or item.get("type") == "reasoning")
+    end = next(ends, len(items))
+    if not any("id" in item for item in items[:end]):
+        return items
+    return [*filter(None, map(_without_id, items[:end])), *items[end:]]
+
+
+def _without_id(item: Item) -> Item | None:
+    kind = item.get("type")
+    if "id" not in item:
+        return item
+    if item.get("role") == "assistant":
+        return {"role": "assistant", "content": _text(item)}
+    if kind in _OUTPUTS and kind not in _WITH_ID:
+        return {name: value for name, value in item.items() if name != "id"}
+    return None if kind in _WITH_ID else item
 
 
 def _is_given(item: Item) -> bool:
@@ -746,19 +843,18 @@ class _Turn:
         self.made = made
         self.items: list[Item] = []
         self.outputs: dict[str, Item] = {}
-        self.calls = 0
 
 
 class _Turns:
     """The items in turns, each output with the newest call of its id."""
 
-    def __init__(self, items: Iterable[Item], begins: Container[int]) -> None:
+    def __init__(self, items: Iterable[Item]) -> None:
         self._turns: list[_Turn] = []
         self._waiting: dict[str, tuple[_Turn, str]] = {}
-        for index, item in enumerate(items):
-            self._take(item, begins=index in begins)
+        for item in items:
+            self._take(item)
 
-    def _take(self, item: Item, *, begins: bool) -> None:
+    def _take(self, item: Item) -> None:
         kind = item.get("type")
         if kind in _ENDS:
             turn, wanted = self._waiting.pop(_key(item), (None, ""))
@@ -767,12 +863,11 @@ class _Turns:
             return
         made = not _is_given(item)
         last = self._turns[-1] if self._turns else None
-        if last is None or not (made and last.made) or last.outputs or (begins and last.calls):
+        if last is None or not (made and last.made) or last.outputs:
             last = _Turn(made=made)
             self._turns.append(last)
         last.items.append(item)
         if kind in _OUTPUTS:
-            last.calls += 1
             self._waiting[_key(item)] = (last, _OUTPUTS[kind])
 
     def written(self) -> Iterable[Item]:
@@ -794,32 +889,6 @@ class _Turns:
                 items.pop()
             yield from items
             yield from outputs.values()
-
-
-def last_items(items: Sequence[Item], count: int) -> list[Item]:
-    """The last items of an answer, so that they can stand without those before them.
-
-    OpenAI refuses the id of an item without the reasoning that led to it: text and calls go without
-    their ids then, and what can't be without one stays out.
-
-    >>> thought = {"type": "reasoning", "id": "rs_1", "summary": []}
-    >>> call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f"}
-    >>> last_items([thought, call], 1)
-    [{'type': 'function_call', 'call_id': 'c1', 'name': 'f'}]
-    """
-    cut, kept = items[: len(items) - count], list(items[len(items) - count :])
-    if not any(item.get("type") == "reasoning" for item in cut):
-        return kept
-    found: list[Item] = []
-    for index, item in enumerate(kept):
-        kind = item.get("type")
-        if kind == "reasoning":
-            return found + kept[index:]
-        if item.get("role") == "assistant":
-            found.append({"role": "assistant", "content": _text(item)})
-        elif kind in _IN_WORDS:
-            found.append({name: value for name, value in item.items() if name != "id"})
-    return found
 
 
 def _text(item: Item) -> str:

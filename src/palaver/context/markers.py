@@ -255,7 +255,7 @@ class _Bracket:
 def _strip_joined(text: str) -> str:
     """Remove markers until there are none, in one pass over the text.
 
-    The text is kept as a stack of open brackets. A closing bracket removes everything from the
+    The text is held as a stack of open brackets. A closing bracket removes everything from the
     first bracket that begins a marker; the text after it is joined to what stood before, and may
     complete a marker that was begun there.
     """

@@ -56,7 +56,7 @@ def _recover_steps(access: StoreAccess, lease: Lease) -> list[Recovered]:
             found.append(Recovered("step", intent.id, "nothing", detail))
             continue
         access.append_draft(intent, _as_interrupted(draft, intent), lease)
-        detail = f"{len(draft.text):,} characters of an answer had arrived and are kept"
+        detail = f"{len(draft.text):,} characters of an answer had arrived and are stored"
         found.append(Recovered("step", intent.id, "kept", detail))
     return found
 

@@ -236,13 +236,13 @@ class FrameCodec:
         """Decode frames in order; what they refer to in ancestors' frames is read all at once."""
         if self._ancestors is not None:
             try:
-                written = (_decoder.decode(kept.data) for kept in frames)
+                written = (_decoder.decode(stored.data) for stored in frames)
                 pointed = set(chain.from_iterable(map(_references, written)))
                 self._inherit(pointed, self._ancestors)
             except _UNREADABLE as error:
                 msg = f"frames of its ancestors can't be read: {error}"
                 raise StoreDamaged(msg) from None
-        return [self.decode(kept.data, kept.version) for kept in frames]
+        return [self.decode(stored.data, stored.version) for stored in frames]
 
     def _inherit(self, wanted: Iterable[FrameRef], ancestors: Ancestors) -> None:
         """Read the ancestors' frames that are wanted, and the frames that these refer to.

@@ -299,7 +299,7 @@ def test_an_answer_that_is_called_off_is_kept_as_far_as_it_came(
 
     done = chat([interrupting, "Fine."], "count", "and now?")
 
-    assert "called off; what had arrived is kept\n" in done.stderr
+    assert "cancelled; what had arrived is stored\n" in done.stderr
     assert 0 == done.exit_code
     _, arrived, _, fine = texts(store)
     assert 0 < len(arrived) < len("one two three four five six")
@@ -406,12 +406,12 @@ def test_ctrl_c_calls_the_answer_off_and_keeps_what_had_arrived(
     terminal.type("count\n")
     terminal.until("one two")
     terminal.interrupt()
-    terminal.until("called off; what had arrived is kept")
+    terminal.until("cancelled; what had arrived is stored")
     terminal.until("> ")
     terminal.type("take your time\n")
     terminal.until("[slow] running")
     terminal.interrupt()
-    terminal.until("called off")
+    terminal.until("cancelled")
     terminal.type("and now?\n")
     terminal.until("Fine.")
     terminal.until("> ")

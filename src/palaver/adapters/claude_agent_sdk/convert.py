@@ -91,7 +91,7 @@ def from_line(entry: Mapping[str, Any], calls: Mapping[str, KnownCall]) -> tuple
         return ()
     try:
         messages = _messages(_clean(entry), calls)
-    except ValidationError:  # too deep or too large for the gate: it is kept as it is
+    except ValidationError:  # too deep or too large for the gate: it is stored as it is
         return ()
     if not messages or to_line(messages) == entry:
         return messages

@@ -254,7 +254,7 @@ class ChatSession:
             finally:
                 self._answer = outer
         if scope.cancelled_caught:
-            print_note("called off; what had arrived is kept")
+            print_note("cancelled; what had arrived is stored")
 
     async def _watch_for_interrupts(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
