@@ -19,7 +19,24 @@ from palaver.conversation import Conversation
 from palaver.errors import AmbiguousMessage, Conflict, PalaverError, ValidationError
 from palaver.history import History, Insert, parse_operation
 from palaver.history.view import same_messages
-from palaver.messages import Message, Speaker, user
+from palaver.messages import (
+    FilePart,
+    Message,
+    Speaker,
+    ToolPart,
+    UnknownPart,
+    assistant,
+    complete,
+    fail,
+    new_id,
+    pending,
+    reasoning_part,
+    start,
+    tool_call_part,
+    user,
+)
+from palaver.messages.part_base import FileSource, SourceText
+from palaver.messages.parts import SubtaskPart
 from palaver.nodes import edit_context
 from palaver.nodes.config import parse_context
 from palaver.stores.transfer import export_conversation, import_conversation
@@ -456,3 +473,68 @@ def test_undo_rollback_and_redo_are_those_of_an_editor(steps: list[tuple[str, in
             now = _State(to.content, to.back, tuple(rest))
         assert now.content == texts(history)
         assert (now.back is not None, bool(now.redo)) == (history.can_undo, history.can_redo)
+
+
+# ── a filter and a query look at all content ─────────────────────────────────────────────────────
+
+# HI-07, QR-01
+
+
+def _contents() -> dict[str, Message]:
+    ids = {"session_id": new_id(), "message_id": new_id()}
+    state = complete(start(pending({"city": "Oslo", "days": 41}, "{}")), "Sleet", tool="forecast")
+    call = {"call_id": "c", "tool": "forecast"}
+    file = FilePart(id=new_id(), **ids, mime="image/png", url="data:xyz", filename="map.png")
+    source = FileSource("src/main.rs", SourceText("fn main", 0, 7))
+    read = FilePart(id=new_id(), **ids, mime="text/plain", url="file:///m", source=source)
+    raw = '{"city": "S\\u00e3o"}'
+    made: dict[str, Message] = {
+        "text": user("Tea"),
+        "reasoning": assistant([reasoning_part(**ids, text="Perhaps")]),
+        "arguments": assistant([
+            tool_call_part(**ids, tool="forecast", input={"city": "S\u00e3o", "n": {"x": [1]}},
+                           call_id="d", raw=raw),
+        ]),
+        "result": Message("tool", [ToolPart(id=new_id(), **ids, **call, state=state)]),
+        "error": Message("tool", [ToolPart(id=new_id(), **ids, **call,
+                                           state=fail(start(pending({}, "{}")), "Closed"))]),
+        "file": user([file]),
+        "source": user([read]),
+        "subtask": user([SubtaskPart(id=new_id(), **ids, prompt="Dig", description="", agent="")]),
+        "unknown": user([UnknownPart({"type": "hologram", "beam": [{"of": "Light"}]})]),
+    }  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("Tea", ["text"]),
+        ("tea", []),
+        ("Perhaps", ["reasoning"]),
+        ("S\u00e3o", ["arguments"]),
+        ("forecast", ["arguments", "result", "error"]),
+        ("Oslo", ["result"]),
+        ("41", ["result"]),
+        ("Sleet", ["result"]),
+        ("Closed", ["error"]),
+        ("map.png", ["file"]),
+        ("data:xyz", []),
+        ("main.rs", ["source"]),
+        ("Dig", ["subtask"]),
+        ("Light", ["unknown"]),
+    ],
+)
+def test_a_filter_and_a_query_look_at_all_content(
+    store: Store, word: str, found: list[str]
+) -> None:
+    contents = _contents()
+    names = {message.id: name for name, message in contents.items()}
+    history = store.create(contents.values())
+    assert found == [names[message.id] for message in history.query(text=word)]
+    assert len(found) == history.count(text=word)
+    other = history.fork()
+    other.filter(content_excludes=[word])
+    assert [name for name in contents if name not in found] == [names[m.id] for m in other]
+    history.execute({"operation": "FILTER", "contentContains": [word, "none of it"]})
+    assert found == [names[message.id] for message in history]

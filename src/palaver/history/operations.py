@@ -161,7 +161,11 @@ class Clear(_Operation, frozen=True):
 
 
 class Filter(_Operation, frozen=True, kw_only=True):
-    """Keep the messages that match every field; within a field, any entry may match."""
+    """Keep the messages that match every field; within a field, any entry may match.
+
+    The words are searched for in all content, with their case: text, reasoning, the arguments and
+    results of tools, the names of files.
+    """
 
     roles: tuple[Role, ...] | None = None
     content_contains: tuple[str, ...] | None = None
@@ -191,10 +195,11 @@ class Filter(_Operation, frozen=True, kw_only=True):
             return False
         if self.content_contains is None and not self.content_excludes:
             return True
-        text = message.text
-        if self.content_contains and not any(word in text for word in self.content_contains):
+        texts = tuple(message.texts)
+        wanted, unwanted = self.content_contains or (), self.content_excludes or ()
+        if wanted and not any(word in text for word in wanted for text in texts):
             return False
-        return not any(word in text for word in self.content_excludes or ())
+        return not any(word in text for word in unwanted for text in texts)
 
 
 class Rollback(_Operation, frozen=True):

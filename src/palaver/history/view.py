@@ -259,7 +259,8 @@ class View(Sequence[Message]):
     ) -> list[Message]:
         """Return the messages that match everything given; then a range of those, then the last n.
 
-        Times are milliseconds, `since` included and `until` not.
+        Times are milliseconds, `since` included and `until` not. `text` is searched for in all
+        content: text, reasoning, the arguments and results of tools, the names of files.
 
         >>> from palaver.history import History
         >>> from palaver.messages import user
@@ -675,7 +676,7 @@ def match(
             (roles is None or message.role in roles)
             and (since is None or message.timestamp >= since)
             and (until is None or message.timestamp < until)
-            and (text is None or text in message.text)
+            and (text is None or any(text in found for found in message.texts))
         ):
             yield message
 

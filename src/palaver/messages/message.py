@@ -6,7 +6,7 @@ message that exists is valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
@@ -29,17 +29,31 @@ from palaver.messages.limits import (
     path_step,
     quote_value,
 )
-from palaver.messages.part_base import json_name
+from palaver.messages.part_base import (
+    FilePart,
+    FileSource,
+    ResourceSource,
+    SourceText,
+    SymbolSource,
+    json_name,
+)
 from palaver.messages.parts import (
+    AgentPart,
     KnownPart,
     ModelRef,
     Part,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    SubtaskPart,
     TextPart,
     TokenCounts,
+    ToolCallPart,
     ToolPart,
     UnknownPart,
     check_figures,
 )
+from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, ToolRunning
 
 __all__ = [
     "MAX_PARTS",
@@ -256,9 +270,62 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
+    def texts(self) -> Iterator[str]:
+        """Every text of the content: text, reasoning, calls, results, the names of files.
+
+        Queries and FILTER look in these.
+        """
+        yield self.text
+        for part in self.parts:
+            if type(part) is not TextPart:
+                yield from _texts(part)
+
+    @property
     def addressees(self) -> tuple[str, ...]:
         """To whom it is addressed; empty means everybody."""
         return self.routing.resolved_addressees if self.routing else ()
+
+
+_SEARCHED: Final[Mapping[type, tuple[str, ...]]] = {
+    ReasoningPart: ("text",),
+    ToolCallPart: ("tool", "raw", "input"),
+    ToolPart: ("tool", "state"),
+    ToolPending: ("raw", "input"),
+    ToolRunning: ("title", "input"),
+    ToolCompleted: ("title", "input", "output", "attachments"),
+    ToolError: ("input", "error"),
+    FilePart: ("filename", "url", "source"),
+    FileSource: ("path", "text"),
+    SymbolSource: ("path", "name", "text"),
+    ResourceSource: ("client_name", "uri", "text"),
+    SourceText: ("value",),
+    RetryPart: ("error",),
+    SubtaskPart: ("prompt", "description", "agent", "command"),
+    AgentPart: ("name", "source"),
+    PatchPart: ("files",),
+    UnknownPart: ("raw",),
+}
+"""The fields with content; what describes a step, and ids, are no content."""
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts and numbers in a part, or in a value of one."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif is_list(value):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, int | float):
+        yield str(value)
+    else:
+        for name in _SEARCHED.get(type(value), ()):
+            inner = getattr(value, name)
+            if name != "url" or not inner.startswith("data:"):  # that is the file itself
+                yield from _texts(inner)
 
 
 def _check_extras(message: Message) -> None:
