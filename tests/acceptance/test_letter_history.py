@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,38 +14,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palaver
+from palaver import wire
 from palaver.cli.app import app
 from palaver.context import ContextManager
-from palaver.conversation import Conversation
+from palaver.conversation import Conversation, Summarise, compact
+from palaver.conversation.step import describe_step
 from palaver.errors import AmbiguousMessage, Conflict, PalaverError, ValidationError
 from palaver.history import History, Insert, parse_operation
 from palaver.history.view import same_messages
 from palaver.messages import (
+    AssistantInfo,
     FilePart,
     Message,
     Speaker,
     ToolPart,
     UnknownPart,
+    UserInfo,
     assistant,
     complete,
+    completed,
     fail,
+    failed,
+    fold,
     new_id,
     pending,
     reasoning_part,
+    running,
     start,
     tool_call_part,
+    unfold,
     user,
 )
+from palaver.messages.foreign import parse_export, write_export
 from palaver.messages.part_base import FileSource, SourceText
-from palaver.messages.parts import SubtaskPart
+from palaver.messages.parts import StepFinishPart, StepStartPart, SubtaskPart, TextTime
 from palaver.nodes import edit_context
 from palaver.nodes.config import parse_context
 from palaver.stores.transfer import export_conversation, import_conversation
+from tests.conversation.scripted import Scripted, calling, saying
 from tests.profiles import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from palaver.history import BaseHistory
     from palaver.stores import Store, StoredHistory
@@ -538,3 +549,135 @@ def test_a_filter_and_a_query_look_at_all_content(
     assert [name for name in contents if name not in found] == [names[m.id] for m in other]
     history.execute({"operation": "FILTER", "contentContains": [word, "none of it"]})
     assert found == [names[message.id] for message in history]
+
+
+# ── turns, the parts of a step, summaries ────────────────────────────────────────────────────────
+
+# PT-01, PT-04, PT-07, PT-08
+
+
+@pytest.mark.anyio
+async def test_a_step_writes_its_parts_and_who_answered(store: Store) -> None:
+    conversation = Conversation(store)
+    conversation.add(user("hi", info=UserInfo(agent="build")))
+    answer = (await conversation.step(Scripted(saying("Hel", "lo")))).message
+    start_part, text, finish = answer.parts
+    assert isinstance(start_part, StepStartPart)
+    assert isinstance(finish, StepFinishPart)
+    assert isinstance(answer.info, AssistantInfo)
+    assert ("Hello", "Hello") == (answer.text, getattr(text, "text", ""))
+    assert (answer.info.tokens, answer.info.cost) == (finish.tokens, finish.cost)
+    assert (10, 3, "stop") == (finish.tokens.input, finish.tokens.output, finish.reason)
+    assert ("build", "build") == (answer.info.agent, answer.info.mode)
+    assert answer.info.path is not None
+    assert str(Path.cwd()) == answer.info.path.cwd
+    assert {answer.id} == {part.message_id for part in (start_part, text, finish)}  # type: ignore[union-attr]
+    assert answer == store.get(conversation.id)[1]
+    conversation.add(user("again"))
+    other = (await conversation.step(Scripted(saying("so")))).message
+    assert isinstance(other.info, AssistantInfo)
+    assert "assistant" == other.info.agent
+
+
+@pytest.mark.parametrize("form", sorted(wire.FORMATS))
+def test_the_parts_of_a_step_change_nothing_for_a_provider(form: str) -> None:
+    ids = {"session_id": new_id(), "message_id": new_id()}
+    call = tool_call_part(**ids, tool="forecast", input={"city": "Oslo"}, call_id="c")
+    result = ToolPart(id=new_id(), **ids, call_id="c", tool="forecast",
+                      state=completed({}, "Sleet", "forecast", start=1, end=2))  # fmt: skip
+    answers = [assistant("One."), assistant([call]), assistant("Two.")]
+    plain = [user("a"), answers[0], user("b"), answers[1], Message("tool", [result]), answers[2]]
+    around = [
+        describe_step(message, "talk", None) if message.role == "assistant" else message
+        for message in plain
+    ]
+    one, other = wire.to(form, plain), wire.to(form, around)
+    assert (one.body, one.notes) == (other.body, other.notes)
+    assert all(len(message.parts) >= 3 for message in around if message.role == "assistant")
+
+
+def test_nothing_keeps_a_paid_answer_from_being_described() -> None:
+    many = [palaver.messages.text_part(new_id(), new_id(), "x") for _ in range(10_000)]
+    assert 10_000 == len(describe_step(assistant(many), "talk", None).parts)
+    empty = describe_step(assistant("", info=AssistantInfo(finish="stop")), "talk", None)
+    assert ["step-start", "step-finish"] == [part.type for part in empty.parts]
+
+
+@pytest.mark.anyio
+async def test_a_turn_of_a_live_conversation_shows_what_the_ledger_does(store: Store) -> None:
+    seen: list[str] = []
+
+    def look(city: str) -> str:
+        turn = fold(conversation.messages, conversation.ledger())[-1]
+        (call,) = (part for part in turn.parts if isinstance(part, ToolPart))
+        assert {turn.info.id} == {part.message_id for part in turn.parts}  # type: ignore[union-attr]
+        seen.append(call.state.status)
+        return f"Sleet in {city}"
+
+    conversation = Conversation(store, tools=[look])
+    conversation.add(user("Weather?"))
+    step = await conversation.step(Scripted(calling(("look", {"city": "Oslo"}))))
+    (before,) = (p for p in fold(conversation.messages, conversation.ledger())[-1].parts
+                 if isinstance(p, ToolPart))  # fmt: skip
+    await conversation.run_tools(step.calls)
+    turns = fold(conversation.messages, conversation.ledger())
+    (after,) = (part for part in turns[-1].parts if isinstance(part, ToolPart))
+    assert ("pending", ["running"], "completed") == (before.state.status, seen, after.state.status)
+    assert {turns[-1].info.id} == {part.message_id for part in turns[-1].parts}  # type: ignore[union-attr]
+    messages = unfold(turns).messages
+    assert tuple(conversation.messages) == messages
+    assert all(part.message_id == message.id for message in messages for part in message.parts)  # type: ignore[union-attr]
+
+
+@pytest.mark.anyio
+async def test_compaction_writes_the_users_summary(store: Store) -> None:
+    conversation = Conversation(store)
+    old = [user(f"{number} " + "word " * 200) for number in range(6)]
+    conversation.history.extend(old)
+    model = Scripted(saying("They counted."))
+    await compact(conversation, Summarise(model=model, keep_tokens=300))
+    asked = conversation.messages[0]
+    assert isinstance(asked.info, UserInfo)
+    assert asked.info.summary is not None
+    assert "They counted." == asked.info.summary.body
+    assert (asked.info.summary.title or "").startswith("Summary of ")
+    conversation.history.erase(old[0])
+    assert {"", None} >= {conversation.messages[0].text, conversation.messages[0].info}
+
+
+def test_the_states_of_a_call_are_made_by_the_documents_helpers() -> None:
+    assert ("running", "Search") == (running({}, "Search").status, running({}, "Search").title)
+    done = completed({"q": 1}, "warm", "Weather", {"a": 1}, start=3, end=5)
+    assert ("completed", "warm", "Weather", 3, 5) == (
+        done.status, done.output, done.title, done.time.start, done.time.end,
+    )  # fmt: skip
+    assert ("(no output)", "") == (
+        completed({}, "", "t", start=1, end=1).output,
+        completed({}, "", "t", start=1, end=1).metadata["rawOutput"],
+    )
+    assert ("error", "no", 1) == (
+        failed({}, "no", start=1, end=1).status, failed({}, "no", start=1, end=1).error,
+        failed({}, "no", start=1, end=1).time.end,
+    )  # fmt: skip
+
+
+def test_an_end_before_its_start_and_an_empty_type_are_refused() -> None:
+    ids = {"session_id": new_id(), "message_id": new_id()}
+    for make in (
+        lambda: completed({}, "x", "t", start=5, end=4),
+        lambda: failed({}, "x", start=5, end=4),
+        lambda: reasoning_part(**ids, text="x", start=5, end=4),
+        lambda: palaver.messages.text_part(**ids, text="x", time=TextTime(5, 4)),
+    ):
+        with pytest.raises(ValidationError, match="before the start: 4 < 5") as caught:
+            make()
+        assert "$.time.end" == caught.value.path
+    with pytest.raises(ValidationError, match="must not be empty"):
+        UnknownPart({"type": ""})
+    state = {"status": "error", "input": {}, "error": "x", "time": {"start": 5, "end": 4}}
+    part = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "type": "tool",
+            "callID": "c", "tool": "t", "state": state}  # fmt: skip
+    info = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "time": {"created": 1}}
+    export = json.dumps([{"info": info, "parts": [part]}])
+    read = parse_export(export)  # what comes from outside is mapped, and written as it was
+    assert json.loads(export) == write_export(read)

@@ -28,12 +28,15 @@ from palaver.messages import (
     ToolCallPart,
     ToolCompleted,
     ToolPart,
+    UnknownPart,
+    UserInfo,
     new_id,
     text_part,
     user,
 )
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import MAX_ANSWER
+from palaver.messages.message import Summary
 from palaver.messages.parts import compaction_part
 from palaver.messages.turns import session_of
 from palaver.models.base import Model, ModelRequest
@@ -326,7 +329,11 @@ def _without_output(message: Message) -> Message:
         for part in message.parts
     ]
     metadata = {**message.metadata, "clearedFrom": message.id}
-    return replace(message, content=tuple(parts), id=new_id(), metadata=metadata)
+    name = new_id()
+    content = tuple(
+        part if isinstance(part, UnknownPart) else replace(part, message_id=name) for part in parts
+    )
+    return replace(message, content=content, id=name, metadata=metadata)
 
 
 class DropOldest(Struct, frozen=True, kw_only=True):
@@ -429,8 +436,10 @@ def _summary_messages(summary: str, old: list[Message], model: Model) -> tuple[M
     part = compaction_part(session, asked, auto=True)
     text = text_part(session, answer, summary or " ", synthetic=True)
     info = AssistantInfo(model=model.ref, summary=True, finish="stop")
+    count = f"{len(old):,} message{'' if len(old) == 1 else 's'}"
+    asked_info = UserInfo(summary=Summary(title=f"Summary of {count}", body=summary))
     return (
-        Message("user", (part,), id=asked),
+        Message("user", (part,), id=asked, info=asked_info, metadata=sources),
         Message("assistant", (text,), id=answer, info=info, metadata=sources),
     )
 

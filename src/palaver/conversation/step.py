@@ -15,6 +15,7 @@ import logging
 import time
 from contextlib import aclosing, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import anyio
@@ -29,9 +30,22 @@ from palaver.conversation.ledger import LedgerEntry, pending_entries
 from palaver.conversation.usage import Usage
 from palaver.errors import OutputTooLong, ValidationError
 from palaver.events import Event
-from palaver.messages import Message, ToolCallPart, ToolState, fail, start
+from palaver.messages import (
+    AssistantInfo,
+    CacheCounts,
+    Message,
+    TokenCounts,
+    ToolCallPart,
+    ToolState,
+    UserInfo,
+    fail,
+    start,
+    text_part,
+)
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import EMPTY, MAX_ANSWER
+from palaver.messages.message import MAX_PARTS, WorkingPath
+from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
 from palaver.wire import Note
 
@@ -300,6 +314,10 @@ def _about(entry: LedgerEntry) -> dict[str, Any]:
 OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
 """A plain or async function that gets each piece of an answer as it arrives."""
 
+_AGENT: Final = "assistant"
+"""The agent of an answer where the user's message names none."""
+_UNKNOWN: Final = "unknown"
+_NO_TOKENS: Final = TokenCounts(0, 0, 0, CacheCounts())
 _log: Final = logging.getLogger("palaver.conversation")
 DRAFT_SECONDS: Final = 1.0
 """The time between drafts, in seconds: what a crash may cost of an answer."""
@@ -424,7 +442,8 @@ def _store_answer(
     add_cost: Callable[[Message], Message],
 ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
     """Store the complete answer."""
-    return access.finish_step(step, incoming.fold.message(), add_cost)
+    describe = partial(_describe_step, access, add_cost)
+    return access.finish_step(step, incoming.fold.message(), describe)
 
 
 def _store_partial(
@@ -436,6 +455,68 @@ def _store_partial(
     """Store what had arrived of an answer that was cut off, marked as interrupted."""
     message = None if incoming is None else incoming.fold.message(interrupted=True)
     if message is not None and (message.content or "incompleteCalls" in message.metadata):
-        access.finish_step(step, message, add_cost, complete=False)
+        describe = partial(_describe_step, access, add_cost)
+        access.finish_step(step, message, describe, complete=False)
     else:
         access.abandon_step(step)
+
+
+# ── what a step says of itself ──────────────────────────────────────────────────────────────────
+
+
+def _describe_step(
+    access: StoreAccess, add_cost: Callable[[Message], Message], message: Message
+) -> Message:
+    """Return an answer with its cost, and with what the step says of itself.
+
+    Nothing here may keep an answer from being stored.
+    """
+    message = add_cost(message)
+    try:
+        asked = access.history.view.recent(1, role="user")
+        return describe_step(message, access.history.id, asked[0] if asked else None)
+    except Exception:  # noqa: BLE001 - a paid answer without its step parts is better than none
+        _log.exception("the step of %s could not be described", message.id)
+        return message
+
+
+def describe_step(message: Message, conversation: str, asked: Message | None) -> Message:
+    """Return an answer between `step-start` and `step-finish`, with its agent, mode and path.
+
+    The agent is the one that the user's last message is for, or `assistant`; the path is where this
+    program works.
+
+    >>> from palaver.messages import AssistantInfo, assistant
+    >>> answer = assistant("4,810 m", info=AssistantInfo(finish="stop"))
+    >>> described = describe_step(answer, "talk", None)
+    >>> [part.type for part in described.parts], described.text, described.info.agent
+    (['step-start', 'text', 'step-finish'], '4,810 m', 'assistant')
+    """
+    info = message.info if isinstance(message.info, AssistantInfo) else AssistantInfo()
+    said = asked.info if asked is not None and isinstance(asked.info, UserInfo) else None
+    agent = info.agent or (said and said.agent) or _AGENT
+    session, owner = uuid_for(conversation), uuid_for(message.id)
+    parts = message.parts
+    if isinstance(message.content, str) and message.content:
+        parts = (text_part(session, owner, message.content),)
+    if len(parts) + 2 <= MAX_PARTS:
+        parts = (
+            step_start_part(session, owner),
+            *parts,
+            step_finish_part(
+                session, owner, info.finish or _UNKNOWN, info.cost, info.tokens or _NO_TOKENS,
+                cost_computed=info.cost_computed,
+            ),
+        )  # fmt: skip
+    described = replace(info, agent=agent, mode=info.mode or agent, path=info.path or _path())
+    return replace(message, content=parts or message.content, info=described)
+
+
+def _path() -> WorkingPath | None:
+    """Return the working directory and the root of its project; None if it has been deleted."""
+    try:
+        cwd = Path.cwd()
+        root = next((path for path in (cwd, *cwd.parents) if (path / ".git").exists()), cwd)
+    except OSError:
+        return None
+    return WorkingPath(str(cwd), str(root))

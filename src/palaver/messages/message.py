@@ -182,6 +182,7 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """
 
     agent: str | None = None
+    mode: str | None = None
     model: ModelRef | None = None
     path: WorkingPath | None = None
     cost: float | None = None
@@ -196,9 +197,10 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
         """Check the fields, the cost, the token counts and the time."""
         if not (
             (self.agent is None or is_plain(self.agent))
+            and (self.mode is None or is_plain(self.mode))
             and (self.finish is None or is_plain(self.finish))
             and (self.model is None or type(self.model) is ModelRef)
-            and self.path is None
+            and (self.path is None or type(self.path) is WorkingPath)
             and self.summary is None
             and self.cost_computed is False
         ):
