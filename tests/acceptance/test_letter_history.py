@@ -295,7 +295,7 @@ def test_numbering_after_an_import_is_that_of_the_document(ids: list[str], added
 
 # HI-01, HI-10, HI-13
 
-BAD = [
+BAD: list[dict[str, Any]] = [
     {"operation": "APPEND", "messages": [{"role": "user", "content": "new"}]},
     {"operation": "INSERT", "position": 99, "messages": []},
 ]
@@ -492,9 +492,9 @@ def test_undo_rollback_and_redo_are_those_of_an_editor(steps: list[tuple[str, in
 
 
 def _contents() -> dict[str, Message]:
-    ids = {"session_id": new_id(), "message_id": new_id()}
+    ids: dict[str, Any] = {"session_id": new_id(), "message_id": new_id()}
     state = complete(start(pending({"city": "Oslo", "days": 41}, "{}")), "Sleet", tool="forecast")
-    call = {"call_id": "c", "tool": "forecast"}
+    call: dict[str, Any] = {"call_id": "c", "tool": "forecast"}
     file = FilePart(id=new_id(), **ids, mime="image/png", url="data:xyz", filename="map.png")
     source = FileSource("src/main.rs", SourceText("fn main", 0, 7))
     read = FilePart(id=new_id(), **ids, mime="text/plain", url="file:///m", source=source)
@@ -506,9 +506,9 @@ def _contents() -> dict[str, Message]:
             tool_call_part(**ids, tool="forecast", input={"city": "S\u00e3o", "n": {"x": [1]}},
                            call_id="d", raw=raw),
         ]),
-        "result": Message("tool", [ToolPart(id=new_id(), **ids, **call, state=state)]),
-        "error": Message("tool", [ToolPart(id=new_id(), **ids, **call,
-                                           state=fail(start(pending({}, "{}")), "Closed"))]),
+        "result": Message("tool", (ToolPart(id=new_id(), **ids, **call, state=state),)),
+        "error": Message("tool", (ToolPart(id=new_id(), **ids, **call,
+                                           state=fail(start(pending({}, "{}")), "Closed")),)),
         "file": user([file]),
         "source": user([read]),
         "subtask": user([SubtaskPart(id=new_id(), **ids, prompt="Dig", description="", agent="")]),
@@ -581,12 +581,12 @@ async def test_a_step_writes_its_parts_and_who_answered(store: Store) -> None:
 
 @pytest.mark.parametrize("form", sorted(wire.FORMATS))
 def test_the_parts_of_a_step_change_nothing_for_a_provider(form: str) -> None:
-    ids = {"session_id": new_id(), "message_id": new_id()}
+    ids: dict[str, Any] = {"session_id": new_id(), "message_id": new_id()}
     call = tool_call_part(**ids, tool="forecast", input={"city": "Oslo"}, call_id="c")
     result = ToolPart(id=new_id(), **ids, call_id="c", tool="forecast",
                       state=completed({}, "Sleet", "forecast", start=1, end=2))  # fmt: skip
     answers = [assistant("One."), assistant([call]), assistant("Two.")]
-    plain = [user("a"), answers[0], user("b"), answers[1], Message("tool", [result]), answers[2]]
+    plain = [user("a"), answers[0], user("b"), answers[1], Message("tool", (result,)), answers[2]]
     around = [
         describe_step(message, "talk", None) if message.role == "assistant" else message
         for message in plain
@@ -662,7 +662,7 @@ def test_the_states_of_a_call_are_made_by_the_documents_helpers() -> None:
 
 
 def test_an_end_before_its_start_and_an_empty_type_are_refused() -> None:
-    ids = {"session_id": new_id(), "message_id": new_id()}
+    ids: dict[str, Any] = {"session_id": new_id(), "message_id": new_id()}
     for make in (
         lambda: completed({}, "x", "t", start=5, end=4),
         lambda: failed({}, "x", start=5, end=4),
