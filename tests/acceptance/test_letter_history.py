@@ -588,7 +588,7 @@ def test_the_parts_of_a_step_change_nothing_for_a_provider(form: str) -> None:
     answers = [assistant("One."), assistant([call]), assistant("Two.")]
     plain = [user("a"), answers[0], user("b"), answers[1], Message("tool", (result,)), answers[2]]
     around = [
-        describe_step(message, "talk", None) if message.role == "assistant" else message
+        describe_step(message, "talk") if message.role == "assistant" else message
         for message in plain
     ]
     one, other = wire.to(form, plain), wire.to(form, around)
@@ -598,8 +598,8 @@ def test_the_parts_of_a_step_change_nothing_for_a_provider(form: str) -> None:
 
 def test_nothing_keeps_a_paid_answer_from_being_described() -> None:
     many = [palaver.messages.text_part(new_id(), new_id(), "x") for _ in range(10_000)]
-    assert 10_000 == len(describe_step(assistant(many), "talk", None).parts)
-    empty = describe_step(assistant("", info=AssistantInfo(finish="stop")), "talk", None)
+    assert 10_000 == len(describe_step(assistant(many), "talk").parts)
+    empty = describe_step(assistant("", info=AssistantInfo(finish="stop")), "talk")
     assert ["step-start", "step-finish"] == [part.type for part in empty.parts]
 
 

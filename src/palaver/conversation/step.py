@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from palaver.conversation.store_access import StoreAccess
     from palaver.conversation.telemetry import Instrumentation
     from palaver.events import EventBus
+    from palaver.history import View
     from palaver.stores.records import Lease
     from palaver.tools.runner import ToolRunner
 
@@ -316,6 +317,7 @@ OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
 
 _AGENT: Final = "assistant"
 """The agent of an answer where the user's message names none."""
+_LOOKBACK: Final = 20
 _UNKNOWN: Final = "unknown"
 _NO_TOKENS: Final = TokenCounts(0, 0, 0, CacheCounts())
 _log: Final = logging.getLogger("palaver.conversation")
@@ -473,28 +475,35 @@ def _describe_step(
     """
     message = add_cost(message)
     try:
-        asked = access.history.view.recent(1, role="user")
-        return describe_step(message, access.history.id, asked[0] if asked else None)
+        return describe_step(message, access.history.id, _agent(access.history.view))
     except Exception:  # noqa: BLE001 - a paid answer without its step parts is better than none
         _log.exception("the step of %s could not be described", message.id)
         return message
 
 
-def describe_step(message: Message, conversation: str, asked: Message | None) -> Message:
+def _agent(view: View) -> str:
+    """Return the agent that the user's last message is for, or that answered it before."""
+    for message in reversed(view[-_LOOKBACK:]):
+        if isinstance(message.info, UserInfo | AssistantInfo) and message.info.agent:
+            return message.info.agent
+        if message.role == "user":
+            break
+    return _AGENT
+
+
+def describe_step(message: Message, conversation: str, agent: str = _AGENT) -> Message:
     """Return an answer between `step-start` and `step-finish`, with its agent, mode and path.
 
-    The agent is the one that the user's last message is for, or `assistant`; the path is where this
-    program works.
+    The path is where this program works.
 
     >>> from palaver.messages import AssistantInfo, assistant
     >>> answer = assistant("4,810 m", info=AssistantInfo(finish="stop"))
-    >>> described = describe_step(answer, "talk", None)
+    >>> described = describe_step(answer, "talk")
     >>> [part.type for part in described.parts], described.text, described.info.agent
     (['step-start', 'text', 'step-finish'], '4,810 m', 'assistant')
     """
     info = message.info if isinstance(message.info, AssistantInfo) else AssistantInfo()
-    said = asked.info if asked is not None and isinstance(asked.info, UserInfo) else None
-    agent = info.agent or (said and said.agent) or _AGENT
+    agent = info.agent or agent
     session, owner = uuid_for(conversation), uuid_for(message.id)
     parts = message.parts
     if isinstance(message.content, str) and message.content:
