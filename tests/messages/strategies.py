@@ -460,7 +460,12 @@ def some(
     return st.fixed_dictionaries(dict(required), optional=dict(optional))
 
 
-json_span = some({"start": times}, {"end": times})
+def _json_in_order(time: dict[str, Any]) -> dict[str, Any]:
+    """An end is not before its start."""
+    return {**time, "end": max(time["start"], time["end"])} if "end" in time else time
+
+
+json_span = some({"start": times}, {"end": times}).map(_json_in_order)
 json_source_text = some({"value": texts, "start": times, "end": times}, {})
 json_counts = some(
     {
@@ -524,7 +529,7 @@ def json_states(
                 "output": outputs,
                 "title": texts,
                 "metadata": objects,
-                "time": some(span, {"compacted": times}),
+                "time": some(span, {"compacted": times}).map(_json_in_order),
             },
             {"attachments": st.lists(json_file(owner), max_size=2)},
         ),
@@ -533,7 +538,7 @@ def json_states(
                 "status": st.just("error"),
                 "input": objects,
                 "error": errors,
-                "time": some(span, {}),
+                "time": some(span, {}).map(_json_in_order),
             },
             {"metadata": some_objects},
         ),
