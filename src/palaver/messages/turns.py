@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOREIGN",
-    "OpenCall",
+    "LedgerCall",
     "TurnInfo",
     "TurnTime",
     "Unfolded",
@@ -146,7 +146,7 @@ class Unfolded(Struct, frozen=True, gc=False):
     ledger: Mapping[str, ToolPart]
 
 
-class OpenCall(Protocol):
+class LedgerCall(Protocol):
     """A call that has no message yet: a `ToolPart`, or an entry of a conversation's ledger."""
 
     @property
@@ -167,7 +167,7 @@ class OpenCall(Protocol):
 
 def fold(
     messages: Iterable[Message],
-    ledger: Mapping[str, OpenCall] = EMPTY,
+    ledger: Mapping[str, LedgerCall] = EMPTY,
     *,
     session_id: str | None = None,
 ) -> tuple[WithParts, ...]:
@@ -204,7 +204,7 @@ class _Folder:
     """One pass over the messages with the ledger."""
 
     def __init__(
-        self, messages: Sequence[Message], ledger: Mapping[str, OpenCall], session_id: str | None
+        self, messages: Sequence[Message], ledger: Mapping[str, LedgerCall], session_id: str | None
     ) -> None:
         self.messages = messages
         self.ledger = {known.call_id: known for known in ledger.values()}

@@ -51,7 +51,7 @@ def replace_call(stage: ScriptedServer, talk: str, **other: Any) -> None:  # noq
         for index, message in enumerate(stage.messages(talk))
         if message["role"] == "assistant"
     )
-    message["content"][-1].update(other)
+    next(part for part in message["content"] if part["type"] == "tool-call").update(other)
     operation = {"operation": "REPLACE", "index": index, "message": message}
     stage.ask.good("POST", f"conversations/{talk}/operations", {"operation": operation})
 
