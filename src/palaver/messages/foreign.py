@@ -328,7 +328,7 @@ def fit_fields(raw: Mapping[str, Any], kind: type[Struct]) -> dict[str, Any]:
         made["error"] = _NO_ERROR
     if kind in _SPANS:
         begun, ended = made.get("start"), made.get("end")
-        if type(begun) is type(ended) is int and ended < begun:
+        if isinstance(begun, int) and isinstance(ended, int) and ended < begun:
             made["end"] = begun
     return made
 
