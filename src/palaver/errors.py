@@ -6,6 +6,7 @@
     ├── InvalidStateTransition          a tool call can't go from its state to the requested one
     ├── UnsupportedOperation            the operation does not exist
     ├── UnknownMessage                  no message has this id or index
+    ├── AmbiguousMessage                several messages have this id or handle; has all of them
     ├── NothingToUndo                   there is nothing to undo or to redo
     ├── Conflict                        two sides changed the same thing; has both changes
     │   └── VersionMismatch             a change expects a version that is not the newest
@@ -48,11 +49,15 @@ from __future__ import annotations
 import copy
 import re
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "Aborted",
     "AlreadyExists",
+    "AmbiguousMessage",
     "ArgumentTooLong",
     "AuthError",
     "BadAnswer",
@@ -260,6 +265,29 @@ class UnsupportedOperation(PalaverError, ValueError):  # noqa: N818 - what it is
 
 class UnknownMessage(PalaverError, LookupError):  # noqa: N818 - as above
     """No message has this id or this index."""
+
+
+class AmbiguousMessage(PalaverError, LookupError):  # noqa: N818 - as above
+    """Several messages have this id or this handle; `candidates` describes them.
+
+    >>> str(AmbiguousMessage("msg-2", ["index 0", "index 1"]))
+    "'msg-2' could mean 2 messages: index 0; index 1. Give the index or the message itself."
+    """
+
+    def __init__(self, name: str, candidates: Iterable[str]) -> None:
+        """Set the name that was given, and what it could mean."""
+        self.name = name
+        self.candidates = tuple(candidates)
+        super().__init__(name, self.candidates)
+
+    def __str__(self) -> str:
+        """Return the name and the candidates."""
+        could = f"could mean {len(self.candidates)} messages: {'; '.join(self.candidates)}"
+        return f"{self.name!r} {could}. Give the index or the message itself."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as JSON-ready data, with the candidates."""
+        return {**super().to_dict(), "candidates": list(self.candidates)}
 
 
 class NothingToUndo(PalaverError):  # noqa: N818 - as above

@@ -32,8 +32,7 @@ def replaced_call(conversation: Conversation, **other: Any) -> None:  # noqa: AN
     """REPLACE the message of the only call, as another process may."""
     history = conversation.store.get(conversation.id)
     index = next(i for i, one in enumerate(history.view) if one.role == "assistant")
-    (call,) = history.view[index].parts
-    assert isinstance(call, ToolCallPart)
+    (call,) = (part for part in history.view[index].parts if isinstance(part, ToolCallPart))
     message = replace(history.view[index], content=(replace(call, **other),))
     history.replace(index, message)
 

@@ -99,7 +99,7 @@ async def test_thoughts_in_detail_are_joined_once_and_count(
     with pytest.raises(OutputTooLong):
         await conversation.step(model)
     assert 34 == model.said
-    (part,) = conversation.messages[-1].parts
+    _, part, _ = conversation.messages[-1].parts  # between the start and the finish of the step
     assert isinstance(part, ReasoningPart)
     assert [{**piece, "text": "y" * LIMIT}] == part.metadata["openai"]["details"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import palaver
-from palaver.errors import UnknownMessage, ValidationError
+from palaver.errors import AmbiguousMessage, UnknownMessage, ValidationError
 from palaver.history import History
 from palaver.history.frame import SESSION, Batch, Frame, Redo, Versions, jump_of
 from palaver.messages import user
@@ -110,9 +110,11 @@ def test_what_is_no_handle_is_unknown(handle: str) -> None:
         History([user("one"), user("two")]).mark(handle, "good")
 
 
-def test_an_id_comes_before_a_handle() -> None:
+def test_a_name_that_could_mean_two_messages_is_refused() -> None:
     history = History([user("one"), user("two", id="msg-1")])
-    assert "two" == history.log[history.view.find("msg-1")].text
+    with pytest.raises(AmbiguousMessage, match=r"'msg-1' could mean 2 messages: index 0 .*index 1"):
+        history.view.find("msg-1")
+    assert "two" == history.log[history.view.find(history[1])].text
 
 
 def test_a_message_from_elsewhere_is_not_found_by_its_spelling() -> None:

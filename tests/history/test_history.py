@@ -269,7 +269,7 @@ BAD: list[tuple[Callable[[Any], object], str]] = [
     (lambda h: h.truncate(range=(2, 1)), "$.range.start"),
     (lambda h: h.truncate(keep_last=1, role="robot"), "$.role"),
     (lambda h: h.execute({"operation": "TRUNCATE", "keepMiddle": 1}), "$.keepMiddle"),
-    (lambda h: h.clear(keep_system_message=None), "$.keepSystemMessage"),
+    (lambda h: h.clear(keep_system_message=0), "$.keepSystemMessage"),
     (lambda h: h.filter(content_contains=[""]), "$.contentContains[0]"),
     (lambda h: h.filter(content_excludes=[""]), "$.contentExcludes[0]"),
     (lambda h: h.filter(content_contains="tea"), "$.contentContains"),

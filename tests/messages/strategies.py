@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palaver.messages import (
     ROLES,
@@ -156,7 +157,18 @@ counts = st.builds(
     cache=st.builds(CacheCounts, read=times, write=times),
     total=maybe(times),
 )
-spans = st.builds(TextTime, start=maybe(times), end=maybe(times))
+
+
+def _in_order(time: Any) -> Any:  # noqa: ANN401 - any of the times with an end
+    """An end is not before its start."""
+    late = time.start is None or time.end is None or time.start <= time.end
+    return time if late else replace(time, start=time.end, end=time.start)
+
+
+_completed_times = st.builds(CompletedTime, start=times, end=times, compacted=maybe(times)).map(
+    _in_order
+)
+spans = st.builds(TextTime, start=maybe(times), end=maybe(times)).map(_in_order)
 base: dict[str, SearchStrategy[Any]] = {"id": ids, "session_id": ids, "message_id": ids}
 
 file_parts = st.builds(
@@ -179,7 +191,9 @@ final_states: SearchStrategy[ToolState] = st.one_of(
         output=some_texts,
         title=texts,
         metadata=objects,
-        time=st.builds(CompletedTime, start=times, end=times, compacted=maybe(times)),
+        time=st.builds(CompletedTime, start=times, end=times, compacted=maybe(times)).map(
+            _in_order
+        ),
     ),
     st.builds(
         ToolCompleted,
@@ -187,7 +201,9 @@ final_states: SearchStrategy[ToolState] = st.one_of(
         output=some_texts,
         title=texts,
         metadata=objects,
-        time=st.builds(CompletedTime, start=times, end=times, compacted=maybe(times)),
+        time=st.builds(CompletedTime, start=times, end=times, compacted=maybe(times)).map(
+            _in_order
+        ),
         attachments=st.lists(file_parts, max_size=2).map(tuple),
     ),
     st.builds(
@@ -195,7 +211,7 @@ final_states: SearchStrategy[ToolState] = st.one_of(
         input=objects,
         error=some_texts,
         metadata=objects,
-        time=st.builds(ToolTime, start=times, end=times),
+        time=st.builds(ToolTime, start=times, end=times).map(_in_order),
     ),
 )
 states = open_states | final_states
@@ -231,7 +247,7 @@ PARTS: Mapping[str, SearchStrategy[Any]] = {
         ReasoningPart,
         **base,
         text=texts,
-        time=st.builds(TextTime, start=times, end=maybe(times)),
+        time=st.builds(TextTime, start=times, end=maybe(times)).map(_in_order),
         metadata=objects,
     ),
     "tool-call": tool_call_parts,
@@ -444,7 +460,12 @@ def some(
     return st.fixed_dictionaries(dict(required), optional=dict(optional))
 
 
-json_span = some({"start": times}, {"end": times})
+def _json_in_order(time: dict[str, Any]) -> dict[str, Any]:
+    """An end is not before its start."""
+    return {**time, "end": max(time["start"], time["end"])} if "end" in time else time
+
+
+json_span = some({"start": times}, {"end": times}).map(_json_in_order)
 json_source_text = some({"value": texts, "start": times, "end": times}, {})
 json_counts = some(
     {
@@ -508,7 +529,7 @@ def json_states(
                 "output": outputs,
                 "title": texts,
                 "metadata": objects,
-                "time": some(span, {"compacted": times}),
+                "time": some(span, {"compacted": times}).map(_json_in_order),
             },
             {"attachments": st.lists(json_file(owner), max_size=2)},
         ),
@@ -517,7 +538,7 @@ def json_states(
                 "status": st.just("error"),
                 "input": objects,
                 "error": errors,
-                "time": some(span, {}),
+                "time": some(span, {}).map(_json_in_order),
             },
             {"metadata": some_objects},
         ),

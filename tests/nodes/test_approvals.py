@@ -48,9 +48,8 @@ class Till:
         history = self.talk.store.get(self.talk.id)
         index = next(i for i, one in enumerate(history.view) if one.role == "assistant")
         message = history.view[index]
-        parts = list(message.parts)
+        parts = [part for part in message.parts if isinstance(part, ToolCallPart)]
         call = parts[which]
-        assert isinstance(call, ToolCallPart)
         raw = f'{{"amount":{amount}}}'
         parts[which] = replace(call, input={"amount": amount}, raw=raw)
         history.replace(index, replace(message, content=tuple(parts), **other))

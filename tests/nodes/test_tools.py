@@ -115,8 +115,7 @@ async def test_other_arguments_are_run_and_said(store: Store) -> None:
     assert 64 == len(approval.pop("digest"))
     assert {"verdict": "edit", "arguments": {"amount": 5}, "by": "Ann"} == approval
     assert {"amount": 5} == part.state.input, "what ran is what is recorded"
-    (asked,) = conversation.messages[1].parts
-    assert isinstance(asked, ToolCallPart)
+    (asked,) = (p for p in conversation.messages[1].parts if isinstance(p, ToolCallPart))
     assert {"amount": 500} == asked.input, "what the model asked for stands"
 
 

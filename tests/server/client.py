@@ -44,4 +44,13 @@ class APIClient(TestClient[App]):
     def texts(self, conversation: str, **query: Any) -> list[Any]:  # noqa: ANN401 - JSON, or whatever is asked for
         """What the messages of a conversation say."""
         found = self.good("GET", f"conversations/{conversation}/messages", params=query)
-        return [item["message"]["content"] for item in found["items"]]
+        return [text_of(item["message"]) for item in found["items"]]
+
+
+def text_of(message: dict[str, Any]) -> Any:  # noqa: ANN401 - text, or parts that have none
+    """What a message says; its parts where there is no text among them."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    texts = [part["text"] for part in content if part["type"] == "text"]
+    return "".join(texts) if texts else content

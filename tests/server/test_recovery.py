@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from tests.server.client import text_of
 from tests.server.scripted_server import wait_for
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Served:
     def texts(self, talk: str) -> list[Any]:
         """What the messages say."""
         items = self.ask("GET", f"conversations/{talk}/messages")["items"]
-        return [item["message"]["content"] for item in items]
+        return [text_of(item["message"]) for item in items]
 
 
 @contextmanager

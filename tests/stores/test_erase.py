@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from palaver.history import ERASED
 from palaver.messages import Message, parse_message, user
 from palaver.stores.erase import Traces
+
+if TYPE_CHECKING:
+    from palaver.stores import Store
 
 SAID = "The code of the door is\n    4711, as ever."
 
@@ -58,3 +62,23 @@ def test_what_is_short_or_gone_already_proves_nothing() -> None:
 
 def test_what_merges_need_stays() -> None:
     assert not Traces([user(SAID, id="m-1")]).found_in("names", "m-1", SAID.encode())
+
+
+def test_another_message_with_the_same_id_stays(store: Store) -> None:
+    history = store.create([user("one", id="x"), user("two", id="x")])
+    fork = history.fork()
+    fork.append(user("three", id="x"))
+    history.replace(0, user("one, better", id="x"))
+    assert 2 == history.erase(0).places
+    assert ["", "two"] == [message.text for message in history]
+    assert ["", "two", "three"] == [message.text for message in store.get(fork.id)]
+
+
+def test_a_list_of_operations_is_one_change(store: Store) -> None:
+    history = store.create([user(text) for text in "abc"])
+    cut = {"operation": "TRUNCATE", "removeFirst": 1}
+    history.execute([cut, cut])
+    again = store.get(history.id)
+    assert (1, 2, ["c"]) == (again.version, again.batch_index, [m.text for m in again])
+    again.rollback(1)
+    assert ["b", "c"] == [message.text for message in store.get(history.id)]

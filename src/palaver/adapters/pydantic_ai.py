@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, repair_messages
 
-from palaver.errors import UnknownMessage, ValidationError
+from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages.ids import derive_id, new_id, now_ms, uuid_for
 from palaver.messages.limits import is_list, is_object, replace_refused
@@ -135,11 +135,7 @@ def save(history: BaseHistory, messages: Sequence[ModelMessage]) -> list[Message
 
 def _is_stored(history: BaseHistory, message_id: str) -> bool:
     """Tell whether a message is in the log, though it may have left the view."""
-    try:
-        history.log.find(message_id)
-    except UnknownMessage:
-        return False
-    return True
+    return bool(history.log.log.positions_of(message_id))
 
 
 def _dump(messages: Sequence[ModelMessage]) -> list[JsonObject]:

@@ -17,7 +17,7 @@ import click
 
 from palaver.cli.app import Refused, display_name, open_input, printable
 from palaver.errors import ValidationError
-from palaver.history import Append, Insert, Operation, Replace, parse_operation
+from palaver.history import Append, Insert, Operation, Replace, parse_operations
 from palaver.messages import Message, parse_messages
 from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.decode import DUPLICATE_NAME
@@ -141,14 +141,15 @@ class Originals:
         self._store(messages, raw)
         return messages
 
-    def operation(self, raw: Mapping[str, Any]) -> Operation:
-        """Decode an operation, and store the JSON of the messages in it."""
-        operation = parse_operation(raw)
-        if isinstance(operation, Append | Insert):
-            self._store(operation.messages, raw["messages"])
-        elif isinstance(operation, Replace):
-            self._store([operation.message], [raw["message"]])
-        return operation
+    def operations(self, raw: list[Any]) -> list[Operation]:
+        """Decode operations, and store the JSON of the messages in them."""
+        operations = parse_operations(raw)
+        for operation, given in zip(operations, raw, strict=True):
+            if isinstance(operation, Append | Insert):
+                self._store(operation.messages, given["messages"])
+            elif isinstance(operation, Replace):
+                self._store([operation.message], [given["message"]])
+        return operations
 
     def _store(self, messages: Iterable[Message], raw: Iterable[Any]) -> None:
         for message, original in zip(messages, raw, strict=True):

@@ -30,6 +30,8 @@ from palaver.messages import (
     ToolCallPart,
     ToolCompleted,
     ToolPart,
+    UnknownPart,
+    UserInfo,
     new_id,
     text_part,
     user,
@@ -42,6 +44,7 @@ from palaver.messages.limits import (
     check_number,
     describe_argument,
 )
+from palaver.messages.message import Summary
 from palaver.messages.parts import compaction_part
 from palaver.messages.turns import session_of
 from palaver.models import AnyModel, GeneratingModel, as_model
@@ -356,7 +359,11 @@ def _without_output(message: Message) -> Message:
         for part in message.parts
     ]
     metadata = {**message.metadata, "clearedFrom": message.id}
-    return replace(message, content=tuple(parts), id=new_id(), metadata=metadata)
+    name = new_id()
+    content = tuple(
+        part if isinstance(part, UnknownPart) else replace(part, message_id=name) for part in parts
+    )
+    return replace(message, content=content, id=name, metadata=metadata)
 
 
 class DropOldest(Struct, frozen=True, kw_only=True):
@@ -470,8 +477,10 @@ def _summary_messages(summary: str, old: list[Message], model: ModelRef) -> tupl
     part = compaction_part(session, asked, auto=True)
     text = text_part(session, answer, summary or " ", synthetic=True)
     info = AssistantInfo(model=model, summary=True, finish="stop")
+    count = f"{len(old):,} message{'' if len(old) == 1 else 's'}"
+    asked_info = UserInfo(summary=Summary(title=f"Summary of {count}", body=summary))
     return (
-        Message("user", (part,), id=asked),
+        Message("user", (part,), id=asked, info=asked_info, metadata=sources),
         Message("assistant", (text,), id=answer, info=info, metadata=sources),
     )
 

@@ -15,6 +15,7 @@ import logging
 import time
 from contextlib import aclosing, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import anyio
@@ -31,16 +32,21 @@ from palaver.conversation.usage import Usage
 from palaver.errors import LeaseLost, OutputTooLong, StoreError, ValidationError
 from palaver.events import Event
 from palaver.messages import (
+    AssistantInfo,
     CacheCounts,
     Message,
     TokenCounts,
     ToolCallPart,
     ToolState,
+    UserInfo,
     fail,
     start,
+    text_part,
 )
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import EMPTY, MAX_ANSWER
+from palaver.messages.message import MAX_PARTS, WorkingPath
+from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
 from palaver.wire import Note
 
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
     from palaver.conversation.store_access import StoreAccess
     from palaver.conversation.telemetry import Instrumentation
     from palaver.events import EventBus
+    from palaver.history import View
     from palaver.stores.records import Lease
     from palaver.tools.runner import ToolRunner
 
@@ -327,6 +334,11 @@ def _about(entry: LedgerEntry) -> dict[str, Any]:
 OnDelta: TypeAlias = "Callable[[Delta], Awaitable[None] | None]"
 """A plain or async function that gets each piece of an answer as it arrives."""
 
+_AGENT: Final = "assistant"
+"""The agent of an answer where the user's message names none."""
+_LOOKBACK: Final = 20
+_UNKNOWN: Final = "unknown"
+_NO_TOKENS: Final = TokenCounts(0, 0, 0, CacheCounts())
 _log: Final = logging.getLogger("palaver.conversation")
 DRAFT_SECONDS: Final = 1.0
 """The time between drafts, in seconds: what a crash may cost of an answer."""
@@ -475,7 +487,8 @@ def _store_answer(
     add_cost: Callable[[Message], Message],
 ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
     """Store the complete answer."""
-    return access.finish_step(step, incoming.message(), add_cost)
+    describe = partial(_describe_step, access, add_cost)
+    return access.finish_step(step, incoming.message(), describe)
 
 
 def _store_partial(
@@ -487,6 +500,75 @@ def _store_partial(
     """Store what had arrived of an answer that was cut off, marked as interrupted."""
     message = None if incoming is None else incoming.message(interrupted=True)
     if message is not None and (message.content or "incompleteCalls" in message.metadata):
-        access.finish_step(step, message, add_cost, complete=False)
+        describe = partial(_describe_step, access, add_cost)
+        access.finish_step(step, message, describe, complete=False)
     else:
         access.abandon_step(step)
+
+
+# ── what a step says of itself ──────────────────────────────────────────────────────────────────
+
+
+def _describe_step(
+    access: StoreAccess, add_cost: Callable[[Message], Message], message: Message
+) -> Message:
+    """Return an answer with its cost, and with what the step says of itself.
+
+    Nothing here may keep an answer from being stored.
+    """
+    message = add_cost(message)
+    try:
+        return describe_step(message, access.history.id, _agent(access.history.view))
+    except Exception:  # noqa: BLE001 - a paid answer without its step parts is better than none
+        _log.exception("the step of %s could not be described", message.id)
+        return message
+
+
+def _agent(view: View) -> str:
+    """Return the agent that the user's last message is for, or that answered it before."""
+    for message in reversed(view[-_LOOKBACK:]):
+        if isinstance(message.info, UserInfo | AssistantInfo) and message.info.agent:
+            return message.info.agent
+        if message.role == "user":
+            break
+    return _AGENT
+
+
+def describe_step(message: Message, conversation: str, agent: str = _AGENT) -> Message:
+    """Return an answer between `step-start` and `step-finish`, with its agent, mode and path.
+
+    The path is where this program works.
+
+    >>> from palaver.messages import AssistantInfo, assistant
+    >>> answer = assistant("4,810 m", info=AssistantInfo(finish="stop"))
+    >>> described = describe_step(answer, "talk")
+    >>> [part.type for part in described.parts], described.text, described.info.agent
+    (['step-start', 'text', 'step-finish'], '4,810 m', 'assistant')
+    """
+    info = message.info if isinstance(message.info, AssistantInfo) else AssistantInfo()
+    agent = info.agent or agent
+    session, owner = uuid_for(conversation), uuid_for(message.id)
+    parts = message.parts
+    if isinstance(message.content, str) and message.content:
+        parts = (text_part(session, owner, message.content),)
+    if len(parts) + 2 <= MAX_PARTS:
+        parts = (
+            step_start_part(session, owner),
+            *parts,
+            step_finish_part(
+                session, owner, info.finish or _UNKNOWN, info.cost, info.tokens or _NO_TOKENS,
+                cost_computed=info.cost_computed,
+            ),
+        )  # fmt: skip
+    described = replace(info, agent=agent, mode=info.mode or agent, path=info.path or _path())
+    return replace(message, content=parts or message.content, info=described)
+
+
+def _path() -> WorkingPath | None:
+    """Return the working directory and the root of its project; None if it has been deleted."""
+    try:
+        cwd = Path.cwd()
+        root = next((path for path in (cwd, *cwd.parents) if (path / ".git").exists()), cwd)
+    except OSError:
+        return None
+    return WorkingPath(str(cwd), str(root))

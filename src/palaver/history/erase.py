@@ -7,18 +7,28 @@ erased with it, since it may repeat the content; it lists its sources in its met
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from palaver.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from palaver.history.log import Log, Segment
 
-__all__ = ["ERASED", "SUMMARY_OF", "Receipt", "erase_everywhere", "tombstone", "with_summaries"]
+__all__ = [
+    "ERASED",
+    "SUMMARY_OF",
+    "Receipt",
+    "Row",
+    "erase_everywhere",
+    "origins_of",
+    "rows_of_others",
+    "tombstone",
+    "with_summaries",
+]
 
 SUMMARY_OF: Final = "palaver.summaryOf"
 """The metadata key under which a summary lists the ids of the messages it was made from."""
@@ -58,11 +68,70 @@ class Receipt(Struct, frozen=True, rename="camel"):
         }
 
 
-def erase_everywhere(log: Log, message_id: str, *, at: int, versions: int) -> Receipt:
-    """Replace a message, and every summary made from it, with tombstones in all segments."""
+class Row(NamedTuple):
+    """A message of a family where it is stored; `replaces` are the positions it was made from.
+
+    Positions below `base` are those of the owner's ancestors.
+    """
+
+    owner: object
+    base: int
+    position: int
+    message: Message
+    replaces: frozenset[int]
+
+
+def rows_of_others(rows: Sequence[Row], owner: object, position: int) -> list[Row]:
+    """Return, of rows that have one id, those of other messages than the one at a position.
+
+    A row is of the same message if it is a copy (a merge or an import made it), or a revision.
+    """
+    same = [row for row in rows if (row.owner, row.position) == (owner, position)]
+    others = [row for row in rows if row not in same]
+    for one in same:  # grows as copies and revisions are found
+        found = [row for row in others if row.message == one.message or _revises(row, one)]
+        others = [row for row in others if row not in found]
+        same += found
+    return others
+
+
+def _revises(one: Row, other: Row) -> bool:
+    """Tell whether one of two rows was made from the other."""
+    return any(
+        old.position in new.replaces and (old.owner == new.owner or old.position < new.base)
+        for old, new in ((one, other), (other, one))
+    )
+
+
+def origins_of(position: int, replaced: Callable[[int], int | None]) -> frozenset[int]:
+    """Return the positions that a message was made from: what it replaced, and what that did."""
+    found: set[int] = set()
+    origin = replaced(position)
+    while origin is not None and origin not in found:
+        found.add(origin)
+        origin = replaced(origin)
+    return frozenset(found)
+
+
+def erase_everywhere(log: Log, position: int, *, at: int, versions: int) -> Receipt:
+    """Replace a message, and every summary made from it, with tombstones in all segments.
+
+    Other messages that have the same id stay.
+    """
     segments = list(log.family.segments)
+    message_id = log[position].id
+    rows = [
+        Row(segment, segment.start, place, segment.messages[place - segment.start],
+            origins_of(place, segment.replaced.get))
+        for segment in segments
+        for place in segment.positions_of(message_id)
+    ]  # fmt: skip
+    others = rows_of_others(rows, log.segment_at(position), position) if len(rows) > 1 else []
+    spared = {(id(row.owner), row.position) for row in others}
     names = with_summaries(message_id, (m for segment in segments for m in segment.messages))
-    places = sum(_put_tombstones(segment, name, at) for name in names for segment in segments)
+    places = sum(
+        _put_tombstones(segment, name, at, spared) for name in names for segment in segments
+    )
     return Receipt(message_id, at, (message_id,), tuple(names[1:]), places, versions)
 
 
@@ -97,8 +166,14 @@ def tombstone(message: Message, at: int) -> Message:
     )
 
 
-def _put_tombstones(segment: Segment, message_id: str, at: int) -> int:
-    positions = segment.positions_of(message_id)
+def _put_tombstones(
+    segment: Segment, message_id: str, at: int, spared: Container[tuple[int, int]]
+) -> int:
+    positions = [
+        position
+        for position in segment.positions_of(message_id)
+        if (id(segment), position) not in spared
+    ]
     for position in positions:
         place = position - segment.start
         message = segment.messages[place]

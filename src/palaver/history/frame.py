@@ -27,7 +27,7 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -52,6 +52,7 @@ __all__ = [
     "Leaf",
     "Redo",
     "Rope",
+    "Session",
     "Stops",
     "Versions",
     "build",
@@ -59,14 +60,16 @@ __all__ = [
     "concat",
     "expected_versions",
     "find",
+    "handle_number",
     "handle_of",
     "jump_of",
+    "numbering_after",
     "position_of_handle",
     "ranges",
     "ranges_between",
     "runs",
     "session_after",
-    "session_start",
+    "session_of",
     "size",
     "splice",
     "split",
@@ -306,6 +309,18 @@ IMPORT: Final = "IMPORT"
 """The reason of a batch that ended because a snapshot replaced everything."""
 
 
+class Session(NamedTuple):
+    """A session: the log's length when it began, and how its messages are numbered.
+
+    The message at `start` is `msg-{number + 1}`, and the others follow; those between `opened` and
+    `start` were imported with numbers of their own.
+    """
+
+    opened: int = 0
+    start: int = 0
+    number: int = 0
+
+
 class Batch(Struct, frozen=True, gc=False):
     """A batch that has ended: its selection at the end, and the reason why it ended.
 
@@ -324,8 +339,10 @@ class Batch(Struct, frozen=True, gc=False):
     reason: str
     place: int | None = None
     merged: Mapping[str, int] = EMPTY
-    session: int = 0
-    """The log's length when the session of this batch began; see `session_after`."""
+    session: Session = Session()
+    """The session of this batch; see `session_after`."""
+    numbering: tuple[int, int] | None = None
+    """Where numbering goes on after an import, and after which number; None: at 1 with it."""
 
     @property
     def description(self) -> str:
@@ -397,14 +414,17 @@ class Frame(Struct, frozen=True, gc=False, kw_only=True):
         )
 
 
-def session_after(batch: Batch | None, opened: int) -> int:
-    """Return the log's length when the session began that goes on after a batch.
+def session_after(batch: Batch | None, opened: int) -> Session:
+    """Return the session that goes on, or begins, after a batch.
 
-    `opened` is the log's length when the batch after it opened.
+    It begins with the conversation, with a batch of reason `SESSION`, and with an import that
+    replaced everything. `opened` is the log's length when the batch after it opened.
     """
     if batch is None:
-        return 0
-    return opened if batch.reason in {SESSION, IMPORT} else batch.session
+        return Session()
+    if batch.reason not in {SESSION, IMPORT}:
+        return batch.session
+    return Session(opened, *(batch.numbering or (opened, 0)))
 
 
 def jump_of(before: Batch | None) -> Batch | None:
@@ -421,32 +441,56 @@ def jump_of(before: Batch | None) -> Batch | None:
 _HANDLE: Final = re.compile(r"msg-([1-9][0-9]{0,15})")
 
 
-def session_start(frame: Frame) -> int:
-    """Return the log's length when the session began.
+def handle_number(name: str) -> int:
+    """Return the number of a handle; 0 for any other text.
 
-    A session begins with the conversation, with a batch of reason `SESSION`, and with an import
-    that replaced everything.
+    >>> handle_number("msg-7"), handle_number("msg-07")
+    (7, 0)
     """
+    found = _HANDLE.fullmatch(name)
+    return 0 if found is None else int(found[1])
+
+
+def numbering_after(first: int, ids: Sequence[str]) -> tuple[int, int] | None:
+    """Return where and after which number handles go on after an import at `first`.
+
+    Ids of the form `msg-N` are the handles of their messages, and new messages are numbered after
+    the greatest. None if there are no such ids: then handles count the imported messages too.
+
+    >>> numbering_after(10, ["msg-4", "msg-2"]), numbering_after(10, ["a"])
+    ((12, 4), None)
+    """
+    greatest = max(map(handle_number, ids), default=0)
+    return (first + len(ids), greatest) if greatest else None
+
+
+def session_of(frame: Frame) -> Session:
+    """Return the session that a frame belongs to."""
     return session_after(frame.line, frame.opened)
 
 
 def position_of_handle(handle: str, frame: Frame, length: int) -> int | None:
-    """Return the log position that a handle stands for, or None if there is none.
+    """Return the log position that a handle counts to, or None if there is none.
 
     >>> [position_of_handle(handle, Frame(), 5) for handle in ("msg-2", "msg-9", "x")]
     [1, None, None]
     """
-    found = _HANDLE.fullmatch(handle)
-    if found is None:
+    _, start, number = session_of(frame)
+    ahead = handle_number(handle) - number
+    return start + ahead - 1 if 0 < ahead <= length - start else None
+
+
+def handle_of(position: int, message_id: str, frame: Frame) -> str | None:
+    """Return the handle of a message, or None if it has none, as one of an earlier session.
+
+    An id that has the form of a handle is the message's handle.
+    """
+    opened, start, number = session_of(frame)
+    if position < opened:
         return None
-    position = session_start(frame) + int(found[1]) - 1
-    return position if position < length else None
-
-
-def handle_of(position: int, frame: Frame) -> str | None:
-    """Return the handle of a log position, or None for messages of an earlier session."""
-    number = position - session_start(frame) + 1
-    return f"msg-{number}" if number > 0 else None
+    if handle_number(message_id):
+        return message_id
+    return f"msg-{number + position - start + 1}" if position >= start else None
 
 
 # ── versions ────────────────────────────────────────────────────────────────────────────────────

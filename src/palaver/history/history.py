@@ -32,12 +32,13 @@ from palaver.history.operations import (
     Rewrite,
     Rollback,
     Truncate,
-    as_operation,
+    as_operations,
     read_messages,
 )
 from palaver.history.plan import (
     HistoryState,
     plan,
+    plan_all,
     plan_append,
     plan_erase,
     plan_mark,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from palaver.history.frame import Counter, Rope
-    from palaver.history.operations import Piece
+    from palaver.history.operations import OperationInput, Piece
     from palaver.history.plan import Commit, Planner, WhenStale
     from palaver.history.view import BatchSnapshot, MarkMap, Result, State, Stats
     from palaver.messages import Role
@@ -332,16 +333,33 @@ class BaseHistory(Sequence[Message]):
 
     def execute(
         self,
-        operation: Operation | Mapping[str, Any] | bytes | str,
+        operation: OperationInput,
         *,
         expect: Expected | None = None,
     ) -> Result:
-        """Execute an operation, given as a value or as JSON.
+        """Execute an operation, or a list of them, given as values or as JSON.
+
+        A list is executed all or nothing and makes one version, which one `undo` reverses; each
+        edit in it opens its batch. An error has the place in its path: `$[1].position`.
 
         >>> History().execute({"operation": "CLEAR"}).affected_batch_index
         1
+        >>> History().execute([{"operation": "CLEAR"}, {"operation": "CLEAR"}])
+        <Result: 0 messages, batch 2>
         """
-        return self._execute(as_operation(operation), expect)
+        given = as_operations(operation)
+        return (
+            self._execute_all(given, expect)
+            if isinstance(given, list)
+            else self._execute(given, expect)
+        )
+
+    def _execute_all(
+        self, operations: Sequence[Operation | Rewrite], expect: Expected | None = None
+    ) -> Result:
+        return self._change(
+            lambda state: plan_all(state, operations), stale_policy(*operations), expect
+        )
 
     def _execute(self, operation: Operation | Rewrite, expect: Expected | None = None) -> Result:
         return self._change(lambda state: plan(state, operation), stale_policy(operation), expect)
@@ -635,14 +653,17 @@ class History(BaseHistory):
             return super().merge(other, expect=expect)
 
     def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
-        """Destroy a message's content in every version and fork; a tombstone stays in its place."""
+        """Destroy a message's content in every version and fork; a tombstone stays in its place.
+
+        An id or a handle that could mean two messages is refused with `AmbiguousMessage`.
+        """
         with self._log.family.lock, self._lock:
             state = self._state
             check_expected(expect, state.version)
-            name = self._log[state.view().find(which)].id
+            position = state.view().find(which, strict=True)
             commit = plan_erase(state)
             receipt = erase_everywhere(
-                self._log, name, at=state.clock(), versions=state.version + 1
+                self._log, position, at=state.clock(), versions=state.version + 1
             )
             state.apply(commit)
             return receipt

@@ -270,8 +270,12 @@ class Log:
         own = self.own
         if position >= own.start:
             return own.messages[position - own.start]
-        segment = self._segments[bisect_right(self._starts, position) - 1]
+        segment = self.segment_at(position)
         return segment.messages[position - segment.start]
+
+    def segment_at(self, position: int) -> Segment:
+        """Return the segment that has a position."""
+        return self._segments[bisect_right(self._starts, position) - 1]
 
     def between(self, start: int, stop: int) -> list[Message]:
         """Return the messages from one position to before another."""
@@ -339,8 +343,7 @@ class Log:
 
     def replaced(self, position: int) -> int | None:
         """Return the position whose message was replaced by the one here, if any."""
-        segment = self._segments[bisect_right(self._starts, position) - 1]
-        return segment.replaced.get(position)
+        return self.segment_at(position).replaced.get(position)
 
 
 class StagedLog:

@@ -8,7 +8,7 @@ An operation checks its own fields; `plan` checks whether it fits a history.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -20,9 +20,9 @@ from palaver.messages.codec import load_json, to_dict, translate_error
 from palaver.messages.decode import convert
 
 __all__ = [
-    "Append", "Clear", "Edit", "Filter", "Insert", "Operation", "Piece", "Range", "Replace",
-    "Rewrite", "Rollback", "Truncate", "as_operation", "parse_operation", "parse_operations",
-    "read_messages",
+    "Append", "Clear", "Edit", "Filter", "Insert", "Operation", "OperationInput", "Piece", "Range",
+    "Replace", "Rewrite", "Rollback", "Truncate", "as_operation", "as_operations",
+    "parse_operation", "parse_operations", "read_messages",
 ]  # fmt: skip
 
 
@@ -121,6 +121,7 @@ class Truncate(_Operation, frozen=True, kw_only=True):
             detail = "needs one of keepFirst, keepLast, removeFirst, removeLast, range"
             raise ValidationError(detail, path="$", rule="truncate")
         _check_role(self.role, "$.role")
+        _set_default(self, "others")
         if self.others not in ("drop", "keep"):
             raise ValidationError('must be "drop" or "keep"', path="$.others", rule="truncate")
         if self.others == "keep" and self.role is None:
@@ -152,14 +153,19 @@ class Clear(_Operation, frozen=True):
     keep_system_message: bool = True
 
     def __post_init__(self) -> None:
-        """Check the flag."""
+        """Check the flag; None is the default."""
+        _set_default(self, "keep_system_message")
         if type(self.keep_system_message) is not bool:
             detail = "must be true or false"
             raise ValidationError(detail, path="$.keepSystemMessage", rule="clear")
 
 
 class Filter(_Operation, frozen=True, kw_only=True):
-    """Keep the messages that match every field; within a field, any entry may match."""
+    """Keep the messages that match every field; within a field, any entry may match.
+
+    The words are searched for in all content, with their case: text, reasoning, the arguments and
+    results of tools, the names of files.
+    """
 
     roles: tuple[Role, ...] | None = None
     content_contains: tuple[str, ...] | None = None
@@ -189,10 +195,11 @@ class Filter(_Operation, frozen=True, kw_only=True):
             return False
         if self.content_contains is None and not self.content_excludes:
             return True
-        text = message.text
-        if self.content_contains and not any(word in text for word in self.content_contains):
+        texts = tuple(message.texts)
+        wanted, unwanted = self.content_contains or (), self.content_excludes or ()
+        if wanted and not any(word in text for word in wanted for text in texts):
             return False
-        return not any(word in text for word in self.content_excludes or ())
+        return not any(word in text for word in unwanted for text in texts)
 
 
 class Rollback(_Operation, frozen=True):
@@ -243,6 +250,15 @@ class Rewrite(Struct, frozen=True):
 Edit: TypeAlias = Insert | Replace | Truncate | Clear | Filter | Rewrite
 """An operation that ends the open batch and begins the next one."""
 Operation: TypeAlias = Append | Insert | Replace | Truncate | Clear | Filter | Rollback
+OperationInput: TypeAlias = (
+    Operation
+    | Rewrite
+    | Mapping[str, Any]
+    | bytes
+    | str
+    | Iterable[Operation | Rewrite | Mapping[str, Any]]
+)
+"""An operation as a value or as JSON, or a list of them."""
 _KINDS = {str(kind.__struct_config__.tag): kind for kind in get_args(Operation)}
 
 
@@ -255,7 +271,10 @@ def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
     Traceback (most recent call last):
     palaver.errors.UnsupportedOperation: Unsupported operation type: EXPLODE
     """
-    value = load_json(data) if isinstance(data, bytes | str) else data
+    return _parse_object(load_json(data) if isinstance(data, bytes | str) else data)
+
+
+def _parse_object(value: object) -> Operation:
     if not isinstance(value, Mapping):
         raise ValidationError("must be an operation, an object", rule="operation")
     name = value.get("operation")
@@ -264,7 +283,9 @@ def parse_operation(data: bytes | str | Mapping[str, Any]) -> Operation:
         if "operation" not in value:
             raise ValidationError("is missing", path="$.operation", rule="operation")
         raise UnsupportedOperation(name)
-    fields = dict(value)
+    optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(kind.__struct_defaults__) :]
+    nulls = {_camel(field) for field in optional if value.get(_camel(field), value) is None}
+    fields = {field: given for field, given in value.items() if field not in nulls}
     if "messages" in fields and kind in (Append, Insert):
         fields["messages"] = read_messages(fields["messages"])
     if "message" in fields and kind is Replace:
@@ -283,6 +304,23 @@ def as_operation(operation: Operation | Mapping[str, Any] | bytes | str) -> Oper
     return operation
 
 
+def as_operations(given: OperationInput) -> Operation | Rewrite | list[Operation | Rewrite]:
+    """Return an operation, or a list of them, as it is or parsed.
+
+    >>> as_operations('[{"operation": "CLEAR"}]')
+    [Clear(keep_system_message=True)]
+    """
+    value: object = load_json(given) if isinstance(given, bytes | str) else given
+    if isinstance(value, Rewrite):
+        return value
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        return as_operation(cast("Mapping[str, Any]", value))
+    operations = list(_read_list(value))
+    if not operations:
+        raise ValidationError("must have an operation", rule="operation")
+    return operations
+
+
 def parse_operations(data: bytes | str | Iterable[Mapping[str, Any]]) -> list[Operation]:
     """Read a list of operations, all or none; an error's path begins with the index.
 
@@ -292,15 +330,18 @@ def parse_operations(data: bytes | str | Iterable[Mapping[str, Any]]) -> list[Op
     values = load_json(data) if isinstance(data, bytes | str) else data
     if isinstance(values, Mapping) or not isinstance(values, Iterable):
         raise ValidationError("must be a list of operations", rule="operation")
-    found: list[Operation] = []
+    return cast("list[Operation]", list(_read_list(values)))
+
+
+def _read_list(values: Iterable[Any]) -> Iterator[Operation | Rewrite]:
     for index, value in enumerate(values):
         try:
-            found.append(parse_operation(value))
+            known = isinstance(value, (*_KINDS.values(), Rewrite))
+            yield value if known else _parse_object(value)
         except ValidationError as error:
             raise error.under(f"$[{index}]") from None
         except UnsupportedOperation as error:
             raise UnsupportedOperation(error.operation, path=f"$[{index}].operation") from None
-    return found
 
 
 def _convert(value: Mapping[str, Any], kind: type[Any], path: str) -> Any:  # noqa: ANN401 - kind's
@@ -341,6 +382,13 @@ def _check_count(value: object, name: str) -> None:
         raise ValidationError(detail, path=f"$.{name}", rule="operation")
     if value < 0:
         raise ValidationError(f"must not be negative: {value}", path=f"$.{name}", rule="operation")
+
+
+def _set_default(operation: _Operation, name: str) -> None:
+    """Put the default of a field in the place of None."""
+    if getattr(operation, name) is None:
+        fields, defaults = operation.__struct_fields__, operation.__struct_defaults__
+        force_setattr(operation, name, defaults[fields.index(name) - len(fields)])
 
 
 def _check_role(role: object, path: str, *, needed: bool = False) -> None:

@@ -24,6 +24,7 @@ from palaver.history.frame import (
     build,
     concat,
     jump_of,
+    numbering_after,
     runs,
     session_after,
     splice,
@@ -63,6 +64,7 @@ __all__ = [
     "WhenStale",
     "edit_rope",
     "plan",
+    "plan_all",
     "plan_append",
     "plan_edit",
     "plan_erase",
@@ -191,8 +193,49 @@ def plan(state: HistoryState, operation: Operation | Rewrite) -> Commit | None:
     return plan_edit(state, operation)
 
 
-def stale_policy(operation: Operation | Rewrite) -> WhenStale:
-    """Return what to do with an operation when another writer committed first."""
+def plan_all(state: HistoryState, operations: Sequence[Operation | Rewrite]) -> Commit | None:
+    """Plan operations that follow one another as one version; an error's path has the index.
+
+    Each is planned on what the ones before it would leave, so every edit opens its batch. `undo`
+    leads back to before the first.
+    """
+    staged, commits = copy(state), list[Commit]()
+    messages: tuple[Message, ...] = ()
+    origins: dict[int, int] = {}
+    for index, operation in enumerate(operations):
+        try:
+            commit = plan(staged, operation)
+        except ValidationError as error:
+            raise error.under(f"$[{index}]") from None
+        if commit is None:
+            continue
+        commits.append(commit)
+        origins |= {len(messages) + new: old for new, old in commit.origins.items()}
+        messages += commit.messages
+        staged.log = cast("_WritableLog", StagedLog(state.log, messages, origins))
+        staged.frame = staged.frame if commit.frame is None else commit.frame
+        staged.stop = commit.stop
+    if len(commits) < 2:  # noqa: PLR2004 - the plan of one operation
+        return commits[0] if commits else None
+    kinds = {commit.kind for commit in commits}
+    frame = None
+    if staged.frame is not state.frame:
+        redo = Redo(state.version) if commits[-1].kind == "rollback" else None
+        frame = replace(staged.frame, logged=len(staged.log), back=state.version, redo=redo)
+    return Commit(
+        kinds.pop() if len(kinds) == 1 else "operations",
+        staged.stop, frame, messages, origins, summary=f"{len(commits)} operations",
+    )  # fmt: skip
+
+
+def stale_policy(*operations: Operation | Rewrite) -> WhenStale:
+    """Return what to do with operations when another writer committed first.
+
+    Several edits are refused: merged, they would be one.
+    """
+    if len(operations) > 1:
+        return "replan" if all(isinstance(one, Append) for one in operations) else "refuse"
+    (operation,) = operations or (Append(()),)
     if isinstance(operation, Append):
         return "replan"
     return "refuse" if isinstance(operation, Rollback) else "merge"
@@ -233,7 +276,8 @@ def plan_replace_all(
     log = StagedLog(state.log, messages, _NO_ORIGINS)
     rope = build([(first, first + len(messages))] if messages else [], log)
     frame = replace(state.frame, team_task=team_task)
-    commit = _begin_batch(state, frame, rope, reason, None, messages=messages)
+    numbering = numbering_after(first, [message.id for message in messages])
+    commit = _begin_batch(state, frame, rope, reason, None, messages=messages, numbering=numbering)
     return replace(commit, summary="replaced as a whole")
 
 
@@ -247,12 +291,13 @@ def _begin_batch(
     messages: tuple[Message, ...] = (),
     origins: Mapping[int, int] = _NO_ORIGINS,
     merged: tuple[str, Mapping[int, int]] | None = None,
+    numbering: tuple[int, int] | None = None,
 ) -> Commit:
     """End the open batch and begin the next one with a selection."""
     now = state.frame
     ended = Batch(
         now.batch_index, now.line, jump_of(now.line), now.root, now.start, state.stop, now.opened,
-        state.clock(), reason, place, now.merged, session_after(now.line, now.opened),
+        state.clock(), reason, place, now.merged, session_after(now.line, now.opened), numbering,
     )  # fmt: skip
     opened = len(state.log)
     start = stop = opened + len(messages)
@@ -276,7 +321,7 @@ def plan_rollback(state: HistoryState, batch_index: int) -> Commit | None:
     batch = state.frame.ended(batch_index)
     return _change_frame(
         state, state.frame.at_end_of(batch), batch.stop, "rollback",
-        redo=Redo(state.version), summary=f"rolled back to batch {batch_index}",
+        redo=_redo(state), summary=f"rolled back to batch {batch_index}",
     )  # fmt: skip
 
 
@@ -285,7 +330,7 @@ def plan_restore(state: HistoryState, version: int) -> Commit:
     frame = state.versions.frame(version)
     return _change_frame(
         state, frame, state.stops[version], "restore",
-        redo=Redo(state.version), summary=f"restored to version {version}",
+        redo=_redo(state), summary=f"restored to version {version}",
     )  # fmt: skip
 
 
@@ -300,9 +345,14 @@ def plan_undo(state: HistoryState) -> Commit:
         versions.frame(back),
         logged=len(state.log),
         back=versions.back(back),
-        redo=Redo(version, versions.redo(version)),
+        redo=_redo(state),
     )
     return Commit("undo", state.stops[back], frame, summary="undone")
+
+
+def _redo(state: HistoryState) -> Redo:
+    """Return what leads back to a state that is left, and then to those that it could redo."""
+    return Redo(state.version, state.versions.redo(state.version))
 
 
 def plan_redo(state: HistoryState) -> Commit:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 from msgspec import Struct
 
-from palaver.errors import UnknownMessage, ValidationError
+from palaver.errors import AmbiguousMessage, UnknownMessage, ValidationError
 from palaver.history import marks as marking
+from palaver.history.erase import origins_of
 from palaver.history.frame import (
     MASK,
     SHIFTS,
@@ -27,11 +28,13 @@ from palaver.history.frame import (
     Leaf,
     concat,
     find,
+    handle_number,
     handle_of,
     position_of_handle,
     ranges,
     ranges_between,
     runs,
+    session_of,
     size,
 )
 from palaver.history.marks import overlaps
@@ -55,6 +58,7 @@ __all__ = [
     "count_roles",
     "intersect",
     "match",
+    "same_messages",
     "select_positions",
     "view_of_log",
     "wanted_roles",
@@ -190,31 +194,55 @@ class View(Sequence[Message]):
     def _messages(self, start: int, stop: int) -> list[Message]:
         return list(chain.from_iterable(self.log.read(self.ranges_between(start, stop))))
 
-    def find(self, which: int | str | Message) -> int:
+    def find(self, which: int | str | Message, *, strict: bool = False) -> int:
         """Return the log position of a message: by its index, its id, its handle, or itself.
 
-        An id takes precedence over a handle of the same spelling. Raises `UnknownMessage`.
+        Ids of earlier sessions count if no message of this one answers to the name; with `strict`
+        they count at any rate. Raises `UnknownMessage`, and `AmbiguousMessage` if the name could
+        mean two messages.
         """
         if isinstance(which, int) and not isinstance(which, bool):
             try:
                 return self.position(which)
             except IndexError as error:
                 raise UnknownMessage(str(error)) from None
+        given = which if isinstance(which, Message) else None
         name = which.id if isinstance(which, Message) else which
         places = self.log.positions_of(name) if isinstance(name, str) else []
-        if places:
-            return places[-1]
-        place = None
-        if isinstance(which, str):
-            place = position_of_handle(which, self.frame, len(self.log))
-        if place is None:
+        if given is not None and len(places) > 1:
+            places = [place for place in places if self.log[place] == given] or places
+        elif isinstance(which, str):
+            places = self._named(which, places, strict=strict)
+        if not places:
             msg = f"no message has the id {name!r}"
             raise UnknownMessage(msg)
-        return place
+        if len(places) > 1:
+            groups = same_messages(self.log, places)
+            if len(groups) > 1:
+                raise AmbiguousMessage(str(name), [self._describe(group[-1]) for group in groups])
+            places = [p for p in places if self.index_of(p) is not None] or places
+        return places[-1]
+
+    def _named(self, name: str, places: list[int], *, strict: bool) -> list[int]:
+        """Return the positions that a name can mean: those with the id, and that of the handle."""
+        counted = position_of_handle(name, self.frame, len(self.log))
+        if counted is not None and handle_number(self.log[counted].id):
+            counted = None  # its own id is its handle
+        if not strict and (counted is not None or len(places) > 1):
+            opened = session_of(self.frame).opened
+            if counted is not None or places[-1] >= opened:
+                places = [p for p in places if p >= opened or self.index_of(p) is not None]
+        return places if counted is None else sorted({*places, counted})
+
+    def _describe(self, position: int) -> str:
+        message, index = self.log[position], self.index_of(position)
+        where = f"position {position} of the log" if index is None else f"index {index}"
+        return f"{where} ({message.role}, id {message.id!r})"
 
     def handle(self, which: int | str | Message) -> str | None:
         """Return the handle of a message, such as `msg-3`; None if it is of an earlier session."""
-        return handle_of(self.find(which), self.frame)
+        position = self.find(which)
+        return handle_of(position, self.log[position].id, self.frame)
 
     # ── queries ─────────────────────────────────────────────────────────────────────────────────
 
@@ -234,7 +262,8 @@ class View(Sequence[Message]):
         """Return the messages that match everything given; then a range of those, then the last n.
 
         Times are milliseconds, `since` included and `until` not. A `speaker` is given by its id or
-        its name, in any spelling that `fold_name` makes equal.
+        its name, in any spelling that `fold_name` makes equal. `text` is searched for in all
+        content: text, reasoning, the arguments and results of tools, the names of files.
 
         >>> from palaver.history import History
         >>> from palaver.messages import user
@@ -371,6 +400,24 @@ def view_of_log(log: LogReader, frame: Frame, version: int) -> View:
     """Return a view of everything that was ever added, with a frame's marks and team task."""
     bare = Frame(marks=frame.marks, team_task=frame.team_task)
     return View(log, bare, len(log), version)
+
+
+def same_messages(log: LogReader, positions: Iterable[int]) -> list[list[int]]:
+    """Return positions in groups: in each, copies and revisions of one message, oldest first.
+
+    Two messages are the same if they are equal, or if one replaced the other.
+    """
+    groups: list[list[int]] = []
+    for position in sorted(positions):
+        origins = origins_of(position, log.replaced)
+        joined = [
+            group
+            for group in groups
+            if not origins.isdisjoint(group) or log[position] == log[group[-1]]
+        ]
+        groups = [group for group in groups if group not in joined]
+        groups.append(sorted([*chain.from_iterable(joined), position]))
+    return groups
 
 
 class Stats(Struct, frozen=True, rename="camel"):
@@ -644,7 +691,7 @@ def match(view: View, roles: tuple[Role, ...] | None, terms: Terms) -> Iterator[
             and (name is None or (message.speaker is not None and name in message.speaker.names))
             and (since is None or message.timestamp >= since)
             and (until is None or message.timestamp < until)
-            and (text is None or text in message.text)
+            and (text is None or any(text in found for found in message.texts))
         ):
             yield message
 

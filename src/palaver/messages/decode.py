@@ -275,7 +275,8 @@ def _check_texts(parts: list[Any], collected: _Collected) -> None:
             part.metadata = _freeze_raw(part.metadata, objects)
         time = part.time
         if time is not None:
-            bits |= (time.start or 0) | (time.end or 0)
+            start, end = time.start or 0, time.end
+            bits |= start if end is None else start | end | end - start  # no end before its start
     _check_bits(bits)
 
 
@@ -309,7 +310,7 @@ def _check_tools(parts: list[Any], collected: _Collected) -> None:
         if state.metadata is not EMPTY:
             state.metadata = _freeze_raw(state.metadata, objects)
         time, kind = state.time, kinds[type(state)]
-        bits |= time.start | time.end
+        bits |= time.start | time.end | time.end - time.start  # no end before its start
         if kind is ToolCompleted:
             if "\0" in state.output or "\0" in state.title:
                 raise _Unusual

@@ -31,8 +31,8 @@ from palaver.messages.limits import (
 )
 from palaver.messages.message import AssistantInfo, UserInfo
 from palaver.messages.part_base import PartBase
-from palaver.messages.parts import Part, StepFinishPart, ToolPart, UnknownPart
-from palaver.messages.tool_state import ToolCompleted, ToolError, stand_in
+from palaver.messages.parts import Part, StepFinishPart, TextTime, ToolPart, UnknownPart
+from palaver.messages.tool_state import CompletedTime, ToolCompleted, ToolError, ToolTime, stand_in
 from palaver.messages.turns import TurnInfo, WithParts, object_at, session_of, tool_message_id
 
 if TYPE_CHECKING:
@@ -302,6 +302,9 @@ _NO_ERROR: Final = "(no description)"
 _Kinds = tuple[type[Struct], ...]
 
 
+_SPANS: Final = (TextTime, ToolTime, CompletedTime)
+
+
 def fit_fields(raw: Mapping[str, Any], kind: type[Struct]) -> dict[str, Any]:
     """Return the known fields of a JSON object, with ids and empty texts changed to fit.
 
@@ -327,6 +330,10 @@ def fit_fields(raw: Mapping[str, Any], kind: type[Struct]) -> dict[str, Any]:
         made["metadata"] = {**(metadata if is_object(metadata) else {}), "rawOutput": ""}
     if kind is ToolError and isinstance(made.get("error"), str) and not made["error"].strip():
         made["error"] = _NO_ERROR
+    if kind in _SPANS:
+        begun, ended = made.get("start"), made.get("end")
+        if isinstance(begun, int) and isinstance(ended, int) and ended < begun:
+            made["end"] = begun
     return made
 
 

@@ -6,7 +6,7 @@ message that exists is valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
@@ -29,18 +29,32 @@ from palaver.messages.limits import (
     path_step,
     quote_value,
 )
-from palaver.messages.part_base import json_name
+from palaver.messages.part_base import (
+    FilePart,
+    FileSource,
+    ResourceSource,
+    SourceText,
+    SymbolSource,
+    json_name,
+)
 from palaver.messages.parts import (
+    AgentPart,
     KnownPart,
     ModelRef,
     Part,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    SubtaskPart,
     TextPart,
     TokenCounts,
+    ToolCallPart,
     ToolPart,
     UnknownPart,
     check_figures,
     is_sendable,
 )
+from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, ToolRunning
 
 __all__ = [
     "MAX_PARTS",
@@ -185,6 +199,7 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """
 
     agent: str | None = None
+    mode: str | None = None
     model: ModelRef | None = None
     path: WorkingPath | None = None
     cost: float | None = None
@@ -199,9 +214,10 @@ class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
         """Check the fields, the cost, the token counts and the time."""
         if not (
             (self.agent is None or is_plain(self.agent))
+            and (self.mode is None or is_plain(self.mode))
             and (self.finish is None or is_plain(self.finish))
             and (self.model is None or type(self.model) is ModelRef)
-            and self.path is None
+            and (self.path is None or type(self.path) is WorkingPath)
             and self.summary is None
             and self.cost_computed is False
         ):
@@ -289,9 +305,62 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
         return "".join(part.text for part in self.sendable_parts if isinstance(part, TextPart))
 
     @property
+    def texts(self) -> Iterator[str]:
+        """Every text of the content: text, reasoning, calls, results, the names of files.
+
+        Queries and FILTER look in these.
+        """
+        yield self.text
+        for part in self.parts:
+            if type(part) is not TextPart:
+                yield from _texts(part)
+
+    @property
     def addressees(self) -> tuple[str, ...]:
         """To whom it is addressed; empty means everybody."""
         return self.routing.resolved_addressees if self.routing else ()
+
+
+_SEARCHED: Final[Mapping[type, tuple[str, ...]]] = {
+    ReasoningPart: ("text",),
+    ToolCallPart: ("tool", "raw", "input"),
+    ToolPart: ("tool", "state"),
+    ToolPending: ("raw", "input"),
+    ToolRunning: ("title", "input"),
+    ToolCompleted: ("title", "input", "output", "attachments"),
+    ToolError: ("input", "error"),
+    FilePart: ("filename", "url", "source"),
+    FileSource: ("path", "text"),
+    SymbolSource: ("path", "name", "text"),
+    ResourceSource: ("client_name", "uri", "text"),
+    SourceText: ("value",),
+    RetryPart: ("error",),
+    SubtaskPart: ("prompt", "description", "agent", "command"),
+    AgentPart: ("name", "source"),
+    PatchPart: ("files",),
+    UnknownPart: ("raw",),
+}
+"""The fields with content; what describes a step, and ids, are no content."""
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts and numbers in a part, or in a value of one."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif is_list(value):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, int | float):
+        yield str(value)
+    else:
+        for name in _SEARCHED.get(type(value), ()):
+            inner = getattr(value, name)
+            if name != "url" or not inner.startswith("data:"):  # that is the file itself
+                yield from _texts(inner)
 
 
 def _check_extras(message: Message) -> None:

@@ -375,6 +375,9 @@ class UnknownPart:
         if not isinstance(kind, str):
             detail = f"must be text, not {kind_of(kind)}" if "type" in frozen else "is missing"
             raise PartValidationError(detail, path="$.type", rule="part-type", part="unknown")
+        if not kind:
+            detail = "must not be empty"
+            raise PartValidationError(detail, path="$.type", rule="part-type", part="unknown")
         self._raw = frozen
 
     @property
@@ -842,6 +845,9 @@ def _check_span(part: TextPart | ReasoningPart, time: object) -> None:
         check_value(part, check_time, time.start, "$.time.start")
     if time.end is not None:
         check_value(part, check_time, time.end, "$.time.end")
+        if time.start is not None and time.end < time.start:
+            detail = f"must not be before the start: {time.end} < {time.start}"
+            refuse(part, detail, "$.time.end", "time-order")
 
 
 def _as_json(value: object) -> str:

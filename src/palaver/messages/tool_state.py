@@ -46,10 +46,13 @@ __all__ = [
     "ToolState",
     "ToolTime",
     "complete",
+    "completed",
     "expire",
     "fail",
+    "failed",
     "pending",
     "raw_output",
+    "running",
     "stand_in",
     "start",
     "states_between",
@@ -200,6 +203,63 @@ def pending(input: Mapping[str, Any], raw: str) -> ToolPending:  # noqa: A002 - 
     'pending'
     """
     return ToolPending(input=input, raw=raw)
+
+
+def running(
+    input: Mapping[str, Any],  # noqa: A002 - the design's name
+    title: str | None = None,
+    *,
+    metadata: Mapping[str, Any] = EMPTY,
+    at: int | None = None,
+) -> ToolRunning:
+    """Make the state of a call that runs, from now on or since `at`.
+
+    >>> running({"q": "tea"}, "Search", at=1).title
+    'Search'
+    """
+    time = RunningTime(now_ms() if at is None else at)
+    return ToolRunning(input=input, title=title, metadata=metadata, time=time)
+
+
+def completed(
+    input: Mapping[str, Any],  # noqa: A002 - the design's name
+    output: str,
+    title: str,
+    metadata: Mapping[str, Any] = EMPTY,
+    *,
+    start: int,
+    end: int,
+    attachments: Iterable[FilePart] = (),
+) -> ToolCompleted:
+    """Make the state of a call that is done. An empty output is stored as `complete` does it.
+
+    >>> completed({}, "warm", "Weather", start=1, end=5).output
+    'warm'
+    """
+    return ToolCompleted(
+        input=input,
+        output=output or NO_OUTPUT,
+        title=title,
+        metadata=metadata if output else {**metadata, "rawOutput": output},
+        time=CompletedTime(start, end),
+        attachments=tuple(attachments) or UNSET,
+    )
+
+
+def failed(
+    input: Mapping[str, Any],  # noqa: A002 - the design's name
+    error: str,
+    *,
+    metadata: Mapping[str, Any] = EMPTY,
+    start: int,
+    end: int,
+) -> ToolError:
+    """Make the state of a call that failed.
+
+    >>> failed({}, "no such file", start=1, end=5).status
+    'error'
+    """
+    return ToolError(input=input, error=error, metadata=metadata, time=ToolTime(start, end))
 
 
 def start(
@@ -376,7 +436,7 @@ def _check_time(
         refuse(state, f"must be {kind.__name__}, not {type(time).__name__}", "$.time", rule)
     if type(time) is CompletedTime and time.compacted is None:
         start, end = time.start, time.end
-        if type(start) is type(end) is int and 0 <= start <= MAX_INT and 0 <= end <= MAX_INT:
+        if type(start) is type(end) is int and 0 <= start <= end <= MAX_INT:
             return
     for name in kind.__struct_fields__:
         value = getattr(time, name)
@@ -384,3 +444,6 @@ def _check_time(
             continue
         if not (type(value) is int and 0 <= value <= MAX_INT):
             check_value(state, check_time, value, f"$.time.{name}", rule)
+    if not isinstance(time, RunningTime) and time.end < time.start:
+        detail = f"must not be before the start: {time.end} < {time.start}"
+        refuse(state, detail, "$.time.end", rule)

@@ -11,7 +11,7 @@ answer, or does not fit its answer exactly, is a turn of its own. No message is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict, force_setattr, replace
@@ -50,13 +50,14 @@ from palaver.messages.parts import (
     UnknownPart,
     check_figures,
 )
-from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, pending
+from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, ToolState, pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "FOREIGN",
+    "LedgerCall",
     "TurnInfo",
     "TurnTime",
     "Unfolded",
@@ -92,6 +93,7 @@ class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
     time: TurnTime
     session_id: str | None = None
     agent: str | None = None
+    mode: str | None = None
     model: ModelRef | None = None
     system: str | None = None
     tools: Mapping[str, bool] | None = None
@@ -144,13 +146,35 @@ class Unfolded(Struct, frozen=True, gc=False):
     ledger: Mapping[str, ToolPart]
 
 
+class LedgerCall(Protocol):
+    """A call that has no message yet: a `ToolPart`, or an entry of a conversation's ledger."""
+
+    @property
+    def id(self) -> str:
+        """The id of the part."""
+        ...
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call."""
+        ...
+
+    @property
+    def state(self) -> ToolState:
+        """What became of the call so far."""
+        ...
+
+
 def fold(
     messages: Iterable[Message],
-    ledger: Mapping[str, ToolPart] = EMPTY,
+    ledger: Mapping[str, LedgerCall] = EMPTY,
     *,
     session_id: str | None = None,
 ) -> tuple[WithParts, ...]:
     """Fold messages into turns. `ledger` has the state of each call that is still open.
+
+    That is what `unfold` returned, or the `ledger()` of a conversation: a call that runs is shown
+    running.
 
     >>> from palaver.messages import user
     >>> fold([user("hi")])[0].parts[0].text
@@ -180,10 +204,11 @@ class _Folder:
     """One pass over the messages with the ledger."""
 
     def __init__(
-        self, messages: Sequence[Message], ledger: Mapping[str, ToolPart], session_id: str | None
+        self, messages: Sequence[Message], ledger: Mapping[str, LedgerCall], session_id: str | None
     ) -> None:
         self.messages = messages
-        self.ledger = ledger
+        self.ledger = {known.call_id: known for known in ledger.values()}
+        self.by_part = {known.id: known for known in ledger.values()}
         self.session_id = session_id
         self.last_ask = {  # of a call id that is used twice, the ledger has the latest call
             part.call_id: index
@@ -238,7 +263,7 @@ class _Folder:
     def _join(
         self, index: int, message: Message, results: list[Message], keep: dict[str, Any]
     ) -> tuple[Part, ...]:
-        by_call = {_tool(result).call_id: _tool(result) for result in results}
+        by_call = {_tool(result).call_id: _joined(message, result, keep) for result in results}
         calls = _calls(message)
         taken = {part.id for part in (*message.parts, *by_call.values())}
         joined: list[Part] = []
@@ -262,8 +287,11 @@ class _Folder:
         self, index: int, call: ToolCallPart, taken: set[str], keep: dict[str, Any]
     ) -> tuple[ToolPart, str]:
         """Return the state of a call that has no message: the ledger's, else pending."""
-        known = self.ledger.get(call.call_id)
-        if known is not None and self.last_ask[call.call_id] == index:
+        state = pending(call.input, call.raw)
+        known = self.by_part.get(call.id)
+        if known is None and self.last_ask[call.call_id] == index:
+            known = self.ledger.get(call.call_id)
+        if isinstance(known, ToolPart):
             if known.id in taken:  # the parts of a turn have different ids
                 keep.setdefault("ids", {})[derive_id(call.id, "state")] = known.id
                 known = replace(known, id=derive_id(call.id, "state"))
@@ -275,9 +303,9 @@ class _Folder:
             message_id=call.message_id,
             call_id=call.call_id,
             tool=call.tool,
-            state=pending(call.input, call.raw),
+            state=state if known is None else known.state,
         )
-        return part, "none"
+        return part, "none" if known is None else "ledger"
 
 
 def _calls(message: Message) -> set[str]:
@@ -291,6 +319,14 @@ def _tool(message: Message) -> ToolPart:
     part = message.parts[0]
     assert isinstance(part, ToolPart)  # noqa: S101 - _results let nothing else through
     return part
+
+
+def _joined(message: Message, result: Message, keep: dict[str, Any]) -> ToolPart:
+    """Return the part of a result as a part of the answer that made the call."""
+    part = _tool(result)
+    if part.message_id != uuid_for(result.id):
+        keep.setdefault("owners", {})[part.id] = part.message_id
+    return replace(part, message_id=uuid_for(message.id))
 
 
 def _session(message: Message) -> str:
@@ -362,7 +398,8 @@ def _usual_call(state: ToolPart) -> ToolCallPart:
 def _usual_result(state: ToolPart) -> Message:
     """The tool message that a turn from elsewhere must have had."""
     time = state.state.time.end if isinstance(state.state, ToolCompleted | ToolError) else 0
-    return Message("tool", (state,), id=derive_id(state.id, "result"), timestamp=time)
+    name = derive_id(state.id, "result")
+    return Message("tool", (replace(state, message_id=name),), id=name, timestamp=time)
 
 
 def _note_call(call: ToolCallPart, state: ToolPart, source: str, keep: dict[str, Any]) -> None:
@@ -414,8 +451,9 @@ def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
     envelope = object_at(object_at(keep, "results"), state.id)
     message = _usual_result(state)
     if envelope:
-        bare = parse_message({"role": "tool", "content": "", **envelope})
-        message = replace(bare, content=(state,))
+        message = parse_message({"role": "tool", "content": "", **envelope})
+    owner = object_at(keep, "owners").get(state.id) or uuid_for(message.id)
+    message = replace(message, content=(replace(state, message_id=owner),))
     return _with_foreign(message, keep)
 
 

@@ -52,11 +52,13 @@ async def edit_context(
 ) -> NodeResult:
     """Edit a conversation by settings: a dict, JSON, YAML, or operations as values.
 
-    What was done under `key` before is not done again.
+    Several operations are executed all or nothing, as one version. What was done under `key` before
+    is not done again.
     """
     operations = read_config("context", config)
+    single = len(operations) == 1 and not isinstance(config, list | tuple)
     before, status, done = await to_thread.run_sync(
-        partial(_execute, conversation, operations, key)
+        partial(_execute, conversation, operations[0] if single else operations, key)
     )
     names = ", ".join(operation.operation for operation in operations)
     return NodeResult(
@@ -73,16 +75,13 @@ async def edit_context(
 
 
 def _execute(
-    conversation: Conversation, operations: ContextConfig, key: str | None
-) -> tuple[int, ConversationStatus, list[Operation]]:
+    conversation: Conversation, operations: Operation | ContextConfig, key: str | None
+) -> tuple[int, ConversationStatus, ContextConfig]:
     history = conversation.history.refresh()
-    first, done = history.version, list[Operation]()
-    for index, operation in enumerate(operations):
-        before = history.version
-        history.execute(operation, key=None if key is None else f"{key}-{index}")
-        if history.version != before:
-            done.append(operation)
-    return first, read_status(conversation), done
+    before = history.version
+    history.execute(operations, key=key)
+    listed = operations if isinstance(operations, tuple) else (operations,)
+    return before, read_status(conversation), listed if history.version > before else ()
 
 
 # ── compression ─────────────────────────────────────────────────────────────────────────────────

@@ -42,6 +42,7 @@ STATUSES: Final[tuple[tuple[type[errors.PalaverError], int], ...]] = (
     (errors.UnsupportedOperation, 422),
     (errors.InvalidStateTransition, 409),
     (errors.UnknownMessage, 404),
+    (errors.AmbiguousMessage, 409),
     (errors.NothingToUndo, 409),
     (errors.VersionMismatch, 412),
     (errors.Conflict, 409),

@@ -21,7 +21,7 @@ from palaver.stores.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.records import (
@@ -122,12 +122,20 @@ class Backend(Protocol):
         ...
 
     def erase(
-        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+        self,
+        conversation: str,
+        message_ids: Sequence[str],
+        at: int,
+        *,
+        note: Change | None = None,
+        spare: Collection[tuple[str, int]] = (),
     ) -> Erased:
         """Replace messages with tombstones, here and in the whole family; destroy the bytes.
 
         Records that name or repeat them are removed too. `note` is the change that records it: it
-        is committed in the same step, or neither is.
+        is committed in the same step, or neither is. `spare` are positions, each with its
+        conversation, where other messages have one of the ids: they stay. It is given only if there
+        are any.
         """
         ...
 

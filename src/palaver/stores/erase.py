@@ -9,11 +9,12 @@ characters proves nothing. Records that are compressed or encrypted can't be sea
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from palaver.history.erase import ERASED
+from palaver.history.erase import ERASED, Row, origins_of, rows_of_others
 from palaver.messages import to_dict
 from palaver.stores.records import MERGED_POSITIONS
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores.backend import Backend
 
-__all__ = ["Traces", "family_messages"]
+__all__ = ["Traces", "family_messages", "positions_of_others"]
 
 _MIN_LINE: Final = 8
 _PAGE: Final = 1_000
@@ -88,6 +89,31 @@ def family_messages(backend: Backend, conversation: str) -> Iterator[Message]:
         head = backend.head(name)
         for start in range(head.base, head.length, _PAGE):
             yield from backend.messages(name, start, min(start + _PAGE, head.length))
+
+
+def positions_of_others(
+    backend: Backend, conversation: str, message_id: str, position: int
+) -> frozenset[tuple[str, int]]:
+    """Return where a family has other messages with the id of the one at a position."""
+    heads = {name: backend.head(name) for name in backend.family(conversation)}
+    found = [
+        (name, place)
+        for name, head in heads.items()
+        for place in backend.positions_of(name, message_id)
+        if place >= head.base
+    ]
+    if len(found) < 2:  # noqa: PLR2004 - there are no others
+        return frozenset()
+    owner = conversation
+    while position < heads[owner].base and (parent := heads[owner].parent) is not None:
+        owner = parent
+    rows = [
+        Row(name, heads[name].base, place, backend.messages(name, place, place + 1)[0],
+            origins_of(place, partial(backend.replaced, name)))
+        for name, place in found
+    ]  # fmt: skip
+    others = rows_of_others(rows, owner, position)
+    return frozenset((str(row.owner), row.position) for row in others)
 
 
 def _collapse(text: str) -> str:

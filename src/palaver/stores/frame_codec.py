@@ -46,6 +46,9 @@ _AHEAD: Final = 16
 """How many frames are read ahead at first; four times as many in every round."""
 _ALL: Final = 1 << 62
 
+_BATCHES: Final = 1 << 32
+"""More batches than one frame adds."""
+
 _FEW: Final = 16
 """A map of at most so many names is written in full."""
 _MarkChanges: TypeAlias = tuple[BatchRef, dict[str, Ref | None]]
@@ -65,6 +68,7 @@ class _BatchData(Struct, frozen=True, array_like=True):
     reason: str
     place: int | None
     merged: dict[str, int] | _MergedChanges = {}
+    numbering: tuple[int, int] | None = None
 
 
 class _FrameData(Struct, frozen=True, rename={"root": "r", "start": "s", "line": "l", "opened": "o",
@@ -169,7 +173,7 @@ class FrameCodec:
             _BatchData(
                 batch.index, named(batch.before), named(batch.jump), ref(batch.root), batch.start,
                 batch.stop, batch.opened, batch.ended, batch.reason, batch.place,
-                self._written_merged(batch.merged),
+                self._written_merged(batch.merged), batch.numbering,
             )
             for batch in unknown
         ]  # fmt: skip
@@ -217,7 +221,8 @@ class FrameCodec:
     ) -> Iterator[tuple[BatchRef, Batch]]:
         """Yield the references of the new batches: the last by its version, the others below 0."""
         for place, batch in enumerate(batches, 1):
-            yield (self.generation, version if place == len(batches) else -place), batch
+            number = version if place == len(batches) else _past(version, place)
+            yield (self.generation, number), batch
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -282,11 +287,8 @@ class FrameCodec:
                 start, stop, *counts = node
                 made = Leaf(start, stop, pack_counts(stop - start, *counts))
             self._add_node((generation, version, index), made)
-        if written.past and version:
-            msg = "only a first frame brings a past along"
-            raise ValueError(msg)
         for place, batch in enumerate(written.past, 1):
-            self._add_batch((generation, -place), self._read_batch(batch))
+            self._add_batch((generation, _past(version, place)), self._read_batch(batch))
         if written.batch is not None:
             self._add_batch((generation, version), self._read_batch(written.batch))
         redo = None
@@ -329,7 +331,7 @@ class FrameCodec:
             self._node(written.root),
             written.start, written.stop, written.opened, written.ended, written.reason,
             written.place, self._read_merged(written.merged),
-            session_after(before, written.opened),
+            session_after(before, written.opened), written.numbering,
         )  # fmt: skip
 
     def _node(self, ref: Ref | None) -> Rope:
@@ -351,11 +353,11 @@ class FrameCodec:
             index += 1
 
     def batches_of(self, version: int) -> Iterator[Batch]:
-        """Yield the batches that a version added; the first version may have added several."""
-        place = -1
-        while not version and (batch := self._batches.get((self.generation, place))) is not None:
+        """Yield the batches that a version added, oldest first; usually one."""
+        place = 1
+        while (batch := self._batches.get((self.generation, _past(version, place)))) is not None:
             yield batch
-            place -= 1
+            place += 1
         if (batch := self._batches.get((self.generation, version))) is not None:
             yield batch
 
@@ -376,6 +378,11 @@ class FrameCodec:
         self._redo[self.generation, version] = frame.redo
         self._marks.add((self.generation, version), frame.marks)
         self._merged.add((self.generation, version), frame.merged)
+
+
+def _past(version: int, place: int) -> int:
+    """Return the number of a batch that a frame adds before its last one; places count from 1."""
+    return -version * _BATCHES - place
 
 
 class _Maps(Generic[V]):
@@ -431,7 +438,8 @@ def _references(written: _FrameData) -> Iterator[FrameRef]:
     links = (written.line, *chain.from_iterable((batch.before, batch.jump) for batch in batches))
     for link in (base, *links):
         if link is not None:
-            yield link[0], max(link[1], 0)  # the first frame brings those of before 0
+            number = link[1]
+            yield link[0], number if number >= 0 else -number // _BATCHES
 
 
 def _plan_reads(missing: Collection[FrameRef], rounds: int) -> list[tuple[int, int, int]]:

@@ -46,7 +46,7 @@ from palaver.stores.records import (
 from palaver.stores.text_index import TRUNCATED, collect_hits, is_truncated, parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.records import Record
@@ -215,7 +215,13 @@ class MemoryBackend:
             return [self._get(name).head for name in self._get(conversation).forks]
 
     def erase(
-        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+        self,
+        conversation: str,
+        message_ids: Sequence[str],
+        at: int,
+        *,
+        note: Change | None = None,
+        spare: Collection[tuple[str, int]] = (),
     ) -> Erased:
         """Replace messages by tombstones, here and in all relatives."""
         wanted = frozenset(message_ids)
@@ -227,6 +233,7 @@ class MemoryBackend:
                 stored.rows[position - stored.head.base]
                 for stored in family
                 for position in sorted(p for name in wanted for p in stored.ids.get(name, ()))
+                if (stored.head.id, position) not in spare
             ]
             traces = Traces([decode_body(row.body) for row in rows])
             dropped: list[tuple[str, str, str]] = []

@@ -43,11 +43,12 @@ from palaver.history.frame import (
 )
 from palaver.history.history import BaseHistory
 from palaver.history.log import ROLE_COUNTS, StagedLog
-from palaver.history.operations import Rewrite, as_operation, read_messages
+from palaver.history.operations import Rewrite, as_operations, read_messages
 from palaver.history.plan import (
     HistoryState,
     StaleCommit,
     plan,
+    plan_all,
     plan_append,
     plan_erase,
     rebase,
@@ -56,7 +57,7 @@ from palaver.history.plan import (
 from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
-from palaver.stores.erase import family_messages
+from palaver.stores.erase import family_messages, positions_of_others
 from palaver.stores.frame_codec import read_frames
 from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from palaver.history.frame import Expected
-    from palaver.history.operations import Operation, Piece
+    from palaver.history.operations import OperationInput, Piece
     from palaver.history.plan import Commit, Planner, WhenStale
     from palaver.history.view import Result, View
     from palaver.messages import Role
@@ -642,23 +643,26 @@ class StoredHistory(BaseHistory):
 
     def execute(
         self,
-        operation: Operation | Mapping[str, Any] | bytes | str,
+        operation: OperationInput,
         *,
         key: str | None = None,
         expect: Expected | None = None,
     ) -> Result:
-        """Execute an operation, given as a value or as JSON; a `key` makes repeating it harmless.
+        """Execute an operation, or a list of them; a `key` makes repeating it harmless.
 
-        An operation that was executed before under the same key is not executed again. `expect` is
-        the version that it must follow; `VersionMismatch` if that is not the newest.
+        A list is one version, all or nothing. If another writer comes first, a list of several
+        edits is refused with `Conflict`. An operation that was executed before under the same key
+        is not executed again. `expect` is the version that it must follow; `VersionMismatch` if
+        that is not the newest.
         """
         check_idempotency_key(key)
-        known = as_operation(operation)
+        known = as_operations(operation)
+        if isinstance(known, list):
+            planner, policy = partial(plan_all, operations=known), stale_policy(*known)
+        else:
+            planner, policy = partial(plan, operation=known), stale_policy(known)
         with self._lock:
-            self._commit(
-                lambda state: plan(state, known), when_stale=stale_policy(known), key=key,
-                expect=expect,
-            )  # fmt: skip
+            self._commit(planner, when_stale=policy, key=key, expect=expect)
             result = self._state.result()
         self._announce()
         return result
@@ -693,22 +697,26 @@ class StoredHistory(BaseHistory):
     def erase(self, which: int | str | Message, *, expect: Expected | None = None) -> Receipt:
         """Destroy a message's content in every version and fork; a tombstone stays in its place.
 
-        The summaries of the message and the records that repeat it are destroyed with it.
+        The summaries of the message and the records that repeat it are destroyed with it. An id or
+        a handle that could mean two messages is refused with `AmbiguousMessage`.
         """
-        name, at = "", 0
+        name, position, at = "", 0, 0
         receipts: list[Receipt] = []
 
         def planner(state: HistoryState) -> Commit:
-            nonlocal name, at
+            nonlocal name, position, at
             if not name:  # an index means what it meant when the caller gave it
-                name = self._log[state.view().find(which)].id
+                position = state.view().find(which, strict=True)
+                name = self._log[position].id
             at = state.clock()
             return plan_erase(state)
 
         def send(change: Change) -> int:
             names = with_summaries(name, family_messages(self._backend, self.id))
             note = replace(change, data={"messages": names})
-            done = self._backend.erase(self.id, names, at, note=note)
+            others = positions_of_others(self._backend, self.id, name, position)
+            more = {"spare": others} if others else {}
+            done = self._backend.erase(self.id, names, at, note=note, **more)
             self._log.clear_cache()
             version = change.after + 1
             receipts.append(

@@ -14,10 +14,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
-from palaver.messages.parts import TextPart, ToolCallPart, ToolPart, is_sendable
+from palaver.messages.parts import (
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCallPart,
+    ToolPart,
+    is_sendable,
+)
 from palaver.wire.notes import Note
 
 if TYPE_CHECKING:
@@ -30,6 +39,7 @@ _Slot: TypeAlias = tuple[int, int]
 __all__ = ["INTERRUPTED", "PENDING", "PairedResult", "PairedTurn", "Pairing"]
 
 INTERRUPTED: Final = "(no result: the call was interrupted)"
+_BOOKKEEPING: Final = frozenset((StepStartPart, StepFinishPart, SnapshotPart))
 PENDING: Final = "(no result yet: the call is still running)"
 
 
@@ -129,6 +139,9 @@ class Pairing:
         index, known = len(self.turns), self._open
         calls: list[ToolCallPart] = []
         occurrences: list[int] | None = None
+        if not _BOOKKEEPING.isdisjoint(map(type, parts)):
+            message = without_bookkeeping(message)
+            parts = message.parts
         simple = True
         for part in parts:
             if type(part) is ToolCallPart:
@@ -205,6 +218,18 @@ class Pairing:
             self._waiting.setdefault(part.call_id, []).append((number, part, message))
         self._strays[number] = Note("repaired", f"messages[{position}]", rule, detail, message.id)
         self._notes = None
+
+
+def without_bookkeeping(message: Message) -> Message:
+    """Return a message without the parts that describe a step: they are not for a model.
+
+    What is left is written as the answer was before a step put these parts around it.
+    """
+    parts = tuple(part for part in message.parts if type(part) not in _BOOKKEEPING)
+    only = parts[0] if len(parts) == 1 else None
+    plain = isinstance(only, TextPart) and not (only.metadata or only.ignored)
+    content = only.text if plain and isinstance(only, TextPart) else parts or ""
+    return replace(message, content=content)
 
 
 def _has_content(parts: Iterable[Part]) -> bool:

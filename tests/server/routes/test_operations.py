@@ -170,7 +170,7 @@ def test_the_line_of_versions_is_told(ask: APIClient, store: Store) -> None:
     ]
     assert [fork.id] == [one["id"] for one in told["forks"]]
     assert (1, 1) == (told["forks"][0]["at"], told["forks"][0]["length"])
-    assert (True, False) == (told["undo"], told["redo"])
+    assert (True, True) == (told["undo"], told["redo"])
     assert "parent" not in told
     there = ask.good("GET", f"conversations/{fork.id}/versions")
     assert {"id": history.id, "at": 1} == there["parent"]
@@ -311,3 +311,31 @@ def test_what_nothing_leads_to_is_pruned(ask: APIClient) -> None:
     assert (1, False) == (len(would["messages"]), would["done"])
     assert [] == ask.good("POST", path, {"dryRun": True, "undo": 10**12})["messages"]
     assert ask.good("POST", path, {})["done"] is True
+
+
+def test_several_operations_are_applied_all_or_nothing(ask: APIClient) -> None:
+    name = ask.begun("a", "b", "c")
+    path = f"conversations/{name}/operations"
+    cut = {"operation": "DELETE", "range": {"start": 1, "end": 2}}
+    new = {"operation": "APPEND", "messages": [{"role": "user", "content": "d"}]}
+    done = ask.good("POST", path, {"operations": [new, cut, cut]})
+    assert (1, 2) == (done["version"], done["result"]["affectedBatchIndex"])
+    assert ["a", "d"] == ask.texts(name)
+    for bad, where in (
+        ([new, {"operation": "INSERT", "position": 9, "messages": []}], "$.operations[1].position"),
+        ([new, {"operation": "INSERT", "position": 9, "messages": []}, cut],
+         "$.operations[1].position"),
+        ([new, {"operation": "SHUFFLE"}], "$.operations[1].operation"),
+        ([], "$.operations"),
+    ):  # fmt: skip
+        assert where == ask.refused("POST", path, {"operations": bad})["path"]
+    assert "$" == ask.refused("POST", path, {})["path"]
+    assert ["a", "d"] == ask.texts(name)
+    ask.good("POST", f"conversations/{name}/undo", {})
+    assert ["a", "b", "c"] == ask.texts(name)
+
+
+def test_an_ambiguous_handle_is_not_erased(ask: APIClient, store: Store) -> None:
+    history = store.create([palaver.user("one"), palaver.user("two", id="msg-1")])
+    said = ask.refused("POST", f"conversations/{history.id}/erase", {"message": "msg-1"})
+    assert (409, True) == (said["status"], "could mean 2 messages" in said["detail"])

@@ -17,6 +17,7 @@ from palaver.server.services.steps import DraftBuffer, DraftPiece
 from palaver.testing.servers import Answer, ProviderServer
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, Finished, TextDelta
 from tests.conversation.scripted import Scripted, calling, saying
+from tests.server.client import text_of
 from tests.server.scripted_server import MODEL, ScriptedServer, wait_for
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def test_what_had_arrived_of_a_stopped_answer_is_kept() -> None:
         assert seen["since"] > 0
         assert stage.ask.good("DELETE", f"conversations/{talk}/step") is None
         kept = stage.messages(talk)[-1]
-        assert ("Half an ", "interrupted") == (kept["content"], kept["info"]["finish"])
+        assert ("Half an ", "interrupted") == (text_of(kept), kept["info"]["finish"])
         assert ["stopped"] == stage.ended()
         stage.ask.good("DELETE", f"conversations/{talk}/step")  # there is nothing to stop
         stage.step(talk)

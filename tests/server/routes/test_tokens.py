@@ -10,6 +10,7 @@ from palaver.errors import Unavailable
 from palaver.messages import Message, user
 from palaver.server.demo import TEAM, DemoClock, DemoUsage, MessageWriter
 from tests.conversation.scripted import Scripted, saying
+from tests.server.client import text_of
 from tests.server.scripted_server import MODEL, ScriptedServer
 
 LONG = "a long story about tea " * 60
@@ -32,10 +33,7 @@ def talked(stage: ScriptedServer, turns: int = 4) -> str:
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:
-    return [
-        content if isinstance(content := message["content"], str) else content[0].get("text", "")
-        for message in messages
-    ]
+    return [said if isinstance(said := text_of(message), str) else "" for message in messages]
 
 
 def test_tokens_by_message_and_by_role() -> None:

@@ -51,7 +51,7 @@ def replace_call(stage: ScriptedServer, talk: str, **other: Any) -> None:  # noq
         for index, message in enumerate(stage.messages(talk))
         if message["role"] == "assistant"
     )
-    message["content"][-1].update(other)
+    next(part for part in message["content"] if part["type"] == "tool-call").update(other)
     operation = {"operation": "REPLACE", "index": index, "message": message}
     stage.ask.good("POST", f"conversations/{talk}/operations", {"operation": operation})
 
@@ -253,8 +253,7 @@ def test_a_replacement_that_comes_after_the_approval_is_taken_is_refused_by_the_
 
         def ordered(*args: Any) -> Any:  # noqa: ANN401 - the route asks for it after it looked
             history = stage.store.get(talk)
-            (call,) = history.view[-1].parts
-            assert isinstance(call, ToolCallPart)
+            (call,) = (p for p in history.view[-1].parts if isinstance(p, ToolCallPart))
             other = replace(call, input={"amount": 9}, raw='{"amount":9}')
             history.replace(len(history.view) - 1, replace(history.view[-1], content=(other,)))
             return order(*args)

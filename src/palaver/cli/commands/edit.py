@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,15 @@ from palaver.cli.options import (
     use_store,
 )
 from palaver.cli.output import print_change, print_json
-from palaver.errors import PalaverError, UnsupportedOperation, ValidationError
-from palaver.history import BaseHistory, History, Result, State, View, parse_operation
+from palaver.errors import UnsupportedOperation
+from palaver.history import History, Result, State, View, parse_operations
 from palaver.messages import to_dict
 from palaver.messages.codec import load_json
 from palaver.tokens import counter, is_exact, weigh
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from palaver.history import Impact, Operation
 
 __all__ = ["apply", "edit", "mark"]
@@ -56,15 +57,15 @@ def edit(
     """Apply operations to CONVERSATION: APPEND, INSERT, REPLACE, TRUNCATE, CLEAR, FILTER,
     ROLLBACK, each as JSON such as {"operation": "TRUNCATE", "keepLast": 20}.
 
-    All are read before the first is applied. Each is a change of its own: if one is refused, those
-    before it stay, and the error names its index. --price takes one operation; without the extra
-    `tokens` its tokens are an estimate.
+    They are applied all or nothing, as one version: if one is refused, the error names its index,
+    and nothing changes. --price takes one operation; without the extra `tokens` its tokens are an
+    estimate.
     """  # noqa: D205 - the help text of the command
     if bool(given) == (file is not None):
         msg = "either --op or --ops must be given"
         raise click.UsageError(msg)
     raw = [load_json(text) for text in given] if file is None else read_list(file, "operations")
-    operations = [_read_operation(value, index) for index, value in enumerate(raw)]
+    operations = _read_operations(raw)
     if price and len(operations) != 1:
         msg = "--price takes exactly one operation"
         raise click.UsageError(msg)
@@ -74,25 +75,17 @@ def edit(
             weight = partial(weigh, count=counter())
             _print_impact(history.price(operations[0], tokens=weight), as_json=as_json)
             return
-        result: Result | None = None
-        for index, operation in enumerate(operations):
-            try:
-                result = history.execute(operation)
-            except PalaverError as error:
-                done = f" ({index} carried out before it)" if index else ""
-                msg = f"$[{index}]: {error}{done}"
-                raise Refused(msg) from None
+        result = history.execute(operations) if operations else None
         print_change(history, result, as_json=as_json)
 
 
-def _read_operation(value: Any, index: int) -> Operation:  # noqa: ANN401 - whatever the file has
-    if not isinstance(value, Mapping):
-        msg = f"$[{index}]: must be an operation, an object"
-        raise Refused(msg)
+def _read_operations(
+    raw: list[Any], read: Callable[[list[Any]], list[Operation]] = parse_operations
+) -> list[Operation]:
     try:
-        return parse_operation(value)
-    except PalaverError as error:
-        msg = f"$[{index}]: {error}"
+        return read(raw)
+    except UnsupportedOperation as error:
+        msg = f"{error.path.removesuffix('.operation')}: {error}"
         raise Refused(msg) from None
 
 
@@ -135,27 +128,15 @@ def apply(file: str, operations: str, *, no_snapshots: bool) -> None:
     originals = Originals()
     history = History(originals.messages(read_list(file, "messages")))
     result = Result(history.state, history.batch_index)
-    for index, raw in enumerate(read_list(operations, "operations")):
-        result = _apply(history, originals, raw, index)
+    given = _read_operations(read_list(operations, "operations"), originals.operations)
+    if given:
+        result = history.execute(given)
     answer = {
         "state": _state_json(result.state, originals, snapshots=not no_snapshots),
         "stats": to_dict(result.stats),
         "affectedBatchIndex": result.affected_batch_index,
     }
     click.echo(json.dumps(answer, ensure_ascii=False))
-
-
-def _apply(history: BaseHistory, originals: Originals, raw: Any, index: int) -> Result:  # noqa: ANN401 - whatever the file has
-    path = f"$[{index}]"
-    if not isinstance(raw, Mapping):
-        raise ValidationError("must be an operation, an object", path=path, rule="operation")
-    try:
-        return history.execute(originals.operation(raw))
-    except ValidationError as error:
-        raise error.under(path) from None
-    except UnsupportedOperation as error:
-        msg = f"{path}: {error}"
-        raise Refused(msg) from None
 
 
 def _state_json(state: State, originals: Originals, *, snapshots: bool) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from msgspec.structs import asdict
 
 from palaver.errors import ValidationError
+from palaver.history.frame import handle_of
 from palaver.history.marks import overlaps
 from palaver.messages import Message, Role, parse_messages
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
@@ -315,24 +316,16 @@ def _list_items(
         return []
     messages = view[start:stop]
     marks = _find_marks(view, start, stop)
-    offset = _handle_offset(view, start, positions)
     return [
         MessageItem(
             index=index,
-            handle=f"msg-{position + offset}" if position + offset > 0 else None,
+            handle=handle_of(position, message.id, view.frame),
             message=message,
             marks=marks.get(position, []),
             tokens=UNSET if tally is None else tally.weigh(message),
         )
         for index, (position, message) in enumerate(zip(positions, messages, strict=True), start)
     ]
-
-
-def _handle_offset(view: View, start: int, positions: list[int]) -> int:
-    """The difference between a position in the log and the number of its handle."""
-    latest = max(positions)
-    handle = view.handle(start + positions.index(latest))
-    return -latest if handle is None else int(handle.removeprefix("msg-")) - latest
 
 
 def _find_marks(view: View, start: int, stop: int) -> dict[int, list[str]]:

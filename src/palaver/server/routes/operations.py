@@ -54,9 +54,10 @@ _Operation = Annotated[
 
 
 class OperationRequest(Shape, frozen=True):
-    """An operation to apply."""
+    """An operation to apply, or several, all or nothing."""
 
-    operation: _Operation
+    operation: _Operation | None = None
+    operations: list[_Operation] | None = None
 
 
 class OperationOutcome(Shape, frozen=True):
@@ -156,16 +157,23 @@ def apply(
     data: JSONBody[OperationRequest],
     if_match: IfMatch = None,
 ) -> Response[ChangeResult]:
-    """Apply an operation: one of the seven, or DELETE, which removes a range."""
+    """Apply an operation: one of the seven, or DELETE, which removes a range.
+
+    Several operations are applied all or nothing, as one version; an error names the place.
+    """
+    _check_one_given(data)
     history = service.store.get(conversation)
     expect = read_if_match(if_match)
     check_expected(expect, history.version)
-    operation = _read_operation(data.operation, len(history))
     read = None if expect is None else history.version  # the version that it was read for
-    if isinstance(operation, Rewrite):
-        result = history.rewrite(operation.pieces, reason=operation.reason, expect=read)
+    if data.operation is not None:
+        result = history.execute(_read_operation(data.operation, len(history)), expect=read)
     else:
-        result = history.execute(operation, expect=read)
+        operations = _read_operations(data.operations or [], history.view)
+        try:
+            result = history.execute(operations, expect=read)
+        except ValidationError as error:
+            raise error.under("$.operations") from None
     return change_response(history, result)
 
 
@@ -182,8 +190,7 @@ def impact(
 
     Several operations are reported as one; each applies to the result of the one before it.
     """
-    if (data.operation is None) == (data.operations is None):
-        raise ValidationError("either operation or operations must be given", path="$")
+    _check_one_given(data)
     chat = service.conversations.get(conversation)
     view, tally = chat.history.view, chat.tally
     if data.operation is not None:
@@ -287,15 +294,34 @@ def _read_delete(given: Mapping[str, Any], length: int) -> Rewrite:
     return Rewrite((range(removed.start), range(removed.end, length)), _DELETE)
 
 
+def _check_one_given(data: OperationRequest | ImpactRequest) -> None:
+    if (data.operation is None) == (data.operations is None):
+        raise ValidationError("either operation or operations must be given", path="$")
+
+
+def _read_operations(given: list[dict[str, Any]], view: View) -> list[Operation | Rewrite]:
+    """Read operations that follow one another.
+
+    A DELETE is read for the length that those before it leave; a copy in memory tells it.
+    """
+    copy = History(view[:]) if any(one.get("operation") == _DELETE for one in given[1:]) else view
+    found: list[Operation | Rewrite] = []
+    for index, one in enumerate(given):
+        path = f"$.operations[{index}]"
+        found.append(_read_operation(one, len(copy), path))
+        if isinstance(copy, History):
+            try:
+                copy.execute(found[-1])
+            except ValidationError as error:
+                raise error.under(path) from None
+    return found
+
+
 def _combined_impact(operations: list[dict[str, Any]], view: View, tally: RunningTotal) -> Impact:
     """The impact of several operations as one, found by applying them to a copy in memory."""
     copy = History(view[:])
     for index, given in enumerate(operations):
-        operation = _read_operation(given, len(copy), f"$.operations[{index}]")
-        if isinstance(operation, Rewrite):
-            copy.rewrite(operation.pieces, reason=operation.reason)
-        else:
-            copy.execute(operation)
+        copy.execute(_read_operation(given, len(copy), f"$.operations[{index}]"))
     added = tuple(entry.message for entry in copy.diff(0).added)
     cost = compare_impact(copy.at(0), copy.view, (), None, tally.weigh)
     return Impact(

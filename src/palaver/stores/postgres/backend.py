@@ -71,7 +71,7 @@ from palaver.stores.records import (
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage
@@ -200,7 +200,13 @@ class PostgresBackend:
         return found
 
     def erase(
-        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+        self,
+        conversation: str,
+        message_ids: Sequence[str],
+        at: int,
+        *,
+        note: Change | None = None,
+        spare: Collection[tuple[str, int]] = (),
     ) -> Erased:
         """Replace messages by tombstones, here and in all relatives, and destroy their bytes."""
         family = self.family(conversation)
@@ -211,7 +217,9 @@ class PostgresBackend:
                 self._index.lock(connection)
                 if note is not None:
                     _commit(connection, note, attempt)
-                erased = erase_rows(connection, family, message_ids, lambda m: tombstone(m, at))
+                erased = erase_rows(
+                    connection, family, message_ids, lambda m: tombstone(m, at), spare
+                )
                 return erased, _transaction_number(connection)
 
         erased, transaction = self._connections.run(work)

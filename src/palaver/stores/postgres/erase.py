@@ -26,7 +26,7 @@ from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import Erased, decode_body, encode_body, row_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
@@ -45,9 +45,11 @@ def erase_rows(
     family: list[str],
     ids: Sequence[str],
     left: Callable[[Message], Message],
+    spare: Collection[tuple[str, int]] = (),
 ) -> Erased:
-    """Replace all messages with some ids, and remove the records that have traces of them."""
-    rows = connection.execute(STATEMENTS["rows_of"], (family, list(ids))).fetchall()
+    """Replace all messages with some ids but those to spare, and remove records with traces."""
+    found = connection.execute(STATEMENTS["rows_of"], (family, list(ids))).fetchall()
+    rows = [row for row in found if (row[1], row[2]) not in spare]
     traces = Traces([decode_body(row[0]) for row in rows])
     _replace_bodies(connection, rows, left)
     dropped = [

@@ -72,7 +72,7 @@ from palaver.stores.sqlite.search import SQLiteSearchIndex, read_page
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage, RowRange
@@ -310,7 +310,13 @@ class SQLiteBackend:
         return [row[0] for row in self._read("family", self._cid(conversation))]
 
     def erase(
-        self, conversation: str, message_ids: Sequence[str], at: int, *, note: Change | None = None
+        self,
+        conversation: str,
+        message_ids: Sequence[str],
+        at: int,
+        *,
+        note: Change | None = None,
+        spare: Collection[tuple[str, int]] = (),
     ) -> Erased:
         """Replace messages by tombstones, here and in all relatives, and destroy their bytes."""
 
@@ -320,9 +326,10 @@ class SQLiteBackend:
             family: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
             rows: list[Any] = [
                 row
-                for _, relative in family
+                for name, relative in family
                 for message_id in message_ids
                 for row in writer.execute(QUERIES["rows_of"], (message_id, relative)).fetchall()
+                if (name, row[3]) not in spare
             ]
             traces = Traces([decode_body(row[1]) for row in rows])
             for number, body, *columns in rows:

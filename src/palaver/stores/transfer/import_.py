@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from palaver.errors import AlreadyExists, StoreDamaged, ValidationError
-from palaver.history.frame import MASK, Branch, Frame, Leaf, size
+from palaver.history.frame import IMPORT, MASK, Batch, Branch, Frame, Leaf, numbering_after, size
 from palaver.history.log import packed_count
 from palaver.messages import new_id
 from palaver.messages.codec import MAX_DOCUMENT, decode_message, load_json, translate_error
@@ -42,11 +42,11 @@ from palaver.stores.transfer.snapshot_v1 import read_snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from palaver.history.frame import Batch
     from palaver.messages import Message
     from palaver.stores import StoredHistory
     from palaver.stores.store import Store
     from palaver.stores.transfer.export import Progress
+    from palaver.stores.transfer.snapshot_v1 import Snapshot
 
 __all__ = ["import_conversation"]
 
@@ -184,7 +184,7 @@ def _import_version_1(store: Store, document: object, name: str | None) -> str:
     snapshot = read_snapshot(document)
     messages = snapshot.messages
     count = len(messages)
-    frame = Frame(logged=count, team_task=snapshot.team_task)
+    frame = Frame(logged=count, team_task=snapshot.team_task, line=_numbered(snapshot))
     first = Change(
         conversation=new_id() if name is None else name,
         after=-1,
@@ -201,6 +201,15 @@ def _import_version_1(store: Store, document: object, name: str | None) -> str:
     )  # fmt: skip
     store.backend.create(first_head(head, first), first)
     return first.conversation
+
+
+def _numbered(snapshot: Snapshot) -> Batch | None:
+    """Return an empty batch before the import if handles do not simply count its messages."""
+    ids = [message.id for message in snapshot.messages]
+    numbering = numbering_after(0, ids)
+    if numbering is None or ids == [f"msg-{number}" for number in range(1, len(ids) + 1)]:
+        return None
+    return Batch(0, None, None, None, 0, 0, 0, snapshot.timestamp, IMPORT, numbering=numbering)
 
 
 # ── the format ──────────────────────────────────────────────────────────────────────────────────
@@ -461,7 +470,7 @@ def _replaces(
     found: dict[int, int] = {}
     for name, position in written.items():
         known = name.isascii() and name.isdecimal() and int(name) < count
-        end = first if version else first + count
+        end = first + (int(name) if known and version else count)
         _require(known and 0 <= position < end, "names no message", f"{path}.replaces")
         found[int(name)] = position
     return found
@@ -543,6 +552,8 @@ class _FrameReader:
         _require(batch.index == (0 if before is None else before.index + 1), "skips a batch", path)
         right = 0 <= batch.start <= batch.stop <= len(self._log) and batch.opened >= 0
         _require(right, "has a batch beyond the log", path)
+        start, number = batch.numbering or (0, 0)
+        _require(0 <= start <= len(self._log) and number >= 0, "numbers beyond the log", path)
         _require(batch.jump is None or batch.jump.index < batch.index, "jumps ahead", path)
         check_time(batch.ended, path)
         check_text(batch.reason, path)
