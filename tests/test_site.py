@@ -21,9 +21,11 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_page_of_the_docs_is_on_the_site(pages: Path) -> None:
     docs = site.ROOT / "docs"
-    wanted = {path.relative_to(docs) for path in docs.rglob("*.md") if "zh" not in path.parts}
+    found = {path.relative_to(docs) for path in docs.rglob("*.md")}
+    wanted = {path for path in found if path.parts[0] != "zh"}
     staged = {path.relative_to(pages / "en") for path in pages.rglob("en/**/*.md")}
     assert {Path("pages.md")} | wanted - {Path("index.md")} <= staged
+    assert {path.name for path in found - wanted} < {path.name for path in pages.glob("zh/*.md")}
     assert (pages / "zh" / "index.md").exists()
 
 
