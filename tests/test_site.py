@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -21,9 +22,11 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_page_of_the_docs_is_on_the_site(pages: Path) -> None:
     docs = site.ROOT / "docs"
-    wanted = {path.relative_to(docs) for path in docs.rglob("*.md") if "zh" not in path.parts}
+    found = {path.relative_to(docs) for path in docs.rglob("*.md")}
+    wanted = {path for path in found if path.parts[0] != "zh"}
     staged = {path.relative_to(pages / "en") for path in pages.rglob("en/**/*.md")}
     assert {Path("pages.md")} | wanted - {Path("index.md")} <= staged
+    assert {path.name for path in found - wanted} < {path.name for path in pages.glob("zh/*.md")}
     assert (pages / "zh" / "index.md").exists()
 
 
@@ -35,8 +38,25 @@ def test_links_lead_to_files_of_the_site(pages: Path) -> None:
         if not target.startswith(("http:", "https:", "mailto:"))
         and not target.endswith(".html")
         and not (page.parent / target).exists()
+        and not (page.parent / target.replace("../", "../en/", 1)).exists()  # a picture, from zh/
     ]
     assert [] == broken
+
+
+def test_links_to_the_other_language_lead_to_pages_of_the_site(pages: Path) -> None:
+    """They are addresses on the site, where Chinese is in `zh/` and a README is an index."""
+    staged = [page.relative_to(pages).with_suffix(".html") for page in pages.rglob("*.md")]
+    site_pages = {
+        Path(*(place.parts[1:] if place.parts[0] == "en" else place.parts)).as_posix()
+        for place in staged
+    }
+    site_pages = {name.replace("README.html", "index.html") for name in site_pages}
+    for page in pages.rglob("*.md"):
+        here = page.relative_to(pages).parent
+        folder = "." if here == Path("en") else here.as_posix().removeprefix("en/")
+        for target in LINK.findall(page.read_text("utf-8")):
+            if target.endswith(".html") and not target.startswith(("http:", "https:")):
+                assert os.path.normpath(f"{folder}/{target}") in site_pages, f"{page}: {target}"
 
 
 def test_the_languages_lead_to_each_other(pages: Path) -> None:

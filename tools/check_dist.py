@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SAY_VERSION = "import palaver; print(palaver.__version__)"
+SKILL = "palaver/.agents/skills/palaver/SKILL.md"
 
 
 def main() -> int:
@@ -65,6 +66,8 @@ def wrong_in_wheel(wheel: Path) -> Iterator[str]:
         names = archive.namelist()
     if "palaver/py.typed" not in names:
         yield f"{wheel.name}: palaver/py.typed is missing, so users get no types"
+    if SKILL not in names:
+        yield f"{wheel.name}: {SKILL} is missing, so coding agents get no skill"
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
         yield f"{wheel.name}: the license is missing"
     for name in names:

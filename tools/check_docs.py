@@ -2,7 +2,8 @@
 
 Links between files resolve; the tables of `docs/design-map.md` and `SECURITY.md` name only tests
 and code that exist, or a room of the house that is still to be built, and no row says "not yet";
-the two READMEs have the same headings, the same code and the same links.
+the two READMEs have the same headings, the same code and the same links but those to translations,
+and the Chinese pages have the headings and the code of the English ones they translate.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 MAP = "docs/design-map.md"
 SECURITY = "SECURITY.md"
 READMES = ("README.md", "README.zh-CN.md")
+TRANSLATIONS = "docs/zh"
 
 FENCE = re.compile(r"^(```+)(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+MARKED = re.compile(r"(<!-- not run: [^>]+ -->\s*\n)?(^```.*?^```\s*$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)[^)]*\)")
 HEADING = re.compile(r"^(#{1,6}) ", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w./-]+\.py)((?:::\w+)*)(?:\[[^\]`]*\])?`")
@@ -46,7 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="check_docs", description=__doc__)
     parser.add_argument("root", type=Path, nargs="?", default=ROOT, help="the project's folder")
     root: Path = parser.parse_args(arguments).root
-    problems = [*broken_links(root), *wrong_map(root), *unequal_readmes(root)]
+    problems = [
+        *broken_links(root),
+        *wrong_map(root),
+        *unequal_readmes(root),
+        *unequal_translations(root),
+    ]
     if (root / SECURITY).exists():
         problems += wrong_map(root, SECURITY)
     for problem in problems:
@@ -200,14 +208,44 @@ def unequal_readmes(root: Path) -> Iterator[str]:
         yield f"{' and '.join(READMES)}: not the same links: {odd}"
 
 
+def unequal_translations(root: Path) -> Iterator[str]:
+    """Find where a Chinese page parts from its English one: headings, code, what is not run.
+
+    Drawings (`text` blocks) may have words in them, which are translated.
+    """
+    for path in sorted((root / TRANSLATIONS).glob("*.md")):
+        name = f"{TRANSLATIONS}/{path.name}"
+        places = [root / "docs" / path.name, root / "docs" / "howto" / path.name]
+        original = next((place for place in places if place.exists()), None)
+        if original is None:
+            yield f"{name}: no English page has this name"
+            continue
+        page, english = (file.read_text("utf-8") for file in (path, original))
+        source = original.relative_to(root).as_posix()
+        if headings(page) != headings(english):
+            yield f"{name} and {source}: not the same headings, level by level"
+        if runnable(page) != runnable(english):
+            yield f"{name} and {source}: not the same code blocks"
+
+
+def runnable(text: str) -> list[str]:
+    """List a text's blocks of code with their marks, in order; not its drawings."""
+    found = (f"{match[1] or ''}{match[2].strip()}" for match in MARKED.finditer(text))
+    return [block for block in found if "```text" not in block]
+
+
 def headings(text: str) -> list[int]:
     """List the levels of a text's headings, in order."""
     return [len(marks) for marks in HEADING.findall(FENCE.sub("", text))]
 
 
 def links(text: str) -> set[str]:
-    """List what a text links to, but for the READMEs, each of which leads to the other."""
-    return {target for target in LINK.findall(FENCE.sub("", text)) if target not in READMES}
+    """List what a text links to, but for translations: the other README, and Chinese pages."""
+    return {
+        target
+        for target in LINK.findall(FENCE.sub("", text))
+        if target not in READMES and not target.startswith(f"{TRANSLATIONS}/")
+    }
 
 
 def code_blocks(text: str) -> list[str]:

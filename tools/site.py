@@ -107,7 +107,8 @@ def relink(path: Path, place: Path, places: dict[Path, Path]) -> str:
             return text
         if language_of(there) != language_of(place):
             steps = os.path.relpath(site_path(there), site_path(place).parent)
-            return f"{image}[{text}]({steps.removesuffix('.md')}.html{anchor or ''})"
+            address = re.sub(r"\.md$", ".html", steps)
+            return f"{image}[{text}]({address}{anchor or ''})"
         return f"{image}[{text}]({os.path.relpath(there, place.parent)}{anchor or ''})"
 
     return _LINK.sub(link, path.read_text("utf-8"))
@@ -119,8 +120,13 @@ def language_of(place: Path) -> str:
 
 
 def site_path(place: Path) -> Path:
-    """Return where a staged page is on the site: the Chinese ones are in a folder of their own."""
+    """Return where a staged page is on the site.
+
+    The Chinese pages are in a folder of their own; the README of a folder is its index.
+    """
     language, *rest = place.relative_to(BUILD / "pages").parts
+    if rest[-1] == "README.md":
+        rest[-1] = "index.md"
     return Path(*([] if language == "en" else [language]), *rest)
 
 

@@ -12,7 +12,12 @@ from tools import check_dist
 if TYPE_CHECKING:
     from pathlib import Path
 
-WHOLE = {"palaver/py.typed", "palaver/__init__.py", "palaver-1.dist-info/licenses/LICENSE"}
+WHOLE = {
+    "palaver/py.typed",
+    "palaver/__init__.py",
+    "palaver-1.dist-info/licenses/LICENSE",
+    check_dist.SKILL,
+}
 
 
 def wheel(folder: Path, names: set[str]) -> Path:
@@ -28,7 +33,7 @@ def test_a_whole_wheel_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE - {"palaver/__init__.py"}))
-def test_a_wheel_without_types_or_license_is_a_problem(tmp_path: Path, name: str) -> None:
+def test_a_wheel_without_types_skill_or_license_is_a_problem(tmp_path: Path, name: str) -> None:
     assert len(list(check_dist.wrong_in_wheel(wheel(tmp_path, WHOLE - {name})))) == 1
 
 

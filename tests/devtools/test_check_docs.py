@@ -133,3 +133,41 @@ def test_a_missing_readme_or_map_is_a_problem(project: Path) -> None:
     (project / "README.zh-CN.md").unlink()
     (project / "docs" / "design-map.md").unlink()
     assert check_docs.main([str(project)]) == 1
+
+
+@pytest.fixture(name="translated")
+def make_translated(project: Path) -> Path:
+    """A project with a page in both languages, with code and a drawing."""
+    code = "<!-- not run: needs a key -->\n```python\nimport os\n```\n"
+    (project / "docs" / "howto").mkdir()
+    (project / "docs" / "zh").mkdir()
+    (project / "docs" / "howto" / "tea.md").write_text(f"# Tea\n\n{code}\n```text\nhot\n```\n")
+    (project / "docs" / "zh" / "tea.md").write_text(f"# 茶\n\n{code}\n```text\n热\n```\n")
+    return project
+
+
+def test_a_translation_has_the_same_code_and_drawings_in_its_own_words(translated: Path) -> None:
+    assert [] == list(check_docs.unequal_translations(translated))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("import os", "import sys", "code blocks"),
+        ("<!-- not run: needs a key -->\n", "", "code blocks"),
+        ("# 茶", "# 茶\n\n## 水", "headings"),
+    ],
+)
+def test_a_translation_that_parts_is_a_problem(
+    translated: Path, old: str, new: str, what: str
+) -> None:
+    page = translated / "docs" / "zh" / "tea.md"
+    page.write_text(page.read_text().replace(old, new))
+    (problem,) = check_docs.unequal_translations(translated)
+    assert what in problem
+
+
+def test_a_translation_of_nothing_is_a_problem(translated: Path) -> None:
+    (translated / "docs" / "howto" / "tea.md").unlink()
+    (problem,) = check_docs.unequal_translations(translated)
+    assert "no English page" in problem

@@ -194,7 +194,7 @@ async def run_until_answer(
     with anyio.move_on_after(limits.seconds) as clock:
         await run.run_calls(calls)
         while True:
-            number = run.next_step()
+            number = await run.next_step()
             chosen = run.options(options, calls, before)
             step_key = None if key is None else f"{key}/{number}"
             step = await conversation.step(
@@ -247,14 +247,14 @@ class _Run:
         if limits.cost is not None or limits.total_tokens is not None:
             self._before = await to_thread.run_sync(lambda: self._conversation.usage)
 
-    def next_step(self) -> int:
+    async def next_step(self) -> int:
         """Return the number of the next step; raise `LimitExceeded` if there may be none."""
         limits = self._limits
         if self._steps == limits.steps:
             msg = f"{limits.steps} steps and no answer without tool calls"
             raise TooManySteps(msg)
         if self._before is not None and self._steps:
-            usage = self._conversation.usage
+            usage = await to_thread.run_sync(lambda: self._conversation.usage)
             used = _tokens(usage) - _tokens(self._before)
             cost = (usage.cost or 0.0) - (self._before.cost or 0.0)
             if limits.total_tokens is not None and used >= limits.total_tokens:
