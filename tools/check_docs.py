@@ -203,9 +203,9 @@ def unequal_readmes(root: Path) -> Iterator[str]:
         yield f"{' and '.join(READMES)}: not the same headings, level by level"
     if code_blocks(first) != code_blocks(second):
         yield f"{' and '.join(READMES)}: not the same code blocks"
-    if links(first) != links(second):
-        odd = ", ".join(sorted(links(first) ^ links(second)))
-        yield f"{' and '.join(READMES)}: not the same links: {odd}"
+    odd = {*links(first)} ^ {english(target, root) for target in links(second)}
+    if odd - {english(target, root) for target in links(second) if is_translation(target)}:
+        yield f"{' and '.join(READMES)}: not the same links: {', '.join(sorted(odd))}"
 
 
 def unequal_translations(root: Path) -> Iterator[str]:
@@ -240,12 +240,21 @@ def headings(text: str) -> list[int]:
 
 
 def links(text: str) -> set[str]:
-    """List what a text links to, but for translations: the other README, and Chinese pages."""
-    return {
-        target
-        for target in LINK.findall(FENCE.sub("", text))
-        if target not in READMES and not target.startswith(f"{TRANSLATIONS}/")
-    }
+    """List what a text links to, but for the READMEs, each of which leads to the other."""
+    return {target for target in LINK.findall(FENCE.sub("", text)) if target not in READMES}
+
+
+def is_translation(target: str) -> bool:
+    """Tell whether a link leads to a Chinese page."""
+    return target.startswith(f"{TRANSLATIONS}/")
+
+
+def english(target: str, root: Path) -> str:
+    """Return the page that a Chinese page translates; any other link as it is."""
+    if not is_translation(target):
+        return target
+    name = target.removeprefix(f"{TRANSLATIONS}/")
+    return f"docs/howto/{name}" if (root / "docs" / "howto" / name).exists() else f"docs/{name}"
 
 
 def code_blocks(text: str) -> list[str]:
