@@ -348,3 +348,13 @@ def test_reasoning_that_chat_is_sent_is_read_again(field: str, model: str | None
     assert "Hm." == sent["messages"][1][field]
     assert ["reasoning", "text"] == [part.type for part in parsed.messages[-1].parts]
     assert () == parsed.notes
+
+
+def test_a_result_that_is_left_out_is_a_loss(tmp_path: Path) -> None:
+    file = tmp_path / "orphan.json"
+    orphan = {"role": "tool", "tool_call_id": "q", "content": "said by nobody"}
+    file.write_text(json.dumps({"messages": [{"role": "user", "content": "x"}, orphan]}))
+    for form in wire.FORMATS:
+        done = CliRunner().invoke(app, ["convert", str(file), "--to", form, "--strict"])
+        assert 1 == done.exit_code
+        assert "1 thing is lost and --strict" in done.stderr

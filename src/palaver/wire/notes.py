@@ -60,13 +60,17 @@ class ParsedConversation(Struct, frozen=True):
     about: Mapping[str, Any] = EMPTY
 
 
+_LEFT_OUT: Final = frozenset(("result-without-call", "duplicate-result"))
+"""The repairs that leave something out."""
+
+
 def count_losses(notes: Sequence[Note]) -> int:
-    """Count the notes about something lost.
+    """Count the notes about something lost; a result that was left out is lost, too.
 
     >>> count_losses([Note("lost", "$.a", "rule", "why"), Note("repaired", "$.b", "rule", "why")])
     1
     """
-    return sum(note.action == "lost" for note in notes)
+    return sum(note.action == "lost" or note.rule in _LEFT_OUT for note in notes)
 
 
 def notes_report(notes: Sequence[Note]) -> dict[str, Any]:
