@@ -12,11 +12,20 @@ import pytest
 
 import palaver
 from palaver import Conversation, tool
-from palaver.conversation import Limits, ModelPrice, Prices, RunResult, Step, ToolOutcome
+from palaver.conversation import (
+    Limits,
+    ModelPrice,
+    Prices,
+    RunResult,
+    Step,
+    ToolOutcome,
+    run_until_answer,
+)
 from palaver.errors import (
     BadAnswer,
     BudgetExceeded,
     ContentFiltered,
+    LeaseTaken,
     LimitExceeded,
     TooManySteps,
     ValidationError,
@@ -343,3 +352,32 @@ async def test_a_refusal_is_no_value(store: Store) -> None:
 async def test_a_type_that_json_can_not_have_is_refused(store: Store) -> None:
     with pytest.raises(ValidationError, match="can't be the type of an answer"):
         await Conversation(store, model=Scripted()).ask("?", output=object)
+
+
+# ── one at a time ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["the same object", "another object"])
+async def test_two_questions_at_once_are_refused(store: Store, how: str) -> None:
+    talk = Conversation(store, model=Scripted([*saying("Slow")[:1], None], saying("Later.")))
+    other = talk if how == "the same object" else Conversation(store, talk.id, model=talk.model)
+    async with talk.stream("One") as events:
+        await anext(events)
+        with pytest.raises(LeaseTaken):
+            await other.ask("Two")
+    assert "Later." == (await other.ask("Three")).text
+
+
+async def test_a_run_holds_the_conversation_between_its_steps(store: Store) -> None:
+    talk = Conversation(store, tools=[weather])
+    taken: list[bool] = []
+
+    def look(_: Step) -> None:
+        with pytest.raises(LeaseTaken):
+            store.lease(talk.id, "another worker", seconds=1)
+        taken.append(True)
+
+    model = Scripted(calling(("weather", {"city": "Oslo"})), saying("Cold."))
+    await run_until_answer(talk, model, on_step=look)
+    assert [True, True] == taken
+    store.release(store.lease(talk.id, "another worker", seconds=1))

@@ -51,7 +51,7 @@ from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
     from palaver.conversation.ledger import LedgerEntry
@@ -155,6 +155,7 @@ class Conversation:
         if budget is not None:
             check_number(budget, "$.budget")
         self._models: dict[str, Model] = {}  # by name
+        self._held = False
         self.model = self.find_model(model)
         self.tools = as_toolbox(tools)
         if isinstance(store, str | PathLike):
@@ -321,6 +322,20 @@ class Conversation:
                 "million tokens, or install the usual prices: pip install 'palaver[prices]'"
             )
             raise ValidationError(detail, path=path, rule="no-price")
+
+    async def hold(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do something while no other worker may take a step here, nor this one in another task.
+
+        Raises `LeaseTaken` if somebody is at work already.
+        """
+        if self._held:
+            msg = "a run of this conversation is under way in this process already; await it first"
+            raise LeaseTaken(msg)
+        self._held = True
+        try:
+            return await self._access.lease.hold(work)
+        finally:
+            self._held = False
 
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import anyio
@@ -80,6 +81,13 @@ class SharedLease:
             self._acquired = [acquired for acquired in self._acquired if acquired is not lease]
             if not self._acquired:
                 self._store.release(lease)
+
+    async def hold(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do something while the lease is held and renewed, and give it back."""
+        lease = await run_shielded(self.acquire, undo=self.release)
+        release, holds = partial(self.release, lease), partial(self.holds, lease)
+        async with OnExit(release, needed=holds):
+            return await self.keep_renewed(work)
 
     async def keep_renewed(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Do something while the lease is renewed; if the lease is lost, the work is stopped."""

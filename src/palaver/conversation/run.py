@@ -39,11 +39,11 @@ from palaver.tools.approval import (
     apply_decisions,
     forget_decisions,
     load_decisions,
-    needs_approval,
     parse_answer,
     save_decisions,
     valid_decisions,
 )
+from palaver.tools.approval import needs_approval as tool_needs_approval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from palaver.conversation.conversation import Conversation
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.models import AnyModel
-    from palaver.models.base import Model
     from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
     from palaver.tools.runner import ToolMiddleware
     from palaver.wire.reply import Delta
@@ -176,67 +175,85 @@ async def run_until_answer(
     `key`, a run that was cut off goes on where it was, and one that is over is not repeated. Raises
     `LimitExceeded` when a limit is reached.
     """
-    if not hasattr(conversation, "run_tools"):
-        detail = f"must be a Conversation, not {describe_argument(conversation)}"
-        raise ValidationError(detail, path="$.conversation", rule="argument")
-    check_argument(limits, Limits, "$.limits", "Limits(…)")
-    check_callable(on_step, "$.on_step", "a function that takes a step")
-    check_callable(approve, "$.approve", "a function that takes a call")
-    check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
-    model = conversation.find_model(model)
-    run = _Run(conversation, model, conversation.toolbox(tools), limits, needs_approval)
-    run.approve, run.around, run.on_outcome = approve, around, on_outcome
-    before: Sequence[ToolCallPart] = ()
-    calls: Sequence[ToolCallPart] = await to_thread.run_sync(conversation.waiting)
-    if tools is not None:
-        calls = [call for call in calls if call.tool in run.box]
-    await run.begin()
-    with anyio.move_on_after(limits.seconds) as clock:
-        await run.run_calls(calls)
+    run = _Run(
+        conversation, model, tools=tools, options=options, needs_approval=needs_approval,
+        approve=approve, around=around, limits=limits, key=key, on_delta=on_delta, on_step=on_step,
+        on_outcome=on_outcome,
+    )  # fmt: skip
+    return await conversation.hold(run.until_answer)
+
+
+class _Run:
+    """One run: what it was given, how much it has used, and how its calls are approved and run."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        model: AnyModel | None,
+        *,
+        tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
+        options: Mapping[str, Any] | ChooseOptions = EMPTY,
+        needs_approval: Callable[[ToolCallPart], bool] | None = None,
+        approve: Approve | None = None,
+        around: ToolMiddleware | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        key: str | None = None,
+        on_delta: OnDelta | None = None,
+        on_step: Callable[[Step], object] | None = None,
+        on_outcome: Callable[[ToolOutcome], object] | None = None,
+    ) -> None:
+        if not hasattr(conversation, "run_tools"):
+            detail = f"must be a Conversation, not {describe_argument(conversation)}"
+            raise ValidationError(detail, path="$.conversation", rule="argument")
+        check_argument(limits, Limits, "$.limits", "Limits(…)")
+        check_callable(on_step, "$.on_step", "a function that takes a step")
+        check_callable(approve, "$.approve", "a function that takes a call")
+        check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
+        self._conversation = conversation
+        self._model = conversation.model if model is None else conversation.find_model(model)
+        self._box = conversation.toolbox(tools)
+        self._only_these = tools is not None
+        self._options, self._limits, self._key = options, limits, key
+        self._needs = needs_approval or partial(tool_needs_approval, self._box)
+        self._approve, self._around = approve, around
+        self._on_delta, self._on_step, self._on_outcome = on_delta, on_step, on_outcome
+        self._steps = self._calls = 0
+        self._before: Usage | None = None
+
+    async def until_answer(self) -> Step:
+        """Run until there is an answer, or until the time is over."""
+        await self.begin()
+        seconds = self._limits.seconds
+        with anyio.move_on_after(seconds):
+            return await self._loop()
+        detail = f"no answer after {seconds:g} seconds; what had arrived is stored"
+        raise LimitExceeded(detail, limit="seconds")
+
+    async def _loop(self) -> Step:
+        conversation = self._conversation
+        before: Sequence[ToolCallPart] = ()
+        calls: Sequence[ToolCallPart] = await to_thread.run_sync(conversation.waiting)
+        if self._only_these:
+            calls = [call for call in calls if call.tool in self._box]
+        await self.run_calls(calls)
         while True:
-            number = await run.next_step()
-            chosen = run.options(options, calls, before)
-            step_key = None if key is None else f"{key}/{number}"
+            number = await self.next_step()
             step = await conversation.step(
-                model, tools=run.box, options=chosen, on_delta=on_delta, key=step_key
+                self._model,
+                tools=self._box,
+                options=self.next_options(calls, before),
+                on_delta=self._on_delta,
+                key=None if self._key is None else f"{self._key}/{number}",
             )
-            await _report(on_step, step)
+            await _report(self._on_step, step)
             before, calls = calls, step.calls
             if not calls:
                 return step
             if step.again:  # some of its calls may have run before the run was cut off
                 waits = {call.id for call in await to_thread.run_sync(conversation.waiting)}
                 calls = [call for call in calls if call.id in waits]
-            if await run.run_calls(calls):
+            if await self.run_calls(calls):
                 return step
-    if clock.cancelled_caught:
-        detail = f"no answer after {limits.seconds:g} seconds; what had arrived is stored"
-        raise LimitExceeded(detail, limit="seconds")
-    raise AssertionError  # pragma: no cover - the loop ends by itself or by the clock
-
-
-class _Run:
-    """One run: how much it has used, and how its calls are approved and run."""
-
-    approve: Approve | None = None
-    around: ToolMiddleware | None = None
-    on_outcome: Callable[[ToolOutcome], object] | None = None
-
-    def __init__(
-        self,
-        conversation: Conversation,
-        model: Model | None,
-        box: Toolbox,
-        limits: Limits,
-        needs: Callable[[ToolCallPart], bool] | None,
-    ) -> None:
-        self.box = box
-        self._conversation = conversation
-        self._model = conversation.model if model is None else model
-        self._limits = limits
-        self._needs = partial(needs_approval, box) if needs is None else needs
-        self._steps = self._calls = 0
-        self._before: Usage | None = None
 
     async def begin(self) -> None:
         """Check that the limits can be enforced, and note what was used before the run."""
@@ -266,11 +283,8 @@ class _Run:
         self._steps += 1
         return self._steps
 
-    def options(
-        self,
-        given: Mapping[str, Any] | ChooseOptions,
-        calls: Sequence[ToolCallPart],
-        before: Sequence[ToolCallPart],
+    def next_options(
+        self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
     ) -> Mapping[str, Any]:
         """Return the options of the next step, after these calls and those before them.
 
@@ -278,6 +292,7 @@ class _Run:
         calls would repeat them for ever, and a small model on this machine rarely makes better
         calls the second time: both are asked for text.
         """
+        given = self._options
         if callable(given):
             return given(calls, before)
         if not calls:
@@ -295,9 +310,9 @@ class _Run:
         decisions: dict[str, Decision] = {}
         if asking:
             decisions = await to_thread.run_sync(self._stored_decisions, asking)
-            if self.approve is not None:
+            if self._approve is not None:
                 left = [call for call in asking if call.id not in decisions]
-                decisions |= await self._decide(left, self.approve)
+                decisions |= await self._decide(left, self._approve)
         waiting = [call for call in asking if call.id not in decisions]
         ready = [call for call in calls if call not in waiting]
         if not ready:
@@ -309,14 +324,14 @@ class _Run:
             raise LimitExceeded(detail, limit="tool_calls")
         outcomes = await conversation.run_tools(
             ready,
-            tools=self.box,
-            around=_both(apply_decisions(decisions), self.around) if decisions else self.around,
+            tools=self._box,
+            around=_both(apply_decisions(decisions), self._around) if decisions else self._around,
             approved={name: one.digest or "" for name, one in decisions.items()},
         )
         if decisions:
             await to_thread.run_sync(forget_decisions, conversation, list(decisions))
         for outcome in outcomes:
-            await _report(self.on_outcome, outcome)
+            await _report(self._on_outcome, outcome)
         return waiting
 
     def _stored_decisions(self, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
@@ -390,11 +405,21 @@ async def ask(
     output: OutputType[Any] | None = None,
 ) -> tuple[RunResult, Any]:
     """Add a message, run until there is an answer, and return it with its value."""
-    rest = dict(settings)
-    model = conversation.find_model(cast("AnyModel | None", rest.pop("model", None)))
-    key = cast("str | None", rest.get("key"))
+    return await conversation.hold(partial(_ask, conversation, message, settings, on_event, output))
+
+
+async def _ask(
+    conversation: Conversation,
+    message: Message | Mapping[str, Any] | str | None,
+    settings: RunSettings,
+    on_event: Callable[[RunEvent], object] | None,
+    output: OutputType[Any] | None,
+) -> tuple[RunResult, Any]:
+    rest: dict[str, Any] = dict(settings)
+    model, key = rest.pop("model", None), rest.get("key")
     if output is not None:
         rest["options"] = output.with_schema(rest.get("options", EMPTY))
+    _Run(conversation, model, **rest)  # it refuses wrong settings before anything is added
     if message is not None:
         given = user(message) if isinstance(message, str) else message
         await to_thread.run_sync(partial(conversation.add, given, key=key))
@@ -408,10 +433,8 @@ async def ask(
             await _call(on_event, step)
 
     async def run() -> RunResult:
-        step = await run_until_answer(
-            conversation, model, on_delta=cast("Any", on_event), on_step=on_step,
-            on_outcome=on_event, **cast("Any", rest),
-        )  # fmt: skip
+        watchers: Any = {"on_delta": on_event, "on_step": on_step, "on_outcome": on_event}
+        step = await _Run(conversation, model, **rest, **watchers).until_answer()
         after = step.usage
         return RunResult(
             step.message,
@@ -434,7 +457,7 @@ async def ask(
                 raise BadAnswer(detail + answer.text[:_SHOWN]) from None
             words = user(_AGAIN.format(error=error.detail))
             rest["key"] = None if key is None else f"{key}/repair-{repair + 1}"
-            add = partial(conversation.add, words, key=cast("str | None", rest["key"]))
+            add = partial(conversation.add, words, key=rest["key"])
             await to_thread.run_sync(add)
         answer = await run()
     return answer, None
