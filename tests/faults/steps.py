@@ -189,6 +189,9 @@ class _Asked(NamedTuple):
     ref: ModelRef = ModelRef("anyone", "any")
     target: Target = Target()
 
+    def stream(self, _: object) -> None:
+        """Nobody asks it."""
+
 
 class _Trial:
     """One store, and a process that is killed again and again."""

@@ -7,6 +7,7 @@ each id says. What the real history does, this must do too.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from palaver.messages import ToolCallPart, ToolPart, to_dict
@@ -36,8 +37,10 @@ class Facts:
     def role(self, name: str) -> str:
         return self.messages[name].role
 
-    def text(self, name: str) -> str:
-        return "" if name in self.erased else self.messages[name].text
+    def says(self, name: str, word: str) -> bool:
+        """Whether a word is anywhere in what a message says."""
+        texts = [""] if name in self.erased else self.messages[name].texts
+        return any(word in text for text in texts)
 
     def calls(self, names: Iterable[str], kind: type[ToolCallPart | ToolPart]) -> set[str]:
         return {
@@ -193,12 +196,12 @@ class Model:
 
     def filter(self, options: dict[str, Any]) -> None:
         def keeps(name: str) -> bool:
-            text = self.facts.text(name)
+            says = partial(self.facts.says, name)
             roles, words = options.get("roles"), options.get("contentContains")
             return (
                 (roles is None or self.facts.role(name) in roles)
-                and (words is None or any(word in text for word in words))
-                and not any(word in text for word in options.get("contentExcludes") or ())
+                and (words is None or any(map(says, words)))
+                and not any(map(says, options.get("contentExcludes") or ()))
             )
 
         self._edit("Before FILTER", [name for name in self.messages if keeps(name)])
@@ -342,7 +345,7 @@ class Model:
         if terms.get("until") is not None:
             found = [n for n in found if self.facts.messages[n].timestamp < terms["until"]]
         if terms.get("text") is not None:
-            found = [name for name in found if terms["text"] in self.facts.text(name)]
+            found = [name for name in found if self.facts.says(name, terms["text"])]
         if terms.get("range") is not None:
             found = found[terms["range"][0] : terms["range"][1]]
         if terms.get("recent") is not None:

@@ -170,7 +170,7 @@ def test_a_conflict_leaves_the_handle_as_good_as_new(store: Store) -> None:
 
 def test_erased_text_is_in_none_of_the_files(path: Path) -> None:
     with palaver.open(path) as store:
-        history = store.create(talk("u1"))
+        history = store.create(talk("u99"))
         for number in range(50):
             history.append(one(f"u{number}", f"{WORD} {number} " * 20))
         history.fork().append(one("a1", f"{WORD} in a fork"))

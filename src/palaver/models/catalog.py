@@ -154,9 +154,10 @@ def _download(
 
 def _size(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # pip moves its files while it works
-            total += path.stat().st_size if path.is_file() else 0
+    with suppress(OSError):  # pip moves and removes its files while it works
+        for path in folder.rglob("*"):
+            with suppress(OSError):
+                total += path.stat().st_size if path.is_file() else 0
     return total
 
 

@@ -152,6 +152,7 @@ export interface AppendResultShape {
 export interface AssistantInfoShape {
   role: "assistant";
   agent?: string | null;
+  mode?: string | null;
   model?: ModelRefShape | null;
   path?: WorkingPathShape | null;
   cost?: number | null;

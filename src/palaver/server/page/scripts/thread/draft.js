@@ -22,6 +22,8 @@ const REST = 700;
 
 export class Draft extends HTMLElement {
   caret = h("span", { class: "caret" });
+  /** The place of the line on tokens and costs that the stored answer ends with. */
+  foot = h("p", { class: "step-cost muted tiny", "aria-hidden": "true" }, "\u00a0");
   /** @type {Piece[][]} what has arrived of each answer that is not drawn as a message yet */
   answers = [];
   /** Whether the step runs. */
@@ -142,9 +144,12 @@ export class Draft extends HTMLElement {
     else if (was || !this.firstElementChild) this.#frame();
     const body = this.querySelector(".message-body");
     const shown = this.answers.flat().map((piece) => (piece.element ??= this.#piece(piece)));
-    if (body) fill(body, ...shown);
-    if (this.running) (body?.querySelector(":scope > .prose:last-child > .text:last-child") ?? body)?.append(this.caret);
-    else this.caret.remove();
+    if (body) fill(body, ...shown, shown.length ? this.foot : null);
+    const last = shown.at(-1);
+    if (!this.running) this.caret.remove();
+    else if (last?.matches(".prose")) (last.querySelector(":scope > .text:last-child") ?? last).append(this.caret);
+    else if (shown.length) this.foot.before(this.caret);
+    else body?.append(this.caret);
     this.dispatchEvent(new CustomEvent("pv-drawn", { bubbles: true }));
   }
 

@@ -70,13 +70,12 @@ export function reasoning(thought, took, open = false) {
 function stepFinish({ tokens, cost, costComputed, reason }) {
   const cache = (tokens?.cache?.read ?? 0) + (tokens?.cache?.write ?? 0);
   const facts = [
-    tokens ? t("step.tokens", { input: short(tokens.input + cache), output: short(tokens.output + tokens.reasoning) }) : "",
+    tokens && tokens.input + cache + tokens.output + tokens.reasoning ? t("step.tokens", { input: short(tokens.input + cache), output: short(tokens.output + tokens.reasoning) }) : "",
     tokens?.cache?.read ? t("step.cached", { n: short(tokens.cache.read) }) : "",
     cost === null || cost === undefined ? "" : price(cost, costComputed),
     reason && reason !== "stop" ? reason : "",
   ];
-  const shown = facts.filter(Boolean);
-  return shown.length ? h("p", { class: "step-cost muted tiny" }, shown.join(" · ")) : null;
+  return h("p", { class: "step-cost muted tiny" }, facts.filter(Boolean).join(" · ") || "\u00a0");
 }
 
 /**
