@@ -213,7 +213,7 @@ class Model:
         ended = state.batches[index]
         state.batches = state.batches[:index]
         state.messages, state.opened, state.merged = ended.messages, ended.opened, ended.merged
-        self._change(state, [self.version])
+        self._change(state, [self.version, *self.versions[-1].future])
 
     # ── the way back ────────────────────────────────────────────────────────────────────────────
 
@@ -236,7 +236,7 @@ class Model:
         return True
 
     def restore(self, version: int) -> None:
-        self._change(self.versions[version].state, [self.version])
+        self._change(self.versions[version].state, [self.version, *self.versions[-1].future])
 
     # ── marks, task, erasing ────────────────────────────────────────────────────────────────────
 

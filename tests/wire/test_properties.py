@@ -20,7 +20,7 @@ from palaver.messages import (
     ToolPart,
     tool_call_part,
 )
-from palaver.messages.tool_state import NO_OUTPUT
+from palaver.messages.tool_state import NO_OUTPUT, stand_in
 from palaver.testing import check_request
 from palaver.wire import FORMATS, Target
 from palaver.wire.format import CLEARED
@@ -175,7 +175,9 @@ def result_of(part: ToolPart) -> str:
     if isinstance(state, ToolCompleted) and state.time.compacted is not None:
         return CLEARED
     text = str(getattr(state, "output", getattr(state, "error", INTERRUPTED)))
-    return text if text.strip() else NO_OUTPUT  # a blank text beside a file is not sent
+    if text.strip() and text != NO_OUTPUT:
+        return text
+    return stand_in(file.mime for file in getattr(state, "attachments", None) or ())
 
 
 def gist(messages: Iterable[Message]) -> list[tuple[str, ...]]:

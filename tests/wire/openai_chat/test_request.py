@@ -245,11 +245,18 @@ def test_nothing_else_gets_into_an_answer(raw: dict[str, Any]) -> None:
 
 def test_messages_with_nothing_to_send_are_left_out() -> None:
     step = step_start_part(S, S)
-    request = sent(user("x"), user([step]), assistant([step]), user([call()]))
+    request = sent(user("x"), user([step]), user([call()]))
 
     assert [{"role": "user", "content": "x"}] == request.items
-    assert 3 == rules(request).count("empty-text")
-    assert 3 == rules(request).count("unknown-part")
+    assert 2 == rules(request).count("empty-text")
+    assert 2 == rules(request).count("unknown-part")
+
+
+def test_an_answer_of_nothing_but_its_step_is_an_empty_answer() -> None:
+    request = sent(user("x"), assistant([step_start_part(S, S)]))
+
+    assert sent(user("x"), assistant("")).items == request.items
+    assert [] == rules(request)
 
 
 def test_roles_and_words_are_read() -> None:
