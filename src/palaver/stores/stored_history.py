@@ -627,9 +627,10 @@ class StoredHistory(BaseHistory):
         check_idempotency_key(key)
         records = tuple(records)
         check_records(records)
-        if not (isinstance(messages, list | tuple) and {*map(type, messages)} <= {Message}):
-            messages = read_messages(messages)
-        new = tuple(messages)
+        if isinstance(messages, list | tuple) and {*map(type, messages)} <= {Message}:
+            new = cast("tuple[Message, ...]", tuple(messages))  # the usual case, without a call
+        else:
+            new = read_messages(messages)
         if not new:  # nothing to add: only `expect` counts
             records, unless = (), None
         with self._lock:
