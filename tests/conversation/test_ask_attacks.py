@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from typing import TYPE_CHECKING, Any, Optional
 
+import anyio
 import pytest
 
 from palaver import Conversation, tool
@@ -54,6 +57,7 @@ class Echo:
         ({"limit": 1}, r"got an unexpected keyword argument 'limit'; it takes approve, around"),
         ({"on_delta": print}, r"got an unexpected keyword argument 'on_delta'; it takes"),
         ({"around": 5}, r"^\$\.around: must be an async function that wraps a call, not 5"),
+        ({"key": "k" * 1_024}, r"^\$\.key: is longer than 1000 characters"),
         ({"key": 5}, r"^\$\.key: must be text, not a whole number"),
         ({"options": None}, r"^\$\.options: must be an object, such as \{'temperature': 0\}"),
         ({"options": {"temprature": 1}}, r"^\$\.options\.temprature: unknown option; known are"),
@@ -137,6 +141,22 @@ async def test_yes_is_a_yes(store: Store) -> None:
     assert "5 paid" in repr(talk.by_role("tool"))
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_plain_function_may_wait_for_a_person(store: Store, *, later: bool) -> None:
+    talk = Conversation(store, model=Scripted(calling(("pay", {"amount": 5})), saying("Done.")))
+    threads: list[int] = []
+
+    async def yes() -> bool:
+        return True
+
+    def approve(_: object) -> object:
+        threads.append(threading.get_ident())
+        return yes() if later else True
+
+    assert "Done." == (await talk.ask("Pay 5", tools=[pay], approve=approve)).text
+    assert threads != [threading.get_ident()]  # the loop goes on, and renews the lease
+
+
 async def test_what_approve_returns_is_named_if_it_decides_nothing(store: Store) -> None:
     model = Scripted(calling(("pay", {"amount": 5})), saying("Done."))
     talk = Conversation(store, model=model, tools=[pay])
@@ -196,6 +216,21 @@ async def test_who_breaks_out_of_a_stream_may_ask_at_once(store: Store) -> None:
     assert ["Tea?", "Half", "Coffee?", "Yes."] == [message.text for message in talk.messages]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_stream_may_outlive_its_loop(store: Store) -> None:
+    talk = Conversation(store, model=Scripted([*saying("Half")[:1], None], saying("Yes.")))
+    streams: list[object] = []
+
+    async def begin() -> None:
+        streams.append(stream := talk.stream("Tea?"))
+        await anext(stream)
+
+    anyio.run(begin)
+    streams.clear()
+    gc.collect()
+    assert "Yes." == talk.ask_sync("Coffee?").text
+
+
 async def test_a_closed_stream_is_at_its_end(store: Store) -> None:
     stream = Conversation(store, model=Echo()).stream("Tea?")
     await anext(stream)
@@ -231,7 +266,7 @@ async def test_a_schema_is_that_of_an_object(
     assert "object" == model.asked[0].options["schema"]["type"]
 
 
-@pytest.mark.parametrize("wrap", [lambda kind: kind, lambda kind: list.__class_getitem__(kind)])
+@pytest.mark.parametrize("wrap", [lambda kind: kind, list.__class_getitem__])
 async def test_pydantic_models_may_be_inside_of_a_type(
     store: Store, wrap: Callable[[Any], Any]
 ) -> None:

@@ -13,6 +13,7 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, cast
 
@@ -36,6 +37,7 @@ from palaver.messages import Message, ToolCallPart, parse_message, user
 from palaver.messages.decode import convert
 from palaver.messages.limits import (
     EMPTY,
+    MAX_NAME,
     check_argument,
     check_callable,
     check_name,
@@ -84,6 +86,8 @@ _T = TypeVar("_T")
 _log: Final = logging.getLogger("palaver.conversation")
 _REPAIRS: Final = 2
 """How often a model is asked again for an answer that fits the wanted type."""
+_MAX_KEY: Final = MAX_NAME - 24
+"""Characters of a key: the keys of a run's steps are made of it."""
 _SHOWN: Final = 500
 """Characters of an answer that an error shows."""
 _VALUE: Final = "value"
@@ -226,6 +230,9 @@ class _Run:
         check_callable(around, "$.around", "an async function that wraps a call")
         if key is not None:
             check_name(key, "$.key")
+            if len(key) > _MAX_KEY:
+                detail = f"is longer than {_MAX_KEY} characters"
+                raise ValidationError(detail, path="$.key", rule="size")
         chosen = conversation.model if model is None else conversation.find_model(model)
         if chosen is None:
             detail = "no model: give one to the run or to the conversation"
@@ -406,7 +413,7 @@ class _Run:
         digests = await to_thread.run_sync(self._conversation.digests, calls)
         decisions: dict[str, Decision] = {}
         for call in calls:
-            verdict = await _call(approve, call)
+            verdict = await _ask_about(call, approve)
             if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
                 verdict = Decision("deny", reason=verdict)
             try:
@@ -419,6 +426,14 @@ class _Run:
         if decisions:
             await to_thread.run_sync(save_decisions, self._conversation, decisions)
         return decisions
+
+
+async def _ask_about(call: ToolCallPart, approve: Approve) -> object:
+    """Return what `approve` says; a plain function may wait for a person, so it has a thread."""
+    if inspect.iscoroutinefunction(approve):
+        return await approve(call)
+    verdict = await to_thread.run_sync(approve, call)
+    return await verdict if inspect.isawaitable(verdict) else verdict
 
 
 def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware:
@@ -711,7 +726,8 @@ class RunStream(AsyncIterator[RunEvent]):
     def __del__(self) -> None:
         """Cancel a run that nobody listens to any more."""
         if self._scope is not None:
-            self._scope.cancel()
+            with suppress(RuntimeError):  # its event loop has ended, and the run with it
+                self._scope.cancel()
         self._received.close()
         self._events.close()
 
