@@ -12,6 +12,7 @@ import pytest
 from palaver import Conversation, tool
 from palaver.conversation import Limits, ModelPrice, Prices, Step
 from palaver.errors import BadAnswer, BudgetExceeded, LimitExceeded, TooManySteps, ValidationError
+from palaver.messages import running
 from palaver.wire.reply import TextDelta
 from tests.conversation.scripted import Scripted, calling, saying
 
@@ -163,6 +164,24 @@ async def test_what_approve_returns_is_named_if_it_decides_nothing(store: Store)
     with pytest.raises(ValidationError, match=r"^\$\.approve: returned None for a call of pay"):
         await talk.ask("Pay 5", approve=lambda _: None)
     assert "Done." == (await talk.ask(approve=lambda _: True)).text
+
+
+# ── crashes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_call_that_a_crash_cut_off_is_settled_before_the_next_question(
+    store: Store,
+) -> None:
+    model = Scripted(calling(("look", {"n": 1})), saying("It may have happened."))
+    talk = Conversation(store, model=model, tools=[look])
+    talk.add({"role": "user", "content": "Look"})
+    await talk.step()
+    (entry,) = talk.ledger().values()
+    left = entry.with_state(running({"n": 1}))  # as a killed process leaves it
+    store.put_records(talk.id, [left.record()])
+    assert "It may have happened." == (await talk.ask("Well?")).text
+    assert ["user", "assistant", "tool", "user", "assistant"] == [m.role for m in talk.messages]
+    assert {} == talk.ledger()
 
 
 # ── limits ──────────────────────────────────────────────────────────────────────────────────────

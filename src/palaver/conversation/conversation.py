@@ -20,7 +20,7 @@ from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
 from palaver.conversation.lease import run_shielded
-from palaver.conversation.recovery import recover
+from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
     OutputType,
     RunResult,
@@ -496,6 +496,10 @@ class Conversation:
                 if anyio.current_time() >= until:
                     raise
             await anyio.sleep(_POLL_SECONDS)
+
+    def recover_if_needed(self) -> None:
+        """Settle what a crash left unfinished, if anything; for work that `hold` was given."""
+        recover_if_needed(self._access)
 
     def waiting(self) -> list[ToolCallPart]:
         """Return the calls that were not started yet, in order: what `run_tools` takes."""

@@ -23,6 +23,7 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
+from palaver.conversation.lease import run_shielded
 from palaver.conversation.step import Step
 from palaver.conversation.usage import Usage
 from palaver.errors import (
@@ -517,6 +518,7 @@ async def _ask(
     watchers: Any = {"on_delta": on_event, "on_step": on_step, "on_outcome": on_event}
     run = _Run(conversation, rest.pop("model", None), **rest, **watchers)
     key = run.key
+    await run_shielded(conversation.recover_if_needed)
     if message is not None:
         given = user(message) if isinstance(message, str) else message
         await to_thread.run_sync(_add_question, conversation, given, key)
