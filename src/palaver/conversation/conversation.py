@@ -12,15 +12,23 @@ from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
 from palaver.conversation.lease import run_shielded
-from palaver.conversation.recovery import recover
-from palaver.conversation.run import OutputType, RunResult, RunSettings, RunStream, ask
+from palaver.conversation.recovery import recover, recover_if_needed
+from palaver.conversation.run import (
+    OutputType,
+    RunResult,
+    RunSettings,
+    RunStream,
+    ask,
+    check_settings,
+)
 from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
@@ -78,6 +86,13 @@ _T = TypeVar("_T")
 _log: Final = logging.getLogger("palaver.conversation")
 _POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
+
+
+class _Held(NamedTuple):
+    """A run that holds a conversation: whether it was told to end, and when it has."""
+
+    cancelled: Callable[[], bool]
+    ended: anyio.Event
 
 
 def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
@@ -155,7 +170,7 @@ class Conversation:
         if budget is not None:
             check_number(budget, "$.budget")
         self._models: dict[str, Model] = {}  # by name
-        self._held = False
+        self._held: _Held | None = None
         self.model = self.find_model(model)
         self.tools = as_toolbox(tools)
         if isinstance(store, str | PathLike):
@@ -175,6 +190,7 @@ class Conversation:
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
         self._prices = prices
+        self._cost_is_limited = budget is not None
         self._instrumentation = instrumentation
         self._over_limit = False
         self.compacted: dict[str, int] = {}
@@ -263,6 +279,7 @@ class Conversation:
         or a `Decision`; `around` wraps every call; with the same `key` a question is asked only
         once, and goes on where a crash cut it off.
         """
+        check_settings(self, settings, "ask")
         kind = None if output is None else OutputType(output)
         answer, value = await ask(self, message, settings=settings, output=kind)
         if output is None:
@@ -279,6 +296,13 @@ class Conversation:
         **settings: Any,  # noqa: ANN401 - those of `ask`
     ) -> Any:  # noqa: ANN401 - an RunResult, or a value of the wanted type
         """Do what `ask` does, for programs without an event loop."""
+        try:
+            current_token()
+        except RuntimeError:  # no event loop
+            pass
+        else:
+            msg = "ask_sync() would block the event loop that runs here; write `await talk.ask(…)`"
+            raise RuntimeError(msg)
         return anyio.run(partial(self.ask, message, **settings))
 
     def stream(
@@ -290,9 +314,11 @@ class Conversation:
 
         A piece is a `TextDelta`, `ReasoningDelta` or another of `palaver.wire.reply`.
         """
+        check_settings(self, settings, "stream")
 
-        async def run(send: Callable[[RunEvent], None]) -> RunResult:
-            return (await ask(self, message, settings=settings, on_event=send))[0]
+        async def run(send: Callable[[RunEvent], None], cancelled: Callable[[], bool]) -> RunResult:
+            asked = ask(self, message, settings=settings, on_event=send, cancelled=cancelled)
+            return (await asked)[0]
 
         return RunStream(run)
 
@@ -308,6 +334,7 @@ class Conversation:
         """Raise `ValidationError` if no price of a model is known: a cost can't be limited then."""
         if model.provider_id == LOCAL_PROVIDER:
             return
+        self._cost_is_limited = True
         self._prices = self._prices or Prices()
         try:
             known = self._prices.knows(model)
@@ -323,19 +350,28 @@ class Conversation:
             )
             raise ValidationError(detail, path=path, rule="no-price")
 
-    async def hold(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def hold(
+        self, work: Callable[[], Awaitable[_T]], *, cancelled: Callable[[], bool] | None = None
+    ) -> _T:
         """Do something while no other worker may take a step here, nor this one in another task.
 
-        Raises `LeaseTaken` if somebody is at work already.
+        Raises `LeaseTaken` if somebody is at work already. Work that was told to end, as
+        `cancelled` tells, is waited for: it only has to store what had arrived.
         """
-        if self._held:
-            msg = "a run of this conversation is under way in this process already; await it first"
-            raise LeaseTaken(msg)
-        self._held = True
+        while self._held is not None:
+            if not self._held.cancelled():
+                msg = (
+                    "a run of this conversation is under way in this process already; await it "
+                    "first, or close its stream"
+                )
+                raise LeaseTaken(msg)
+            await self._held.ended.wait()
+        self._held = held = _Held(cancelled or (lambda: False), anyio.Event())
         try:
             return await self._access.lease.hold(work)
         finally:
-            self._held = False
+            self._held = None
+            held.ended.set()
 
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""
@@ -461,6 +497,10 @@ class Conversation:
                     raise
             await anyio.sleep(_POLL_SECONDS)
 
+    def recover_if_needed(self) -> None:
+        """Settle what a crash left unfinished, if anything; for work that `hold` was given."""
+        recover_if_needed(self._access)
+
     def waiting(self) -> list[ToolCallPart]:
         """Return the calls that were not started yet, in order: what `run_tools` takes."""
         return self._access.waiting()
@@ -511,6 +551,10 @@ class Conversation:
         box = self.toolbox(tools)
         return now + sum(weigh_schema(spec, self._count) for spec in box.specs)
 
+    def count_messages(self) -> int:
+        """Return how many tokens the messages have by palaver's own count."""
+        return self.tally.total(self.history.view)
+
     async def check_tokens(self, tools: Toolbox | None = None) -> int:
         """Count the tokens; publish `tokens.exceeded` once for each crossing of the limit."""
         count = await to_thread.run_sync(self.tokens, tools)
@@ -536,7 +580,7 @@ class Conversation:
     def _add_cost(self, message: Message) -> Message:
         """Return an answer with its cost; a price table that fails or answers nonsense has none.
 
-        With a budget, what the provider did not count is taken from palaver's own count.
+        Where the cost is limited, what the provider did not count is taken from palaver's count.
         """
         prices = self._prices
         if prices is None and self.budget is None:
@@ -545,7 +589,7 @@ class Conversation:
             prices = prices or Prices()
             info = prices.add_cost(message).info
             if (
-                self.budget is not None
+                (self._cost_is_limited or self.budget is not None)
                 and isinstance(info, AssistantInfo)
                 and info.model is not None
                 and info.cost is None

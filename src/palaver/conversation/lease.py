@@ -73,6 +73,11 @@ class SharedLease:
         """Tell whether a lease that `acquire` returned was not released yet."""
         return any(acquired is lease for acquired in self._acquired)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one thing is at work under the lease."""
+        return len(self._acquired) > 1
+
     def release(self, lease: Lease) -> None:
         """Give back what `acquire` returned; releasing it twice is harmless."""
         with self._lock:

@@ -46,6 +46,19 @@ def recover(access: StoreAccess) -> list[Recovered]:
         access.lease.release(lease)
 
 
+def recover_if_needed(access: StoreAccess) -> None:
+    """Settle what a crash left unfinished, if it left anything. The caller holds the lease.
+
+    What else is at work under the same lease has calls that are running and not left behind: then
+    nothing is settled.
+    """
+    if access.lease.is_shared:
+        return
+    open_calls = [entry for entry in access.ledger().values() if not entry.stray]
+    if access.intents() or any(entry.state.status != "pending" for entry in open_calls):
+        recover(access)
+
+
 def _recover_steps(access: StoreAccess, lease: Lease) -> list[Recovered]:
     drafts, found = access.drafts(), list[Recovered]()
     for intent in access.intents().values():

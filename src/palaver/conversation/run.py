@@ -11,7 +11,9 @@ import importlib
 import inspect
 import logging
 import math
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, cast
 
@@ -21,6 +23,8 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
+from palaver.conversation.lease import run_shielded
+from palaver.conversation.step import Step
 from palaver.conversation.usage import Usage
 from palaver.errors import (
     BadAnswer,
@@ -30,11 +34,19 @@ from palaver.errors import (
     TooManySteps,
     ValidationError,
 )
-from palaver.messages import Message, ToolCallPart, user
+from palaver.messages import Message, ToolCallPart, parse_message, user
 from palaver.messages.decode import convert
-from palaver.messages.limits import EMPTY, check_argument, check_callable, describe_argument
-from palaver.models.base import LOCAL_PROVIDER
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_NAME,
+    check_argument,
+    check_callable,
+    check_name,
+    describe_argument,
+)
+from palaver.models.base import LOCAL_PROVIDER, check_options
 from palaver.tools.approval import (
+    VERDICTS,
     Decision,
     apply_decisions,
     forget_decisions,
@@ -44,6 +56,7 @@ from palaver.tools.approval import (
     valid_decisions,
 )
 from palaver.tools.approval import needs_approval as tool_needs_approval
+from palaver.tools.function import is_pydantic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +65,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
 
     from palaver.conversation.conversation import Conversation
-    from palaver.conversation.step import OnDelta, Step, ToolOutcome
+    from palaver.conversation.step import OnDelta, ToolOutcome
     from palaver.models import AnyModel
     from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
     from palaver.tools.runner import ToolMiddleware
@@ -74,8 +87,14 @@ _T = TypeVar("_T")
 _log: Final = logging.getLogger("palaver.conversation")
 _REPAIRS: Final = 2
 """How often a model is asked again for an answer that fits the wanted type."""
+_MAX_KEY: Final = MAX_NAME - 24
+"""Characters of a key: the keys of a run's steps are made of it."""
 _SHOWN: Final = 500
 """Characters of an answer that an error shows."""
+_VALUE: Final = "value"
+"""The field of an answer that is no object by itself: providers take schemas of objects only."""
+_FENCED: Final = re.compile(r"```\w*\s*(.*?)```", re.DOTALL)
+"""JSON as some models write it: in a fence of Markdown, with words around it."""
 _AGAIN: Final = (
     "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
 )
@@ -209,22 +228,46 @@ class _Run:
         check_callable(on_step, "$.on_step", "a function that takes a step")
         check_callable(approve, "$.approve", "a function that takes a call")
         check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
-        self._conversation = conversation
-        self._model = conversation.model if model is None else conversation.find_model(model)
+        check_callable(around, "$.around", "an async function that wraps a call")
+        if key is not None:
+            check_name(key, "$.key")
+            if len(key) > _MAX_KEY:
+                detail = f"is longer than {_MAX_KEY} characters"
+                raise ValidationError(detail, path="$.key", rule="size")
+        chosen = conversation.model if model is None else conversation.find_model(model)
+        if chosen is None:
+            detail = "no model: give one to the run or to the conversation"
+            raise ValidationError(detail, path="$.model", rule="no-model")
+        self._conversation, self._model = conversation, chosen
         self._box = conversation.toolbox(tools)
+        if not callable(options):
+            check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
+            check_options(chosen, self._box.specs, options)
+        if limits.cost is not None:
+            limit = f"a cost of at most {limits.cost}"
+            conversation.check_price(chosen.ref, limit, "$.limits.cost")
         self._only_these = tools is not None
-        self._options, self._limits, self._key = options, limits, key
+        self._options, self._limits, self.key = options, limits, key
         self._needs = needs_approval or partial(tool_needs_approval, self._box)
         self._approve, self._around = approve, around
         self._on_delta, self._on_step, self._on_outcome = on_delta, on_step, on_outcome
         self._steps = self._calls = 0
+        self._counted = 0  # tokens of answers that came without their usage
         self._before: Usage | None = None
+        self._deadline: float | None = None
 
     async def until_answer(self) -> Step:
-        """Run until there is an answer, or until the time is over."""
-        await self.begin()
+        """Run until there is an answer, or until the time is over.
+
+        It may be called again, to go on after an answer that did not fit: the limits are those of
+        all calls together.
+        """
         seconds = self._limits.seconds
-        with anyio.move_on_after(seconds):
+        if self._deadline is None:
+            self._deadline = math.inf if seconds is None else anyio.current_time() + seconds
+            if self._limits.cost is not None or self._limits.total_tokens is not None:
+                self._before = await to_thread.run_sync(lambda: self._conversation.usage)
+        with anyio.CancelScope(deadline=self._deadline):
             return await self._loop()
         detail = f"no answer after {seconds:g} seconds; what had arrived is stored"
         raise LimitExceeded(detail, limit="seconds")
@@ -235,7 +278,14 @@ class _Run:
         calls: Sequence[ToolCallPart] = await to_thread.run_sync(conversation.waiting)
         if self._only_these:
             calls = [call for call in calls if call.tool in self._box]
-        await self.run_calls(calls)
+        waiting = await self.run_calls(calls)
+        if waiting and self.key is None:
+            unanswered = await to_thread.run_sync(self._message_of, waiting)
+            if unanswered is not None:
+                usage = await to_thread.run_sync(lambda: conversation.usage)
+                step = Step(unanswered, usage, notes=(), again=True)
+                await _report(self._on_step, step)
+                return step
         while True:
             number = await self.next_step()
             step = await conversation.step(
@@ -243,8 +293,10 @@ class _Run:
                 tools=self._box,
                 options=self.next_options(calls, before),
                 on_delta=self._on_delta,
-                key=None if self._key is None else f"{self._key}/{number}",
+                key=None if self.key is None else f"{self.key}/{number}",
             )
+            if self._before is not None and not step.again and not _is_reported(step.message):
+                self._counted += await to_thread.run_sync(conversation.count_messages)
             await _report(self._on_step, step)
             before, calls = calls, step.calls
             if not calls:
@@ -255,24 +307,34 @@ class _Run:
             if await self.run_calls(calls):
                 return step
 
-    async def begin(self) -> None:
-        """Check that the limits can be enforced, and note what was used before the run."""
-        limits, model = self._limits, self._model
-        if limits.cost is not None and model is not None:
-            limit = f"a cost of at most {limits.cost}"
-            self._conversation.check_price(model.ref, limit, "$.limits.cost")
-        if limits.cost is not None or limits.total_tokens is not None:
-            self._before = await to_thread.run_sync(lambda: self._conversation.usage)
+    def _message_of(self, waiting: Sequence[ToolCallPart]) -> Message | None:
+        """Return the message that made these calls, if nothing but results came after it.
+
+        A model that is asked then would be told that its calls have no results. Where somebody has
+        spoken since, it has to answer that.
+        """
+        waits = {call.id for call in waiting}
+        last = next(
+            (one for one in reversed(self._conversation.messages) if one.role != "tool"), None
+        )
+        made = last is not None and any(part.id in waits for part in last.parts)
+        return last if made else None
 
     async def next_step(self) -> int:
         """Return the number of the next step; raise `LimitExceeded` if there may be none."""
+        await self.check_limits()
+        self._steps += 1
+        return self._steps
+
+    async def check_limits(self) -> None:
+        """Raise `LimitExceeded` if no further step may be taken."""
         limits = self._limits
         if self._steps == limits.steps:
             msg = f"{limits.steps} steps and no answer without tool calls"
             raise TooManySteps(msg)
         if self._before is not None and self._steps:
             usage = await to_thread.run_sync(lambda: self._conversation.usage)
-            used = _tokens(usage) - _tokens(self._before)
+            used = _tokens(usage) - _tokens(self._before) + self._counted
             cost = (usage.cost or 0.0) - (self._before.cost or 0.0)
             if limits.total_tokens is not None and used >= limits.total_tokens:
                 detail = f"{used:,} of {limits.total_tokens:,} tokens are used: no further step"
@@ -280,8 +342,6 @@ class _Run:
             if limits.cost is not None and cost >= limits.cost:
                 detail = f"{cost:.4f} of {limits.cost:.4f} are spent: no further step is begun"
                 raise BudgetExceeded(detail)
-        self._steps += 1
-        return self._steps
 
     def next_options(
         self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
@@ -298,14 +358,13 @@ class _Run:
         if not calls:
             return given
         same = [_signature(call) for call in calls] == [_signature(call) for call in before]
-        small = self._model is not None and self._model.ref.provider_id == LOCAL_PROVIDER
+        small = self._model.ref.provider_id == LOCAL_PROVIDER
         if same or small or given.get("tool_choice") == "none":
             return {**given, "tool_choice": "none"}
         return {name: value for name, value in given.items() if name != "tool_choice"}
 
     async def run_calls(self, calls: Sequence[ToolCallPart]) -> list[ToolCallPart]:
         """Run the calls that may run; return those that wait for an approval."""
-        conversation = self._conversation
         asking = [call for call in calls if self._needs(call)]
         decisions: dict[str, Decision] = {}
         if asking:
@@ -315,24 +374,33 @@ class _Run:
                 decisions |= await self._decide(left, self._approve)
         waiting = [call for call in asking if call.id not in decisions]
         ready = [call for call in calls if call not in waiting]
-        if not ready:
-            return waiting
-        self._calls += len(ready)
         most = self._limits.tool_calls
-        if most is not None and self._calls > most:
+        allowed = ready if most is None else ready[: most - self._calls]
+        await self._run_allowed(allowed, decisions)
+        self._calls += len(ready)
+        if len(allowed) < len(ready):  # the next run begins with the others
             detail = f"{self._calls} tool calls, and {most} are allowed: the last ones were not run"
             raise LimitExceeded(detail, limit="tool_calls")
+        return waiting
+
+    async def _run_allowed(
+        self, calls: Sequence[ToolCallPart], decisions: Mapping[str, Decision]
+    ) -> None:
+        """Run calls as it was decided about them."""
+        if not calls:
+            return
+        conversation = self._conversation
+        decided = {call.id: decisions[call.id] for call in calls if call.id in decisions}
         outcomes = await conversation.run_tools(
-            ready,
+            calls,
             tools=self._box,
-            around=_both(apply_decisions(decisions), self._around) if decisions else self._around,
-            approved={name: one.digest or "" for name, one in decisions.items()},
+            around=_both(apply_decisions(decided), self._around) if decided else self._around,
+            approved={name: one.digest or "" for name, one in decided.items()},
         )
-        if decisions:
-            await to_thread.run_sync(forget_decisions, conversation, list(decisions))
+        if decided:
+            await to_thread.run_sync(forget_decisions, conversation, list(decided))
         for outcome in outcomes:
             await _report(self._on_outcome, outcome)
-        return waiting
 
     def _stored_decisions(self, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
         """Return what was decided about calls already, here or elsewhere."""
@@ -346,13 +414,27 @@ class _Run:
         digests = await to_thread.run_sync(self._conversation.digests, calls)
         decisions: dict[str, Decision] = {}
         for call in calls:
-            verdict = await _call(approve, call)
-            if isinstance(verdict, str) and verdict.strip().lower() not in ("approve", "deny"):
+            verdict = await _ask_about(call, approve)
+            if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
                 verdict = Decision("deny", reason=verdict)
-            decisions |= parse_answer({call.id: verdict}, [call], digests)
+            try:
+                decisions |= parse_answer({call.id: verdict}, [call], digests)
+            except ValidationError as error:
+                detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
+                raise ValidationError(
+                    detail + error.detail, path="$.approve", rule="argument"
+                ) from None
         if decisions:
             await to_thread.run_sync(save_decisions, self._conversation, decisions)
         return decisions
+
+
+async def _ask_about(call: ToolCallPart, approve: Approve) -> object:
+    """Return what `approve` says; a plain function may wait for a person, so it has a thread."""
+    if inspect.iscoroutinefunction(approve):
+        return await approve(call)
+    verdict = await to_thread.run_sync(approve, call)
+    return await verdict if inspect.isawaitable(verdict) else verdict
 
 
 def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware:
@@ -372,6 +454,11 @@ def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware
 
 def _signature(call: ToolCallPart) -> tuple[str, str]:
     return call.tool, call.raw
+
+
+def _is_reported(message: Message) -> bool:
+    """Tell whether an answer came with its usage."""
+    return getattr(message.info, "tokens", None) is not None
 
 
 def _tokens(usage: Usage) -> int:
@@ -403,9 +490,11 @@ async def ask(
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None = None,
     output: OutputType[Any] | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> tuple[RunResult, Any]:
     """Add a message, run until there is an answer, and return it with its value."""
-    return await conversation.hold(partial(_ask, conversation, message, settings, on_event, output))
+    work = partial(_ask, conversation, message, settings, on_event, output)
+    return await conversation.hold(work, cancelled=cancelled)
 
 
 async def _ask(
@@ -416,14 +505,8 @@ async def _ask(
     output: OutputType[Any] | None,
 ) -> tuple[RunResult, Any]:
     rest: dict[str, Any] = dict(settings)
-    model, key = rest.pop("model", None), rest.get("key")
     if output is not None:
         rest["options"] = output.with_schema(rest.get("options", EMPTY))
-    _Run(conversation, model, **rest)  # it refuses wrong settings before anything is added
-    if message is not None:
-        given = user(message) if isinstance(message, str) else message
-        await to_thread.run_sync(partial(conversation.add, given, key=key))
-    before = await to_thread.run_sync(lambda: conversation.usage)
     steps = 0
 
     async def on_step(step: Step) -> None:
@@ -432,9 +515,17 @@ async def _ask(
         if on_event is not None:
             await _call(on_event, step)
 
-    async def run() -> RunResult:
-        watchers: Any = {"on_delta": on_event, "on_step": on_step, "on_outcome": on_event}
-        step = await _Run(conversation, model, **rest, **watchers).until_answer()
+    watchers: Any = {"on_delta": on_event, "on_step": on_step, "on_outcome": on_event}
+    run = _Run(conversation, rest.pop("model", None), **rest, **watchers)
+    key = run.key
+    await run_shielded(conversation.recover_if_needed)
+    if message is not None:
+        given = user(message) if isinstance(message, str) else message
+        await to_thread.run_sync(_add_question, conversation, given, key)
+    before = await to_thread.run_sync(lambda: conversation.usage)
+
+    async def answered() -> RunResult:
+        step = await run.until_answer()
         after = step.usage
         return RunResult(
             step.message,
@@ -445,7 +536,7 @@ async def _ask(
             tuple(await to_thread.run_sync(conversation.waiting)) if step.calls else (),
         )
 
-    answer = await run()
+    answer = await answered()
     for repair in range(_REPAIRS + 1):
         if output is None or answer.waiting:
             break
@@ -455,12 +546,35 @@ async def _ask(
             if repair == _REPAIRS:
                 detail = f"no answer fits the wanted type: {error.detail}; the last was: "
                 raise BadAnswer(detail + answer.text[:_SHOWN]) from None
+            await run.check_limits()
             words = user(_AGAIN.format(error=error.detail))
-            rest["key"] = None if key is None else f"{key}/repair-{repair + 1}"
-            add = partial(conversation.add, words, key=rest["key"])
-            await to_thread.run_sync(add)
-        answer = await run()
+            run.key = None if key is None else f"{key}/repair-{repair + 1}"
+            await to_thread.run_sync(partial(conversation.add, words, key=run.key))
+        answer = await answered()
     return answer, None
+
+
+def _add_question(
+    conversation: Conversation, given: Message | Mapping[str, Any], key: str | None
+) -> None:
+    """Add a message once for its key; raise `ValidationError` if the key is that of another."""
+    found = conversation.add(given, key=key)
+    wanted = given if isinstance(given, Message) else parse_message(given)
+    if key is not None and found.text and (found.role, found.text) != (wanted.role, wanted.text):
+        detail = f"is the key of another message, {found.text[:_SHOWN]!r}; a new one needs its own"
+        raise ValidationError(detail, path="$.key", rule="key")
+
+
+def check_settings(conversation: Conversation, settings: RunSettings, of: str) -> None:
+    """Raise an error for settings that a run can't have, before it begins."""
+    known = RunSettings.__optional_keys__
+    for name in settings:
+        if name not in known:
+            takes = ", ".join(sorted({*known, "output"} if of == "ask" else known))
+            msg = f"{of}() got an unexpected keyword argument {name!r}; it takes {takes}"
+            raise TypeError(msg)
+    rest: dict[str, Any] = dict(settings)
+    _Run(conversation, rest.pop("model", None), **rest)
 
 
 class OutputType(Generic[_T]):
@@ -473,18 +587,27 @@ class OutputType(Generic[_T]):
     def __init__(self, kind: type[_T]) -> None:
         """Take the type; raise `ValidationError` if JSON can't have it."""
         self._kind = kind
-        pydantic: Any = getattr(kind, "model_json_schema", None)
-        self._validate: Callable[[str], _T] | None = None
+        self._validate: Callable[[Any], _T] = lambda value: convert(value, kind)
         try:
-            if pydantic is not None:
-                self.schema: dict[str, Any] = pydantic()
-                self._validate = cast("Any", kind).model_validate_json
+            if is_pydantic(kind):
+                adapter = importlib.import_module("pydantic").TypeAdapter(kind)
+                self.schema: dict[str, Any] = _inline(adapter.json_schema())
+                self._validate = lambda value: adapter.validate_json(msgspec.json.encode(value))
             else:
                 self.schema = _inline(msgspec.json.schema(kind))
         except (TypeError, ValueError) as error:
-            name = getattr(kind, "__name__", repr(kind))
-            detail = f"{name} can't be the type of an answer: {error}"
+            detail = f"{_name(kind)} can't be the type of an answer: "
+            detail += " ".join(str(error).split())
             raise ValidationError(detail, path="$.output", rule="output-type") from None
+        self._wrapped = self.schema.get("type") != "object"
+        if self._wrapped:  # providers take objects only
+            definitions = self.schema.pop("$defs", None)
+            self.schema = {
+                "type": "object",
+                "properties": {_VALUE: self.schema},
+                "required": [_VALUE],
+                **({"$defs": definitions} if definitions else {}),
+            }
 
     def with_schema(self, options: object) -> Mapping[str, Any] | ChooseOptions:
         """Return the options of a run with this type's schema."""
@@ -499,15 +622,26 @@ class OutputType(Generic[_T]):
             detail = f"the model refused to answer: {message.text[:_SHOWN]}"
             raise ContentFiltered(detail)
         text = message.text.strip()
-        if text.startswith("```"):  # some models fence their JSON
-            text = text.strip("`").removeprefix("json").strip()
+        fenced = _FENCED.search(text)
         try:
-            if self._validate is not None:
-                return self._validate(text)
-            return convert(msgspec.json.decode(text), self._kind)
-        except ValueError as error:  # of msgspec, and of pydantic
+            try:
+                value = msgspec.json.decode(text)
+            except ValueError:
+                if self._kind is str and text:
+                    return cast("_T", text)
+                if fenced is None:
+                    raise
+                value = msgspec.json.decode(fenced[1])
+            if self._wrapped and isinstance(value, dict) and [*value] == [_VALUE]:
+                value = value[_VALUE]
+            return self._validate(value)
+        except (ValueError, RecursionError) as error:  # of msgspec, and of pydantic
             detail = str(error) or type(error).__name__
             raise ValidationError(detail, path="$", rule="output-type") from None
+
+
+def _name(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) else repr(kind)
 
 
 def _inline(schema: dict[str, Any]) -> dict[str, Any]:
@@ -526,6 +660,11 @@ def _inline(schema: dict[str, Any]) -> dict[str, Any]:
 # ── streams ─────────────────────────────────────────────────────────────────────────────────────
 
 
+StreamedRun: TypeAlias = (
+    "Callable[[Callable[[RunEvent], None], Callable[[], bool]], Awaitable[RunResult]]"
+)
+
+
 class RunStream(AsyncIterator[RunEvent]):
     """The events of a run as they happen; the last one is the `RunResult`.
 
@@ -537,8 +676,8 @@ class RunStream(AsyncIterator[RunEvent]):
     arrives. Who leaves the loop early cancels the run; `async with` waits until it is cancelled.
     """
 
-    def __init__(self, run: Callable[[Callable[[RunEvent], None]], Awaitable[RunResult]]) -> None:
-        """Take the run: a function that gets where to send events."""
+    def __init__(self, run: StreamedRun) -> None:
+        """Take the run: a function of where to send events, and of whether it is to end."""
         self._run = run
         self._scope: anyio.CancelScope | None = None  # of the run, once it has begun
         self._events, self._received = anyio.create_memory_object_stream[Any](math.inf)
@@ -556,7 +695,7 @@ class RunStream(AsyncIterator[RunEvent]):
             _spawn(partial(_feed, self._run, self._events, self._scope, self._done))
         try:
             event: RunEvent | BaseException = await self._received.receive()
-        except anyio.EndOfStream:
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
             raise StopAsyncIteration from None
         if isinstance(event, BaseException):
             raise event
@@ -589,13 +728,14 @@ class RunStream(AsyncIterator[RunEvent]):
     def __del__(self) -> None:
         """Cancel a run that nobody listens to any more."""
         if self._scope is not None:
-            self._scope.cancel()
+            with suppress(RuntimeError):  # its event loop has ended, and the run with it
+                self._scope.cancel()
         self._received.close()
         self._events.close()
 
 
 async def _feed(
-    run: Callable[[Callable[[RunEvent], None]], Awaitable[RunResult]],
+    run: StreamedRun,
     events: MemoryObjectSendStream[Any],
     scope: anyio.CancelScope,
     done: anyio.Event,
@@ -611,7 +751,7 @@ async def _feed(
     try:
         with scope:
             try:
-                send(await run(send))
+                send(await run(send, lambda: scope.cancel_called))
             except Exception as error:  # noqa: BLE001 - raised where the events are received
                 send(error)
     finally:

@@ -228,7 +228,7 @@ class GeneratingModel:
             generate,
             _copy(request.body["messages"]),
             _copy(write_tools(self.format, request.tools)),
-            **self._options(request),
+            **self.options(request),
         )
         answer = given() if inspect.iscoroutinefunction(generate) else await _in_thread(given)
         return await answer if inspect.isawaitable(answer) else answer
@@ -242,11 +242,14 @@ class GeneratingModel:
             return False
         return any(one.name == "options" or one.kind is one.VAR_KEYWORD for one in parameters)
 
-    def _options(self, request: ModelRequest) -> dict[str, Any]:
+    def options(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the options of a request as `generate` takes them."""
         options = {name: value for name, value in request.options.items() if value is not None}
         if not options or self.takes_options:
             return {"options": options} if options else {}
-        detail = f"generate() of {self.name} takes no options, and {', '.join(options)} is set"
+        names = ", ".join(options)
+        detail = f"generate() of {self.name} takes no options, and {names} is set; "
+        detail += "give it a parameter `options`"
         raise ValidationError(detail, path="$.options", rule="option")
 
     async def _pieces(self, answer: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - as above
@@ -568,6 +571,16 @@ class SdkModel(ABC, Generic[ClientT]):
 
     def _secrets(self) -> Sequence[str | None]:
         return (self._api_key, *(self.secrets(self._client[1]) if self._client else ()))
+
+
+def check_options(model: Model, tools: tuple[ToolSpec, ...], options: Mapping[str, Any]) -> None:
+    """Raise `ValidationError` for options that a model of palaver refuses, before it is asked."""
+    request = ModelRequest(EMPTY, tools, options=options)
+    if isinstance(model, GeneratingModel):
+        request.check()
+        model.options(request)
+    elif isinstance(model, SdkModel) or model.ref.provider_id == LOCAL_PROVIDER:
+        request.check()
 
 
 class _ReportedFailure(Exception):  # noqa: N818 - it never leaves this module

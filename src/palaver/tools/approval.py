@@ -57,7 +57,7 @@ _NO_KEY: Final = ""
 _MAX_ANSWERED: Final = 64
 """How many keys of answered questions are remembered; an engine that replays one does so soon."""
 _log: Final = logging.getLogger("palaver.tools")
-_VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
+VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
 
 
 class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
@@ -321,7 +321,7 @@ def _with_digest(decision: Decision, digest: str | None, path: str) -> Decision:
 
 
 def _parse_decision(value: object, path: str) -> Decision:
-    verdict = _VERDICTS.get(value.strip().lower()) if isinstance(value, str) else value
+    verdict = VERDICTS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(verdict, bool):
         return Decision("approve" if verdict else "deny")
     if isinstance(value, Decision):

@@ -74,6 +74,7 @@ __all__ = [
     "SchemaTool",
     "check_arguments",
     "is_deeper",
+    "is_pydantic",
     "read_docstring",
     "tool",
 ]
@@ -106,7 +107,7 @@ class FunctionTool(Generic[_P, _R]):
         needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
         """Read the signature and the docstring; raise `ValidationError` if it can't be a tool."""
-        _check_options(function, timeout)
+        _check_options(function, timeout, needs_approval=needs_approval)
         self.idempotent = idempotent
         self.timeout = timeout
         self.needs_approval = needs_approval
@@ -117,7 +118,7 @@ class FunctionTool(Generic[_P, _R]):
             "" if isinstance(function, partial) else inspect.getdoc(function) or ""
         )
         self._context, fields = _fields(function, docstring.arguments)
-        make = _PydanticArguments if any(map(_is_pydantic, fields)) else _PlainArguments
+        make = _PydanticArguments if any(map(is_pydantic, fields)) else _PlainArguments
         self._arguments: _PydanticArguments | _PlainArguments = make(function, fields)
         self.spec = ToolSpec(
             name or _name(function),
@@ -187,12 +188,20 @@ def tool(
     return partial(FunctionTool, **options)
 
 
-def _check_options(function: object, timeout: float | None) -> None:
+def _check_options(
+    function: object, timeout: float | None, *, needs_approval: object = False
+) -> None:
     if not callable(function):
         detail = f"must be a function, not {describe_argument(function)}"
         raise ValidationError(detail, path="$.function", rule="tool-definition")
     if timeout is not None:
         check_number(timeout, "$.timeout")
+    wanted = "True, False or a plain function that takes the arguments and returns one of them"
+    if inspect.iscoroutinefunction(needs_approval):  # its result would count as True
+        detail = f"must be {wanted}, not an async function"
+        raise ValidationError(detail, path="$.needs_approval", rule="tool-definition")
+    if not callable(needs_approval):
+        check_argument(needs_approval, bool, "$.needs_approval", wanted)
 
 
 class _Field(NamedTuple):
@@ -280,7 +289,7 @@ class _PydanticArguments:
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
-def _is_pydantic(field: object) -> bool:
+def is_pydantic(field: object) -> bool:
     """Tell whether a type has to do with pydantic, at any depth."""
     kinds: list[Any] = [field.kind] if isinstance(field, _Field) else [field]
     while kinds:
