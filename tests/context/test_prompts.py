@@ -116,7 +116,7 @@ def test_a_prompt_holds_what_must_be_there_and_the_newest_that_fits(  # noqa: PL
         visibility=visibility,
     )  # fmt: skip
     context.import_snapshot(snapshot)
-    task = snapshot["teamTask"] or ""
+    task = indent(snapshot["teamTask"] or "")
     messages = read_snapshot(snapshot).messages
     lines, now = expected_lines(messages, agent, window, visibility)
     flag = system_text if kind == "claude" and system_text else None

@@ -23,7 +23,7 @@ from palaver.errors import DoesNotFit, ValidationError
 from palaver.messages import to_dict
 from palaver.messages.codec import load_json, translate_error
 from palaver.messages.decode import convert
-from palaver.messages.limits import is_list, kind_of
+from palaver.messages.limits import describe_argument, is_list, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -221,7 +221,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         system = "" if self.has_flag else sections.system
         return [
             (self.system, system),
-            (self.team_task, sections.team_task),
+            (self.team_task, indent(sections.team_task)),
             (self.message, indent(sections.current)),
         ]
 
@@ -285,6 +285,10 @@ def normalize_agent_type(name: str) -> str:
     >>> normalize_agent_type("MyBot")
     'MyBot'
     """
+    given: object = name
+    if not isinstance(given, str):
+        detail = f"must be text, such as 'claude-code', not {describe_argument(given)}"
+        raise ValidationError(detail, path="$.agentType", rule="argument")
     small = name.lower()
     full = _SHORT_TYPES.get(small, small)
     return full if full in ASSEMBLERS else name
@@ -416,7 +420,7 @@ def _measure_layout(
     last = len(sections.lines) - 1
     return CostBreakdown(
         system=_cost(sections.system, counter),
-        team_task=_cost(sections.team_task, counter),
+        team_task=_cost(indent(sections.team_task), counter),
         message=_cost(indent(sections.current), counter),
         layout=without,
         context=Cost(within.bytes - without.bytes, within.tokens - without.tokens),

@@ -429,7 +429,8 @@ class ContextManager:
             check_name(agent, "$.agent")
         normal = normalize_agent_type(agent_type)
         if window is None:
-            window = self.windows.get(agent, self.windows.get(normal, self.window))
+            by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
+            window = self.windows.get(agent, by_type.get(normal, self.window))
         sees = self.visibility if visibility is None else _check_visibility(visibility)
         size = _check_count(window, "$.window")
         return PromptScope(agent, normal, size, sees, self.history.view)

@@ -33,7 +33,7 @@ from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
-from palaver.errors import BudgetExceeded, LeaseTaken, ValidationError
+from palaver.errors import BudgetExceeded, LeaseTaken, PalaverError, ValidationError
 from palaver.events import Event, EventBus
 from palaver.messages import (
     AssistantInfo,
@@ -230,7 +230,7 @@ class Conversation:
                     f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
                 )
                 raise ValidationError(detail, path="$", rule="empty-message")
-            if not (given.get("role") and "content" in given):
+            if not given.get("role") or given.get("content") is None:
                 raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
             message = parse_message(given)
         if message.role in ("user", "system") and not message.content:
@@ -547,9 +547,16 @@ class Conversation:
         usage, now = self.usage, self.tally.total(self.history.view)
         reported = usage.reported
         if reported is not None:
-            return max(0, reported + now - usage.counted)
+            return max(0, reported + now - self._counted_at(usage))
         box = self.toolbox(tools)
         return now + sum(weigh_schema(spec, self._count) for spec in box.specs)
+
+    def _counted_at(self, usage: Usage) -> int:
+        """Return palaver's count at the last answer, by the counter that counts now."""
+        try:
+            return self.tally.total(self.history.at(usage.version))
+        except PalaverError:  # that version can't be read any more
+            return usage.counted
 
     def count_messages(self) -> int:
         """Return how many tokens the messages have by palaver's own count."""

@@ -51,7 +51,7 @@ from palaver.history.plan import (
     plan_undo,
     stale_policy,
 )
-from palaver.history.view import View, view_of_log
+from palaver.history.view import View, check_range, view_of_log
 from palaver.messages import Message, new_id, parse_message
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import check_argument, check_callable, check_name, check_text
@@ -384,6 +384,8 @@ class BaseHistory(Sequence[Message]):
         others: Literal["drop", "keep"] = "drop",
     ) -> Result:
         """Keep one range of the messages; see `Truncate` for how the options combine."""
+        if range is not None:
+            check_range(range)
         operation = Truncate(
             keep_first=keep_first,
             keep_last=keep_last,

@@ -220,7 +220,7 @@ def plan_all(state: HistoryState, operations: Sequence[Operation | Rewrite]) -> 
     kinds = {commit.kind for commit in commits}
     frame = None
     if staged.frame is not state.frame:
-        redo = Redo(state.version) if commits[-1].kind == "rollback" else None
+        redo = _redo(state) if commits[-1].kind == "rollback" else None
         frame = replace(staged.frame, logged=len(staged.log), back=state.version, redo=redo)
     return Commit(
         kinds.pop() if len(kinds) == 1 else "operations",

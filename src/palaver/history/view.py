@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, overload
 
 from msgspec import Struct
 
@@ -544,10 +544,18 @@ def _listed(roles: Any) -> Iterable[Role]:  # noqa: ANN401 - it is for this to f
     return roles
 
 
+def check_range(bounds: object) -> None:
+    """Raise `ValidationError` unless a range has a start and an end."""
+    if not isinstance(bounds, list | tuple) or len(cast("tuple[object, ...]", bounds)) != 2:  # noqa: PLR2004 - both ends
+        detail = f"must be a start and an end, as in (0, 10), not {bounds!r}"
+        raise ValidationError(detail, path="$.range", rule="query")
+
+
 def window(total: int, bounds: tuple[int, int] | None, recent: int | None) -> tuple[int, int]:
     """Return which of `total` matches are asked for: those of a range, then the last few."""
     start, stop = 0, total
     if bounds is not None:
+        check_range(bounds)
         start, stop = bounds
         for name, value in (("start", start), ("end", stop)):
             if type(value) is not int or value < 0:

@@ -236,13 +236,14 @@ def completed(
     >>> completed({}, "warm", "Weather", start=1, end=5).output
     'warm'
     """
+    files = tuple(attachments)
     return ToolCompleted(
         input=input,
-        output=output or NO_OUTPUT,
+        output=output or stand_in(file.mime for file in files),
         title=title,
         metadata=metadata if output else {**metadata, "rawOutput": output},
         time=CompletedTime(start, end),
-        attachments=tuple(attachments) or UNSET,
+        attachments=files or UNSET,
     )
 
 

@@ -38,6 +38,7 @@ from palaver.messages.limits import (
     is_list,
     is_object,
     kind_of,
+    quote_value,
 )
 from palaver.messages.message import Message
 from palaver.messages.parts import ModelRef, ReasoningPart, ToolCallPart
@@ -199,15 +200,23 @@ class GeneratingModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
         """Ask for an answer and yield it as chunks of a completion."""
+        empty = True
         async with aclosing(self._pieces(await self._generate(request))) as pieces:
             async for piece in pieces:
                 chunk = piece if isinstance(piece, str | Message) else _as_json(piece)
+                if is_object(chunk) and chunk.get("error"):
+                    raise self._bad_answer(f"reported an error: {quote_value(chunk['error'])}")
                 if isinstance(chunk, str):
                     yield {"choices": [{"delta": {"content": chunk}}]}
                 elif is_object(chunk) and _has_delta(chunk):
                     yield chunk
+                    if not chunk["choices"]:  # figures, or nothing
+                        continue
                 else:
                     yield _as_chunk(self._completion(chunk))
+                empty = False
+        if empty:
+            raise self._bad_answer("returned no answer")
         yield {"choices": [{"delta": {}, "finish_reason": "stop"}]}  # the first reason counts
 
     async def complete(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -274,11 +283,14 @@ class GeneratingModel:
                 message = choices[0].get("message")
                 if is_object(message):
                     return _completion(message, {**found, **choices[0]})
-            elif found.get("content") is not None or _calls(found):
+            elif isinstance(found.get("content"), str | list | tuple) or _calls(found):
                 return _completion(found, found)
-        detail = f"generate() of {self.name} returned {kind_of(answer)}; expected text, a Message, "
-        detail += "or a completion or its message with `content` or `tool_calls`"
-        raise BadAnswer(detail, provider=self.ref.provider_id)
+        raise self._bad_answer(f"returned {kind_of(answer)}")
+
+    def _bad_answer(self, what: str) -> BadAnswer:
+        detail = f"generate() of {self.name} {what}; expected text, a Message, or a completion or "
+        detail += "its message with `content` or `tool_calls`"
+        return BadAnswer(detail, provider=self.ref.provider_id)
 
 
 def _copy(value: object) -> Any:  # noqa: ANN401 - JSON
@@ -291,8 +303,11 @@ async def _in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever
 
 
 def _has_delta(chunk: Mapping[str, Any]) -> bool:
+    """Tell whether it is a chunk of a stream: deltas, or none beside figures."""
     choices = chunk.get("choices")
-    return is_list(choices) and not any(is_object(c) and c.get("message") for c in choices)
+    return is_list(choices) and all(
+        is_object(choice) and is_object(choice.get("delta")) for choice in choices
+    )
 
 
 def _as_chunk(completion: Mapping[str, Any]) -> dict[str, Any]:

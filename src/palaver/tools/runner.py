@@ -343,7 +343,7 @@ class ToolRunner:
         self, tool: Tool | None, call: ToolCallPart, context: ToolContext
     ) -> ToolOutput:
         if self._executor is not None:
-            return await self._executor(call, context)
+            return await call_function(partial(self._executor, call, context), context)
         if tool is None:
             known = ", ".join(sorted(self.tools)) or "none"
             raise ValidationError(f"there is no tool {call.tool!r}; there are: {known}")
