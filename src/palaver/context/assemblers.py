@@ -23,7 +23,7 @@ from palaver.errors import DoesNotFit, ValidationError
 from palaver.messages import to_dict
 from palaver.messages.codec import load_json, translate_error
 from palaver.messages.decode import convert
-from palaver.messages.limits import describe_argument, is_list, kind_of
+from palaver.messages.limits import check_argument, is_list, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -285,10 +285,7 @@ def normalize_agent_type(name: str) -> str:
     >>> normalize_agent_type("MyBot")
     'MyBot'
     """
-    given: object = name
-    if not isinstance(given, str):
-        detail = f"must be text, such as 'claude-code', not {describe_argument(given)}"
-        raise ValidationError(detail, path="$.agentType", rule="argument")
+    check_argument(name, str, "$.agentType", "text, such as 'claude-code'")
     small = name.lower()
     full = _SHORT_TYPES.get(small, small)
     return full if full in ASSEMBLERS else name
