@@ -285,8 +285,11 @@ def normalize_agent_type(name: str) -> str:
     >>> normalize_agent_type("MyBot")
     'MyBot'
     """
-    check_argument(name, str, "$.agentType", "text, such as 'claude-code'")
-    small = name.lower()
+    try:
+        small = name.lower()
+    except AttributeError:
+        check_argument(name, str, "$.agentType", "text, such as 'claude-code'")
+        raise
     full = _SHORT_TYPES.get(small, small)
     return full if full in ASSEMBLERS else name
 
