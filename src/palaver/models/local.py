@@ -83,7 +83,7 @@ You can use these tools:
 Reply with one JSON object: {ways}."""
 _ONLY_ANSWER: Final = 'Reply with one JSON object, with "answer" to say something.'
 _HOW_TO_ANSWER: Final = 'with "answer" to say something'
-_SMALL: Final[Mapping[str, Any]] = {"temperature": 0.2, "max_tokens": 200}
+_SMALL: Final[Mapping[str, Any]] = {"temperature": 0, "max_tokens": 120}
 """The options of an installed model, unless a request has others."""
 _HOW_TO_CALL: Final = 'with "tool" and "arguments" to use a tool'
 
