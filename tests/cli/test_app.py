@@ -177,6 +177,34 @@ def test_without_click_it_says_how_to_get_it() -> None:
     assert (2, b"", NEEDS_EXTRA.encode()) == (done.returncode, done.stdout, done.stderr)
 
 
+def started_by(uv: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Start the command as uv would, without click: `uv` only prints how it was called."""
+    uv.write_text('#!/bin/sh\necho "$@"\n')
+    uv.chmod(0o755)
+    hide = "import sys; sys.modules['click'] = None; "
+    known = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    return subprocess.run(
+        [sys.executable, "-c", hide + START, "serve", "--port", "0"],
+        capture_output=True, check=False, text=True, env=known | {"UV": str(uv)} | variables,
+    )  # fmt: skip
+
+
+def test_uvx_fetches_what_the_command_needs(tmp_path: Path) -> None:
+    done = started_by(tmp_path / "uv")
+    whole = f"palaver[cli,local,server,team,tokens]=={palaver.__version__}"
+    assert (0, f"tool run --from {whole} palaver serve --port 0\n") == (
+        done.returncode,
+        done.stdout,
+    )
+    assert f"palaver: fetching what the command needs: {whole}\n" == done.stderr
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "PALAVER_WITH_EXTRAS"])
+def test_an_environment_of_the_users_own_is_left_alone(tmp_path: Path, variable: str) -> None:
+    done = started_by(tmp_path / "uv", **{variable: "1"})
+    assert (2, "", NEEDS_EXTRA) == (done.returncode, done.stdout, done.stderr)
+
+
 def test_without_rich_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
