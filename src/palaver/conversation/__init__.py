@@ -21,12 +21,26 @@ from palaver.conversation.usage import ModelPrice, Prices, Usage
 from palaver.models import model
 from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
 from palaver.tools.runner import ToolLimits
-from palaver.wire.reply import ReasoningDelta, TextDelta
+from palaver.wire.reply import (
+    CallDelta,
+    CallReady,
+    CallStarted,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    UsageDelta,
+)
 
 __all__ = [
+    "CallDelta",
+    "CallReady",
+    "CallStarted",
     "ClearOutputs",
     "Conversation",
     "DropOldest",
+    "Failed",
+    "Finished",
     "Limits",
     "ModelPrice",
     "Prices",
@@ -45,6 +59,7 @@ __all__ = [
     "ToolOutput",
     "Toolbox",
     "Usage",
+    "UsageDelta",
     "auto_compact",
     "compact",
     "follow_events",
