@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 import palaver
 from palaver.conversation import Conversation, ToolContext, ToolLimits, tool
-from palaver.messages import ToolError, ToolPart, ToolRunning, fold, user
+from palaver.errors import BadRequest, PartValidationError, ValidationError
+from palaver.messages import (
+    ReasoningPart,
+    ToolError,
+    ToolPart,
+    ToolRunning,
+    UnknownPart,
+    complete,
+    dump,
+    fail,
+    fold,
+    new_id,
+    parse_message,
+    parse_messages,
+    parse_part,
+    pending,
+    start,
+    text_part,
+    to_dict,
+    tool_part,
+    unfold,
+    user,
+)
+from palaver.messages.foreign import write_turn
+from palaver.messages.ids import is_uuid, uuid_for
+from palaver.messages.tool_state import (
+    CompletedTime,
+    ToolTime,
+    completed,
+    expire,
+    failed,
+    running,
+    states_between,
+)
+from palaver.messages.turns import TurnInfo, TurnTime, WithParts
+from palaver.models import model
+from palaver.testing import ProviderServer
+from palaver.testing.servers import Answer
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
@@ -155,3 +193,168 @@ async def test_what_a_running_tool_reports_is_its_state() -> None:
     assert outcome.state.status == "completed"
     assert ("Almost", reported) == (outcome.state.title, outcome.state.metadata)
     assert {} == conversation.ledger()
+
+
+# ── a provider's server ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_server_takes_back_the_reasoning_that_it_sent() -> None:
+    with ProviderServer("openai-chat", [Answer("Tea.", reasoning="It is five."), "Yes."]) as server:
+        asked = model("openai:any", base_url=server.url, api_key="any")
+        conversation = Conversation(palaver.open(":memory:"), model=asked)
+        conversation.add(user("What to drink?"))
+        await conversation.step()
+        conversation.add(user("Sure?"))
+        assert "Yes." == (await conversation.step()).text
+        sent = server.requests[1].body["messages"][1]
+        assert ("It is five.", []) == (sent["reasoning_content"], server.failures)
+        await asked.close()
+
+
+async def test_a_server_refuses_reasoning_of_others() -> None:
+    with ProviderServer("openai-chat", [Answer("Tea.", reasoning="It is five."), "Yes."]) as server:
+        asked = model("openai:any", base_url=server.url, api_key="any")
+        conversation = Conversation(palaver.open(":memory:"), model=asked)
+        conversation.add(user("What to drink?"))
+        step = await conversation.step()
+        part = next(part for part in step.message.parts if isinstance(part, ReasoningPart))
+        forged = [replace(part, text="It is six.") if p is part else p for p in step.message.parts]
+        conversation.history.replace(1, replace(step.message, content=tuple(forged)))
+        with pytest.raises(BadRequest, match="reasoning_content"):
+            await conversation.step()
+        await asked.close()
+
+
+# ── parts, states and turns ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_part_belongs_to_its_message() -> None:
+    part = text_part(new_id(), new_id(), "hi")  # PT-08
+    message = user([part])
+    assert message.id == message.parts[0].message_id  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+    moved = replace(message, id="elsewhere")
+    assert uuid_for("elsewhere") == moved.parts[0].message_id  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+    read = parse_messages(dump([{**to_dict(message), "content": [to_dict(part)]}]))
+    assert [message] == read
+    (turn,) = fold([message])
+    assert all(own.message_id == turn.info.id for own in turn.parts)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_turn_built_by_hand_unfolds_and_folds_back() -> None:
+    session, owner = new_id(), new_id()  # S3 §7.2
+    info = TurnInfo(id=owner, role="assistant", time=TurnTime(1, 2), session_id=session)
+    parts: Any = [
+        text_part(session, owner, "Tea?"),
+        tool_part(session, owner, "a", "brew", completed({}, "tea", "brew", {}, 1, 2)),
+        tool_part(session, owner, "b", "brew", pending({"cups": 1}, '{"cups": 1}')),
+        tool_part(session, owner, "c", "brew", running({"cups": 2}, at=3)),
+    ]
+    turn = WithParts(info, parts)
+    back = unfold([turn])
+    assert {"b", "c"} == back.ledger.keys()
+    assert write_turn(turn) == write_turn(fold(back.messages, back.ledger)[0]) | {
+        "info": write_turn(turn)["info"]
+    }
+
+
+@pytest.mark.parametrize("wrong", [5, None, "x", {"type": "text"}])
+def test_a_turn_takes_only_parts_and_info(wrong: Any) -> None:  # noqa: ANN401 - what is wrong
+    info = TurnInfo(id=new_id(), role="user", time=TurnTime(1))
+    with pytest.raises(ValidationError, match=r"\$\.parts\[0\]: must be a part"):
+        WithParts(info, (wrong,))
+    with pytest.raises(ValidationError, match=r"\$\.info: must be TurnInfo"):
+        WithParts(wrong, ())
+    with pytest.raises(ValidationError, match=r"\$\.parts: must be a list of parts"):
+        WithParts(info, wrong)
+
+
+def test_a_turn_has_a_known_role_and_tools_that_are_on_or_off() -> None:
+    robot: Any = "robot"
+    with pytest.raises(ValidationError, match=r"must be system, user, assistant or tool"):
+        TurnInfo(id=new_id(), role=robot, time=TurnTime(1))
+    tools: Any = {"ls": 5}
+    with pytest.raises(ValidationError, match=r"\$\.tools\.ls: must be bool"):
+        TurnInfo(id=new_id(), role="user", time=TurnTime(1), tools=tools)
+
+
+@pytest.mark.parametrize("wrong", [None, 0, False, 5, [], {}, b""])
+def test_an_output_is_text(wrong: Any, caplog: pytest.LogCaptureFixture) -> None:  # noqa: ANN401
+    with pytest.raises(PartValidationError, match=r"\$\.output: must be text"):
+        complete(running({}, at=1), wrong, tool="ls")
+    with pytest.raises(PartValidationError, match=r"\$\.output: must be text"):
+        completed({}, wrong, "ls")
+    assert 2 == len(caplog.records)
+
+
+def test_what_comes_with_a_result_is_checked() -> None:
+    state, nothing, word = running({}, at=1), cast("Any", None), cast("Any", "soon")
+    for refused in (
+        lambda: complete(state, "a", tool="ls", metadata=nothing),
+        lambda: complete(state, "a", tool="ls", attachments=nothing),
+        lambda: complete(state, "a", tool="ls", title=cast("Any", 5)),
+        lambda: complete(state, "a", tool="ls", at=word),
+        lambda: fail(state, "a", metadata=nothing),
+        lambda: fail(state, "a", at=word),
+        lambda: expire(state, limit_ms=word),
+    ):
+        with pytest.raises(ValidationError):
+            refused()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, {"status": "pending"}, "pending"])
+def test_a_transition_of_no_state_is_refused_with_a_sentence(
+    wrong: Any,  # noqa: ANN401 - what is wrong
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for refused in (
+        lambda: start(wrong),
+        lambda: complete(wrong, "a", tool="ls"),
+        lambda: fail(wrong, "a"),
+        lambda: expire(wrong, limit_ms=1),
+        lambda: states_between(wrong, wrong),
+    ):
+        with pytest.raises(PartValidationError, match="must be the state of a tool call"):
+            refused()
+    assert 5 == len(caplog.records)
+
+
+def test_states_are_made_with_the_documents_arguments_in_order() -> None:
+    assert CompletedTime(1, 5) == completed({}, "warm", "Weather", {"a": 1}, 1, 5).time  # S3 §4.2
+    assert ToolTime(1, 5) == failed({}, "no such file", 1, 5).time
+    done = completed({}, "warm", "Weather")
+    assert done.time.start == done.time.end > 0
+
+
+@pytest.mark.parametrize("wrong", [{}, {"type": 5}, {"type": ""}, 5, {"type": "x", "n": 2**60}])
+def test_a_refused_part_of_an_unknown_type_is_logged(
+    wrong: Any,  # noqa: ANN401 - what is wrong
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(PartValidationError) as caught:
+        UnknownPart(wrong)
+    assert [str(caught.value)] == [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    if wrong != 5:
+        with pytest.raises(PartValidationError):
+            parse_part(wrong)
+        assert 1 == len(caplog.records)
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_null_is_the_default_of_an_optional_field() -> None:
+    names = ("id", "timestamp", "metadata", "speaker", "routing", "info")
+    data: dict[str, Any] = {"role": "user", "content": "hi", **dict.fromkeys(names)}
+    for message in (parse_message(data), parse_message(dump(data)), *parse_messages(dump([data]))):
+        assert ("hi", {}, None) == (message.text, message.metadata, message.speaker)
+        assert is_uuid(message.id)
+    part = to_dict(text_part(new_id(), new_id(), "hi"))
+    assert parse_part(part) == parse_part({**part, "metadata": None, "time": None})
+    done = to_dict(tool_part(new_id(), new_id(), "c", "ls", completed({}, "a", "ls", {}, 1, 2)))
+    state = {**done["state"], "attachments": None}
+    assert parse_part(done) == parse_part({**done, "metadata": None, "state": state})
+    with pytest.raises(PartValidationError, match=r"\$\.text"):
+        parse_part({**part, "text": None})
+    with pytest.raises(PartValidationError, match=r"\$\.state\.output"):
+        parse_part({**done, "state": {**state, "output": None}})
