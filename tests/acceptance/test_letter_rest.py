@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,8 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 import palaver
+from palaver import History
+from palaver.context import ContextManager
 from palaver.conversation import Conversation, ToolContext, ToolLimits, tool
 from palaver.errors import BadRequest, PartValidationError, ValidationError
+from palaver.history.log import RoleIndex
 from palaver.messages import (
     ReasoningPart,
     ToolError,
@@ -60,6 +64,10 @@ if TYPE_CHECKING:
     from palaver.events import Event
 
 pytestmark = pytest.mark.anyio
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"content": text, "speaker": {"roleId": "u1", "roleName": "User", "type": "human"}}
 
 
 # ── tool calls ──────────────────────────────────────────────────────────────────────────────────
@@ -358,3 +366,89 @@ def test_null_is_the_default_of_an_optional_field() -> None:
         parse_part({**part, "text": None})
     with pytest.raises(PartValidationError, match=r"\$\.state\.output"):
         parse_part({**done, "state": {**state, "output": None}})
+
+
+# ── histories and contexts ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_mark_stays_on_a_message_that_is_revised(stored: bool) -> None:  # noqa: FBT001 - a parameter
+    first = [user("one"), user("two"), user("three")]
+    history = palaver.open(":memory:").create(first) if stored else History(first)
+    history.mark(1, "important")  # QR-05
+    revised = user("two, revised", id=history[1].id)
+    history.replace(1, revised)
+    assert [revised] == history.query(mark="important")
+    history.rewrite([range(1), (1, replace(revised, content="two, again")), range(2, 3)])
+    assert ["important"] == history.marks_of(revised.id)
+    history.replace(1, user("another"))
+    assert [] == history.query(mark="important")
+    history.undo()
+    assert ["two, again"] == [message.text for message in history.query(mark="important")]
+
+
+@pytest.mark.parametrize(
+    ("ids", "following"),
+    [
+        (["msg-07"], "msg-8"),
+        (["msg-0"], "msg-1"),
+        (["msg-2", "msg-010"], "msg-11"),
+        (["a"], "msg-2"),
+    ],
+)
+def test_handles_go_on_after_the_greatest_number(ids: list[str], following: str) -> None:
+    manager = ContextManager()  # S2 calculateNextMessageId
+    messages = [{"id": name, **said(name)} for name in ids]
+    snapshot = {"messages": messages, "teamTask": None, "timestamp": 1, "version": 1}
+    manager.import_snapshot(snapshot)
+    added = manager.add_message(said("next"))
+    assert following == manager.handle(added)
+    assert (added, ids[0]) == (manager.message(following), manager.message(ids[0]).text)
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, "2", -1, True])
+def test_a_number_of_messages_is_a_whole_number(wrong: Any) -> None:  # noqa: ANN401 - what is wrong
+    conversation = Conversation(palaver.open(":memory:"))
+    index = RoleIndex()
+    for refused in (
+        lambda: conversation.recent(wrong),
+        lambda: History().recent(wrong),
+        lambda: index.recent("user", wrong),
+        lambda: index.range("user", wrong, 1),
+        lambda: index.add("user", wrong),
+    ):
+        with pytest.raises(ValidationError, match="whole number from 0 on"):
+            refused()
+
+
+def test_no_role_is_not_every_role() -> None:
+    nobody: Any = None
+    conversation = Conversation(palaver.open(":memory:"))
+    conversation.add(user("hi"))
+    with pytest.raises(ValidationError):
+        conversation.by_role(nobody)
+
+
+def test_a_line_addressed_to_null_is_for_everybody() -> None:
+    given: dict[str, Any] = {
+        "contextMessages": [{"from": "User", "to": None, "content": "Hi"}],
+        "currentMessage": "Hello!",
+        "teamTask": None,
+        "maxBytes": 99,
+    }
+    assert "- User -> all: Hi" in ContextManager().assemble("claude", given).prompt
+
+
+def test_a_snapshot_may_be_json_text() -> None:
+    manager, other = ContextManager(), ContextManager()
+    manager.add_message(said("Hello."))
+    other.import_snapshot(json.dumps(manager.export_snapshot()))
+    assert ["Hello."] == [message.text for message in other.messages]
+    for wrong in ("{}", "5"):
+        with pytest.raises(ValidationError, match="Invalid snapshot format"):
+            other.import_snapshot(wrong)
+
+
+def test_a_speaker_without_an_id_is_told_so() -> None:
+    with pytest.raises(TypeError, match=r"Message speaker\.roleId is required"):
+        ContextManager().add_message({"content": "Hi", "speaker": {}})

@@ -51,6 +51,7 @@ from palaver.events import Event, EventBus
 from palaver.history import BaseHistory, History, View
 from palaver.history.frame import IMPORT, SESSION
 from palaver.messages import Message, new_id
+from palaver.messages.codec import load_json
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
@@ -485,10 +486,12 @@ class ContextManager:
     def import_snapshot(self, snapshot: object) -> None:
         """Replace the messages and the team task by a snapshot of version 1, as a new session.
 
-        The snapshot is checked completely first. The import is one change, which `history.undo()`
-        reverses. Markers in its messages are text and set nothing.
+        The snapshot, or its JSON, is checked completely first. The import is one change, which
+        `history.undo()` reverses. Markers in its messages are text and set nothing.
         """
-        checked = read_snapshot(snapshot)
+        checked = read_snapshot(
+            load_json(snapshot) if isinstance(snapshot, bytes | str) else snapshot
+        )
         self.history.replace_all(checked.messages, team_task=checked.team_task, reason=IMPORT)
         self._emit("history.edited", {"operation": IMPORT})
         self._remove_oldest()
@@ -603,7 +606,7 @@ def as_message(value: object, *, at: int) -> Message:
     if not isinstance(fields.get("content"), str):
         raise TypeError(_NO_TEXT)
     speaker = fields.get("speaker")
-    if not speaker:
+    if not speaker and not isinstance(speaker, Mapping):
         raise TypeError(_NO_SPEAKER)
     name = speaker.get("roleId") if isinstance(speaker, Mapping) else None
     if not name:

@@ -32,7 +32,7 @@ from palaver.history.frame import (
     split_last,
 )
 from palaver.history.log import LogReader, StagedLog
-from palaver.history.marks import PersistentMap
+from palaver.history.marks import PersistentMap, has, put
 from palaver.history.merge import MergeInput, merge_views
 from palaver.history.operations import (
     Append,
@@ -263,9 +263,23 @@ def plan_edit(state: HistoryState, operation: Edit) -> Commit:
     origins = dict(edit.origins)
     log = StagedLog(state.log, edit.messages, origins) if edit.messages else state.log
     rope = edit_rope(edit, view.rope, len(state.log), log)
+    frame = _carry_marks(state.frame, origins, len(state.log), log)
     return _begin_batch(
-        state, state.frame, rope, edit.reason, edit.place, messages=edit.messages, origins=origins
+        state, frame, rope, edit.reason, edit.place, messages=edit.messages, origins=origins
     )
+
+
+def _carry_marks(frame: Frame, origins: Mapping[int, int], first: int, log: LogReader) -> Frame:
+    """Put the marks of a message on the one that replaces it under the same id."""
+    if not frame.marks:
+        return frame
+    marks = PersistentMap.of(frame.marks)
+    for new, old in origins.items():
+        if log[first + new].id == log[old].id:
+            for name, rope in list(marks.items()):
+                if has(rope, old):
+                    marks = marks.set(name, put(rope, first + new, log))
+    return replace(frame, marks=marks)
 
 
 def plan_replace_all(
@@ -505,8 +519,9 @@ def rebase(planner: Planner, stale: StaleCommit, state: HistoryState) -> Commit:
     staged = StagedLog(state.log, merged.messages, origins)
     rope = merged.rope(ours.rope, first, staged)
     place = merged.place if merged.new else batch.place
+    kept = _carry_marks(state.frame, origins, first, staged)
     return _begin_batch(
-        state, state.frame, rope, batch.reason, place, messages=merged.messages, origins=origins
+        state, kept, rope, batch.reason, place, messages=merged.messages, origins=origins
     )
 
 
