@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import palaver
 from palaver import History
 from palaver.context import ContextManager
-from palaver.conversation import Conversation, ToolContext, ToolLimits, tool
+from palaver.conversation import Conversation, ToolContext, ToolLimits, follow_events, tool
 from palaver.errors import BadRequest, PartValidationError, ValidationError
 from palaver.history.log import RoleIndex
 from palaver.messages import (
@@ -452,3 +452,55 @@ def test_a_snapshot_may_be_json_text() -> None:
 def test_a_speaker_without_an_id_is_told_so() -> None:
     with pytest.raises(TypeError, match=r"Message speaker\.roleId is required"):
         ContextManager().add_message({"content": "Hi", "speaker": {}})
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_message_with_a_team_task_is_one_change(stored: bool) -> None:  # noqa: FBT001 - a parameter
+    store = palaver.open(":memory:")  # HI-13
+    history = store.create() if stored else History()
+    manager = ContextManager(history)
+    manager.add_message(said("Hello."))
+    before = history.version
+    manager.add_message(said("[TEAM_TASK: make tea] Now."))
+    assert (before + 1, "make tea") == (history.version, manager.team_task)
+    if stored:
+        heard = list(follow_events(store, history.id, after=before, seconds=0))
+        assert ["message.added", "team_task.changed"] == [event.name for event in heard]
+        again = store.get(history.id)
+        assert (2, "make tea") == (len(again), again.team_task)
+    history.undo()
+    assert (["Hello."], None) == ([message.text for message in manager.messages], manager.team_task)
+    history.redo()
+    assert (2, "make tea") == (len(manager.messages), manager.team_task)
+    manager.add_message(said("And biscuits."))
+    assert 3 == len(manager.messages)
+
+
+def test_a_team_task_with_its_message_is_heard_on_a_conversations_bus() -> None:
+    conversation, heard = Conversation(palaver.open(":memory:")), list[str]()
+    for name in ("message.added", "team_task.changed"):
+        conversation.events.on(name, lambda event: heard.append(event.name))
+    manager = ContextManager(conversation.history, events=conversation.events)
+    manager.add_message(said("[TEAM_TASK: make tea] Now."))
+    assert ["message.added", "team_task.changed"] == heard
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_import_within_a_limit_is_one_change(stored: bool) -> None:  # noqa: FBT001 - a parameter
+    manager = ContextManager()  # CX-08
+    for text in "abcd":
+        manager.add_message(said(text))
+    history = palaver.open(":memory:").create() if stored else History()
+    limited = ContextManager(history, max_messages=2)
+    limited.add_message(said("old"))
+    before = history.version
+    limited.import_snapshot(manager.export_snapshot())
+    assert before + 1 == history.version
+    assert ["c", "d"] == [message.text for message in limited.messages]
+    assert list("abcd") == [message.text for message in history.log][-4:]
+    limited.add_message(said("e"))
+    assert ["d", "e"] == [message.text for message in limited.messages]
+    history.undo()
+    history.undo()
+    history.undo()
+    assert ["old"] == [message.text for message in limited.messages]

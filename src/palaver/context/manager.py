@@ -212,31 +212,40 @@ class ContextManager:
 
     def add_message(self, message: Message | Mapping[str, Any] | None) -> Message:
         """Add a message and return it; a team task marker in its text sets the team task."""
-        added = self.history.append(as_message(message, at=now_ms()))
+        added = as_message(message, at=now_ms())
+        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
+        if task is None:
+            self.history.append(added)
+        else:
+            self.history.set_team_task(_truncate_task(task), messages=(added,))
         _log.debug("[ContextManager] Message added: %s", added.id)
         _call(self._on_message_added, added)
         self._emit("message.added", {"id": added.id, "role": added.role})
-        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
         if task is not None:
-            self.set_team_task(task)
+            self._team_task_changed()
         self._remove_oldest()
         return added
 
     def _remove_oldest(self) -> None:
         """Remove the oldest messages beyond `max_messages` from the view, in one change."""
         view = self.history.view
-        excess = 0 if self.max_messages is None else len(view) - self.max_messages
+        kept = self._newest(view)
+        if sum(map(len, kept)) < len(view):
+            self.history.rewrite(kept, reason=_TRUNCATE)
+            self._emit("history.edited", {"operation": _TRUNCATE})
+
+    def _newest(self, messages: Sequence[Message]) -> list[range]:
+        """Return the ranges that `max_messages` leaves: the newest, and all system messages."""
+        excess = 0 if self.max_messages is None else len(messages) - self.max_messages
         kept: list[range] = []
         index = 0
-        while excess > 0 and index < len(view):
-            if view[index].role == "system":
+        while excess > 0 and index < len(messages):
+            if messages[index].role == "system":
                 kept.append(range(index, index + 1))
             else:
                 excess -= 1
             index += 1
-        if index > len(kept):
-            self.history.rewrite([*kept, range(index, len(view))], reason=_TRUNCATE)
-            self._emit("history.edited", {"operation": _TRUNCATE})
+        return [*kept, range(index, len(messages))]
 
     @property
     def messages(self) -> list[Message]:
@@ -492,9 +501,13 @@ class ContextManager:
         checked = read_snapshot(
             load_json(snapshot) if isinstance(snapshot, bytes | str) else snapshot
         )
-        self.history.replace_all(checked.messages, team_task=checked.team_task, reason=IMPORT)
+        self.history.replace_all(
+            checked.messages,
+            team_task=checked.team_task,
+            reason=IMPORT,
+            shown=self._newest(checked.messages),
+        )
         self._emit("history.edited", {"operation": IMPORT})
-        self._remove_oldest()
         self._team_task_changed()
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name

@@ -146,6 +146,8 @@ class ChangeAnnouncer:
         names = _MESSAGE_EVENTS
         if change.kind != "append":
             names = (CHANGE_EVENTS.get(change.kind, "history.edited"),)
+            if change.kind == "team_task" and change.count:
+                names += _MESSAGE_EVENTS
         if getattr(self._local, "silent", False) or not any(map(self._events.wanted, names)):
             return
         feed = EventFeed(self._store, self._conversation, change.version)

@@ -283,12 +283,20 @@ def _carry_marks(frame: Frame, origins: Mapping[int, int], first: int, log: LogR
 
 
 def plan_replace_all(
-    state: HistoryState, messages: tuple[Message, ...], team_task: str | None, reason: str
+    state: HistoryState,
+    messages: tuple[Message, ...],
+    team_task: str | None,
+    reason: str,
+    shown: Sequence[range] | None = None,
 ) -> Commit:
-    """Plan other messages in the place of all, and another team task."""
+    """Plan other messages in the place of all, and another team task.
+
+    All go into the log; `shown` are the ranges of them that the view has, by default one of all.
+    """
     first = len(state.log)
     log = StagedLog(state.log, messages, _NO_ORIGINS)
-    rope = build([(first, first + len(messages))] if messages else [], log)
+    ranges = [range(len(messages))] if shown is None else shown
+    rope = build([(first + one.start, first + one.stop) for one in ranges if one], log)
     frame = replace(state.frame, team_task=team_task)
     numbering = numbering_after(first, [message.id for message in messages])
     commit = _begin_batch(state, frame, rope, reason, None, messages=messages, numbering=numbering)
@@ -403,11 +411,18 @@ def plan_mark(
     return _change_frame(state, replace(state.frame, marks=marks), state.stop, "mark")
 
 
-def plan_team_task(state: HistoryState, task: str | None) -> Commit | None:
-    """Plan another team task."""
+def plan_team_task(
+    state: HistoryState, task: str | None, messages: tuple[Message, ...] = ()
+) -> Commit | None:
+    """Plan another team task, with messages at the end."""
+    added = plan_append(state, messages)
     if task == state.frame.team_task:
-        return None
-    return _change_frame(state, replace(state.frame, team_task=task), state.stop, "team_task")
+        return added
+    frame, stop = state.frame, state.stop
+    if added is not None:
+        frame, stop = added.frame or frame, added.stop
+    commit = _change_frame(state, replace(frame, team_task=task), stop, "team_task")
+    return replace(commit, messages=messages)
 
 
 def plan_erase(state: HistoryState) -> Commit:
