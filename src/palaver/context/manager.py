@@ -439,11 +439,19 @@ class ContextManager:
             check_name(agent, "$.agent")
         normal = normalize_agent_type(agent_type)
         if window is None:
-            by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
-            window = self.windows.get(agent, by_type.get(normal, self.window))
+            window = self._window(agent, normal)
         sees = self.visibility if visibility is None else _check_visibility(visibility)
         size = _check_count(window, "$.window")
         return PromptScope(agent, normal, size, sees, self.history.view)
+
+    def _window(self, agent: str, agent_type: str) -> int:
+        """Return an agent's window: its own by its id, else that of its type, else the usual."""
+        if not self.windows:
+            return self.window
+        by_id = {fold_name(name): size for name, size in self.windows.items()}
+        by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
+        own = self.windows.get(agent, by_id.get(fold_name(agent)))
+        return by_type.get(agent_type, self.window) if own is None else own
 
     def _visible(self, scope: PromptScope, name: str | None) -> Iterator[Message]:
         """Iterate over the messages that an agent may see, the newest first."""
@@ -498,9 +506,13 @@ class ContextManager:
         The snapshot, or its JSON, is checked completely first. The import is one change, which
         `history.undo()` reverses. Markers in its messages are text and set nothing.
         """
-        checked = read_snapshot(
-            load_json(snapshot) if isinstance(snapshot, bytes | str) else snapshot
-        )
+        if isinstance(snapshot, bytes | str):
+            try:
+                snapshot = load_json(snapshot)
+            except ValidationError as error:
+                detail = f"Invalid snapshot format: {error.detail}"
+                raise ValidationError(detail, path=error.path, rule="import-format") from None
+        checked = read_snapshot(snapshot)
         self.history.replace_all(
             checked.messages,
             team_task=checked.team_task,

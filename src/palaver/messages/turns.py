@@ -144,7 +144,10 @@ class WithParts(Struct, frozen=True, gc=False):
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        """Check the info and the parts; a list becomes a tuple, and each part is this turn's."""
+        """Check the info and the parts; a list becomes a tuple, and each part is this turn's.
+
+        A turn is in its parts' session, where its info names none.
+        """
         info: object = self.info
         if not isinstance(info, TurnInfo):
             detail = f"must be TurnInfo, not {kind_of(info)}"
@@ -152,6 +155,9 @@ class WithParts(Struct, frozen=True, gc=False):
         parts = as_parts(self.parts, "$.parts")
         check_unique_ids(parts, "$.parts")
         force_setattr(self, "parts", own_parts(parts, info.id))
+        session = session_of(parts)
+        if info.session_id is None and session != NIL_ID:
+            force_setattr(self, "info", replace(info, session_id=session))
 
 
 class Unfolded(Struct, frozen=True, gc=False):
