@@ -13,11 +13,12 @@ from msgspec.structs import replace
 import palaver
 from palaver import History
 from palaver.context import ContextManager
-from palaver.conversation import Conversation, ToolContext, ToolLimits, follow_events, tool
+from palaver.conversation import Conversation, Tool, ToolContext, ToolLimits, follow_events, tool
 from palaver.errors import BadRequest, PartValidationError, ValidationError
 from palaver.history.log import RoleIndex
 from palaver.messages import (
     ReasoningPart,
+    ToolCompleted,
     ToolError,
     ToolPart,
     ToolRunning,
@@ -140,7 +141,7 @@ async def test_a_late_result_is_stored_with_its_error_while_others_run() -> None
         slow.may_end.set()
         await anyio.sleep(0.1)
 
-    tools = [tool(slow.__call__, name="slow", timeout=0.01), other]
+    tools: list[Tool] = [tool(slow.__call__, name="slow", timeout=0.01), other]
     conversation = Conversation(
         palaver.open(":memory:"), model=Scripted(calling(("slow", {}), ("other", {}))), tools=tools
     )
@@ -197,7 +198,7 @@ async def test_what_a_running_tool_reports_is_its_state() -> None:
     reported = {"degrees": 60, "minutes": 1}
     assert isinstance(shown[-1], ToolRunning)
     assert reported == shown[-1].metadata
-    assert outcome.state.status == "completed"
+    assert isinstance(outcome.state, ToolCompleted)
     assert ("Almost", reported) == (outcome.state.title, outcome.state.metadata)
     assert {} == conversation.ledger()
 
@@ -293,7 +294,7 @@ def test_an_output_is_text(wrong: Any, caplog: pytest.LogCaptureFixture) -> None
 
 def test_what_comes_with_a_result_is_checked() -> None:
     state, nothing, word = running({}, at=1), cast("Any", None), cast("Any", "soon")
-    for refused in (
+    attempts: list[Callable[[], object]] = [
         lambda: complete(state, "a", tool="ls", metadata=nothing),
         lambda: complete(state, "a", tool="ls", attachments=nothing),
         lambda: complete(state, "a", tool="ls", title=cast("Any", 5)),
@@ -301,7 +302,8 @@ def test_what_comes_with_a_result_is_checked() -> None:
         lambda: fail(state, "a", metadata=nothing),
         lambda: fail(state, "a", at=word),
         lambda: expire(state, limit_ms=word),
-    ):
+    ]
+    for refused in attempts:
         with pytest.raises(ValidationError):
             refused()
 

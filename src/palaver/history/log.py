@@ -135,8 +135,8 @@ class RoleIndex:
 
     def range(self, role: Role, start: int, end: int) -> list[int]:
         """Return the positions of a role from its start-th to before its end-th."""
-        check_count(start, "$.range.start")
-        check_count(end, "$.range.end")
+        check_count(start, "$.range")
+        check_count(end, "$.range")
         if end < start:
             detail = f"must be 0 ≤ start ≤ end, not {start} and {end}"
             raise ValidationError(detail, path="$.range", rule="query")

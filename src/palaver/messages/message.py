@@ -429,7 +429,7 @@ def own_parts(parts: tuple[Part, ...], message_id: str) -> tuple[Part, ...]:
     """
     owner = uuid_for(message_id)
     for part in parts:
-        if type(part) is not UnknownPart and part.message_id != owner:
+        if not isinstance(part, UnknownPart) and part.message_id != owner:
             break
     else:
         return parts
