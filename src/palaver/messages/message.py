@@ -67,9 +67,13 @@ __all__ = [
     "Summary",
     "UserInfo",
     "WorkingPath",
+    "as_parts",
     "assistant",
+    "check_kind",
+    "check_tools",
     "check_unique_ids",
     "fold_name",
+    "own_parts",
     "system",
     "user",
 ]
@@ -191,7 +195,7 @@ class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
 def check_tools(tools: Mapping[str, bool] | None) -> None:
     """Raise `ValidationError` unless it is said of each tool by true or false whether it is on."""
     for name, enabled in (tools or EMPTY).items():
-        _check_kind(enabled, f"$.tools{path_step(name)}", bool)
+        check_kind(enabled, f"$.tools{path_step(name)}", bool)
 
 
 class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
@@ -375,18 +379,19 @@ def _texts(value: object) -> Iterator[str]:
 def _check_extras(message: Message) -> None:
     info = message.info
     if message.speaker is not None:
-        _check_kind(message.speaker, "$.speaker", Speaker)
+        check_kind(message.speaker, "$.speaker", Speaker)
     if message.routing is not None:
-        _check_kind(message.routing, "$.routing", Routing)
+        check_kind(message.routing, "$.routing", Routing)
     if info is None:
         return
-    _check_kind(info, "$.info", UserInfo, AssistantInfo)
+    check_kind(info, "$.info", UserInfo, AssistantInfo)
     if info.__struct_config__.tag != message.role:
         detail = f"is of another role than the message: {info.__struct_config__.tag}"
         raise ValidationError(detail, path="$.info.role", rule="info-role")
 
 
-def _check_kind(value: object, path: str, *kinds: type) -> None:
+def check_kind(value: object, path: str, *kinds: type) -> None:
+    """Raise `ValidationError` unless a value is of one of the kinds."""
     if not isinstance(value, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValidationError(f"must be {names}, not {kind_of(value)}", path=path, rule="schema")

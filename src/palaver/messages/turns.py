@@ -27,7 +27,6 @@ from palaver.messages.limits import (
     freeze_mapping,
     is_list,
     is_object,
-    kind_of,
     quote_value,
 )
 from palaver.messages.message import (
@@ -41,6 +40,7 @@ from palaver.messages.message import (
     UserInfo,
     WorkingPath,
     as_parts,
+    check_kind,
     check_tools,
     check_unique_ids,
     own_parts,
@@ -148,10 +148,8 @@ class WithParts(Struct, frozen=True, gc=False):
 
         A turn is in its parts' session, where its info names none.
         """
-        info: object = self.info
-        if not isinstance(info, TurnInfo):
-            detail = f"must be TurnInfo, not {kind_of(info)}"
-            raise ValidationError(detail, path="$.info", rule="schema")
+        info = self.info
+        check_kind(info, "$.info", TurnInfo)
         parts = as_parts(self.parts, "$.parts")
         check_unique_ids(parts, "$.parts")
         force_setattr(self, "parts", own_parts(parts, info.id))
