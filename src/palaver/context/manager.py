@@ -51,6 +51,7 @@ from palaver.events import Event, EventBus
 from palaver.history import BaseHistory, History, View
 from palaver.history.frame import IMPORT, SESSION
 from palaver.messages import Message, new_id
+from palaver.messages.codec import load_json
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
@@ -211,31 +212,40 @@ class ContextManager:
 
     def add_message(self, message: Message | Mapping[str, Any] | None) -> Message:
         """Add a message and return it; a team task marker in its text sets the team task."""
-        added = self.history.append(as_message(message, at=now_ms()))
+        added = as_message(message, at=now_ms())
+        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
+        if task is None:
+            self.history.append(added)
+        else:
+            self.history.set_team_task(_truncate_task(task), messages=(added,))
         _log.debug("[ContextManager] Message added: %s", added.id)
         _call(self._on_message_added, added)
         self._emit("message.added", {"id": added.id, "role": added.role})
-        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
         if task is not None:
-            self.set_team_task(task)
+            self._team_task_changed()
         self._remove_oldest()
         return added
 
     def _remove_oldest(self) -> None:
         """Remove the oldest messages beyond `max_messages` from the view, in one change."""
         view = self.history.view
-        excess = 0 if self.max_messages is None else len(view) - self.max_messages
+        kept = self._newest(view)
+        if sum(map(len, kept)) < len(view):
+            self.history.rewrite(kept, reason=_TRUNCATE)
+            self._emit("history.edited", {"operation": _TRUNCATE})
+
+    def _newest(self, messages: Sequence[Message]) -> list[range]:
+        """Return the ranges that `max_messages` leaves: the newest, and all system messages."""
+        excess = 0 if self.max_messages is None else len(messages) - self.max_messages
         kept: list[range] = []
         index = 0
-        while excess > 0 and index < len(view):
-            if view[index].role == "system":
+        while excess > 0 and index < len(messages):
+            if messages[index].role == "system":
                 kept.append(range(index, index + 1))
             else:
                 excess -= 1
             index += 1
-        if index > len(kept):
-            self.history.rewrite([*kept, range(index, len(view))], reason=_TRUNCATE)
-            self._emit("history.edited", {"operation": _TRUNCATE})
+        return [*kept, range(index, len(messages))]
 
     @property
     def messages(self) -> list[Message]:
@@ -429,11 +439,19 @@ class ContextManager:
             check_name(agent, "$.agent")
         normal = normalize_agent_type(agent_type)
         if window is None:
-            by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
-            window = self.windows.get(agent, by_type.get(normal, self.window))
+            window = self._window(agent, normal)
         sees = self.visibility if visibility is None else _check_visibility(visibility)
         size = _check_count(window, "$.window")
         return PromptScope(agent, normal, size, sees, self.history.view)
+
+    def _window(self, agent: str, agent_type: str) -> int:
+        """Return an agent's window: its own by its id, else that of its type, else the usual."""
+        if not self.windows:
+            return self.window
+        by_id = {fold_name(name): size for name, size in self.windows.items()}
+        by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
+        own = self.windows.get(agent, by_id.get(fold_name(agent)))
+        return by_type.get(agent_type, self.window) if own is None else own
 
     def _visible(self, scope: PromptScope, name: str | None) -> Iterator[Message]:
         """Iterate over the messages that an agent may see, the newest first."""
@@ -485,13 +503,23 @@ class ContextManager:
     def import_snapshot(self, snapshot: object) -> None:
         """Replace the messages and the team task by a snapshot of version 1, as a new session.
 
-        The snapshot is checked completely first. The import is one change, which `history.undo()`
-        reverses. Markers in its messages are text and set nothing.
+        The snapshot, or its JSON, is checked completely first. The import is one change, which
+        `history.undo()` reverses. Markers in its messages are text and set nothing.
         """
+        if isinstance(snapshot, bytes | str):
+            try:
+                snapshot = load_json(snapshot)
+            except ValidationError as error:
+                detail = f"Invalid snapshot format: {error.detail}"
+                raise ValidationError(detail, path=error.path, rule="import-format") from None
         checked = read_snapshot(snapshot)
-        self.history.replace_all(checked.messages, team_task=checked.team_task, reason=IMPORT)
+        self.history.replace_all(
+            checked.messages,
+            team_task=checked.team_task,
+            reason=IMPORT,
+            shown=self._newest(checked.messages),
+        )
         self._emit("history.edited", {"operation": IMPORT})
-        self._remove_oldest()
         self._team_task_changed()
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
@@ -603,7 +631,7 @@ def as_message(value: object, *, at: int) -> Message:
     if not isinstance(fields.get("content"), str):
         raise TypeError(_NO_TEXT)
     speaker = fields.get("speaker")
-    if not speaker:
+    if not speaker and not isinstance(speaker, Mapping):
         raise TypeError(_NO_SPEAKER)
     name = speaker.get("roleId") if isinstance(speaker, Mapping) else None
     if not name:

@@ -243,7 +243,7 @@ class Conversation:
 
     def by_role(self, role: Role) -> list[Message]:
         """Return the messages of a role."""
-        return self.history.query(role=role)
+        return self.history.by_role(role)
 
     def clear(self) -> Result:
         """Remove all messages but the system messages; `undo` restores them."""

@@ -30,6 +30,7 @@ from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import drop_empty_usage, read_usage
 from palaver.errors import CallChanged, StoreDamaged, ValidationError
 from palaver.events import Event, EventName
+from palaver.history import ERASED
 from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
@@ -145,6 +146,8 @@ class ChangeAnnouncer:
         names = _MESSAGE_EVENTS
         if change.kind != "append":
             names = (CHANGE_EVENTS.get(change.kind, "history.edited"),)
+            if change.kind == "team_task" and change.count:
+                names += _MESSAGE_EVENTS
         if getattr(self._local, "silent", False) or not any(map(self._events.wanted, names)):
             return
         feed = EventFeed(self._store, self._conversation, change.version)
@@ -400,6 +403,15 @@ class StoreAccess:
         if strays:
             self.save_entries(strays, lease)
         return [entry.message() for entry in here], strays
+
+    def save_late_result(self, entry: LedgerEntry) -> bool:
+        """Store what came after a call's result, beside it; nothing if the call was erased."""
+        log = self.history.refresh().view.log
+        for name in (entry.message_id, entry.message().id):
+            if any(ERASED in log[position].metadata for position in log.positions_of(name)):
+                return False
+        self.store.put_records(self.history.id, [entry.beside().record()])
+        return True
 
     # ── after a crash ───────────────────────────────────────────────────────────────────────────
 

@@ -37,6 +37,7 @@ from palaver.history.frame import (
     session_of,
     size,
 )
+from palaver.history.log import check_count
 from palaver.history.marks import overlaps
 from palaver.messages import ROLES, Message, Role
 from palaver.messages.codec import to_dict
@@ -285,10 +286,11 @@ class View(Sequence[Message]):
 
     def by_role(self, role: Role) -> list[Message]:
         """Return all messages of a role."""
-        return self.query(role=role)
+        return self.query(roles=(role,))
 
     def recent(self, n: int, *, role: Role | None = None) -> list[Message]:
         """Return the last n messages, or the last n of a role."""
+        check_count(n, "$.recent")
         return self.query(role=role, recent=n)
 
     def range(self, start: int, end: int, *, role: Role | None = None) -> list[Message]:
@@ -558,17 +560,13 @@ def window(total: int, bounds: tuple[int, int] | None, recent: int | None) -> tu
         check_range(bounds)
         start, stop = bounds
         for name, value in (("start", start), ("end", stop)):
-            if type(value) is not int or value < 0:
-                detail = f"must be a whole number from 0 on, not {value!r}"
-                raise ValidationError(detail, path=f"$.range.{name}", rule="query")
+            check_count(value, f"$.range.{name}")
         if start > stop:
             detail = f"must not be beyond the end: {start} > {stop}"
             raise ValidationError(detail, path="$.range.start", rule="query")
         start, stop = min(start, total), min(stop, total)
     if recent is not None:
-        if type(recent) is not int or recent < 0:
-            detail = f"must be a whole number from 0 on, not {recent!r}"
-            raise ValidationError(detail, path="$.recent", rule="query")
+        check_count(recent, "$.recent")
         start = max(start, stop - recent)
     return start, stop
 

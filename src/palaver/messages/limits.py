@@ -595,16 +595,16 @@ def _digits(value: int) -> str:
         return hex(value)
 
 
-def refuse(owner: Struct, detail: str, path: str, rule: str) -> NoReturn:
-    """Log and raise a `PartValidationError` for a part, or for the state of a tool part."""
-    part: str = getattr(owner, "type", "tool")
+def refuse(owner: Struct | str, detail: str, path: str, rule: str) -> NoReturn:
+    """Log and raise a `PartValidationError` for a part or its type, or for a tool part's state."""
+    part: str = owner if isinstance(owner, str) else getattr(owner, "type", "tool")
     error = PartValidationError(detail, path=path, rule=rule, part=part)
     _log.error("%s", error)
     raise error
 
 
 def check_value(
-    owner: Struct,
+    owner: Struct | str,
     check: Callable[[Any, str], None],
     value: object,
     path: str,

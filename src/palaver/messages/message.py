@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from palaver.errors import ValidationError
-from palaver.messages.ids import new_id, now_ms
+from palaver.messages.ids import new_id, now_ms, uuid_for
 from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
@@ -67,9 +67,13 @@ __all__ = [
     "Summary",
     "UserInfo",
     "WorkingPath",
+    "as_parts",
     "assistant",
+    "check_kind",
+    "check_tools",
     "check_unique_ids",
     "fold_name",
+    "own_parts",
     "system",
     "user",
 ]
@@ -185,8 +189,13 @@ class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
         check_fields(self)
         if self.tools is not None:
             force_setattr(self, "tools", freeze_mapping(self.tools, "$.tools"))
-            for name, enabled in self.tools.items():
-                _check_kind(enabled, f"$.tools{path_step(name)}", bool)
+            check_tools(self.tools)
+
+
+def check_tools(tools: Mapping[str, bool] | None) -> None:
+    """Raise `ValidationError` unless it is said of each tool by true or false whether it is on."""
+    for name, enabled in (tools or EMPTY).items():
+        check_kind(enabled, f"$.tools{path_step(name)}", bool)
 
 
 class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
@@ -275,6 +284,10 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
             force_setattr(self, "metadata", freeze_mapping(self.metadata, "$.metadata"))
         if not (self.info is None and self.speaker is None and self.routing is None):
             _check_extras(self)
+        if not isinstance(self.content, str):
+            owned = own_parts(self.content, name)
+            if owned is not self.content:
+                force_setattr(self, "content", owned)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -366,47 +379,68 @@ def _texts(value: object) -> Iterator[str]:
 def _check_extras(message: Message) -> None:
     info = message.info
     if message.speaker is not None:
-        _check_kind(message.speaker, "$.speaker", Speaker)
+        check_kind(message.speaker, "$.speaker", Speaker)
     if message.routing is not None:
-        _check_kind(message.routing, "$.routing", Routing)
+        check_kind(message.routing, "$.routing", Routing)
     if info is None:
         return
-    _check_kind(info, "$.info", UserInfo, AssistantInfo)
+    check_kind(info, "$.info", UserInfo, AssistantInfo)
     if info.__struct_config__.tag != message.role:
         detail = f"is of another role than the message: {info.__struct_config__.tag}"
         raise ValidationError(detail, path="$.info.role", rule="info-role")
 
 
-def _check_kind(value: object, path: str, *kinds: type) -> None:
+def check_kind(value: object, path: str, *kinds: type) -> None:
+    """Raise `ValidationError` unless a value is of one of the kinds."""
     if not isinstance(value, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValidationError(f"must be {names}, not {kind_of(value)}", path=path, rule="schema")
 
 
-def _parts_of(content: object) -> tuple[Any, ...]:
-    if isinstance(content, bytes | Mapping) or not isinstance(content, Iterable):
-        detail = f"must be text or a list of parts, not {kind_of(content)}"
-        raise ValidationError(detail, path="$.content", rule="schema")
-    return tuple(content)
+def as_parts(parts: object, path: str) -> tuple[Part, ...]:
+    """Return parts as a tuple; raise `ValidationError` for anything else, or for too many."""
+    if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Iterable):
+        wanted = "text or a list of parts" if path == "$.content" else "a list of parts"
+        detail = f"must be {wanted}, not {kind_of(parts)}"
+        raise ValidationError(detail, path=path, rule="schema")
+    found = parts if type(parts) is tuple else tuple(parts)
+    if len(found) > MAX_PARTS:
+        detail = f"has {len(found):,} parts; {MAX_PARTS:,} is the most"
+        raise ValidationError(detail, path=path, rule="size")
+    if not set(map(type, found)) <= _PARTS:
+        index = next(i for i, part in enumerate(found) if type(part) not in _PARTS)
+        detail = f"must be a part, not {type(found[index]).__name__}"
+        raise ValidationError(detail, path=f"{path}[{index}]", rule="schema")
+    return found
 
 
 def _check_parts(message: Message) -> None:
-    parts: Any = message.content
-    if type(parts) is not tuple:
-        parts = _parts_of(parts)
+    parts = as_parts(message.content, "$.content")
+    if parts is not message.content:
         force_setattr(message, "content", parts)
-    if len(parts) > MAX_PARTS:
-        detail = f"has {len(parts):,} parts; {MAX_PARTS:,} is the most"
-        raise ValidationError(detail, path="$.content", rule="size")
-    kinds = set(map(type, parts))
-    if not kinds <= _PARTS:
-        index = next(i for i, part in enumerate(parts) if type(part) not in _PARTS)
-        detail = f"must be a part, not {type(parts[index]).__name__}"
-        raise ValidationError(detail, path=f"$.content[{index}]", rule="schema")
-    if ToolPart in kinds:
+    if ToolPart in map(type, parts):
         _check_tool_parts(message.role, parts)
     if len(parts) > 1 and len({part.id for part in parts}) < len(parts):
         check_unique_ids(parts, "$.content")
+
+
+def own_parts(parts: tuple[Part, ...], message_id: str) -> tuple[Part, ...]:
+    """Return the parts as those of a message: their `message_id` is its id, or stands for it.
+
+    >>> from palaver.messages import new_id, text_part
+    >>> owner = new_id()
+    >>> own_parts((text_part(new_id(), new_id(), "hi"),), owner)[0].message_id == owner
+    True
+    """
+    owner = uuid_for(message_id)
+    for part in parts:
+        if not isinstance(part, UnknownPart) and part.message_id != owner:
+            break
+    else:
+        return parts
+    return tuple(
+        part if isinstance(part, UnknownPart) else replace(part, message_id=owner) for part in parts
+    )
 
 
 def check_unique_ids(parts: tuple[Part, ...], path: str) -> None:

@@ -7,7 +7,8 @@ A call runs within its limits, in a thread or in the event loop. What a tool rai
 error of its call, without secrets; its traceback is for the developer, in the log `palaver.tools`
 and on the outcome. What a tool returns becomes text for the model, and files. A thread
 can't be stopped: one whose call has timed out or was cancelled is abandoned, so that a tool that
-hangs delays neither the store, nor other tools, nor the end of the process.
+hangs delays neither the store, nor other tools, nor the end of the process. What a thread returns
+after a timeout goes into the metadata of the error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
@@ -301,20 +302,29 @@ class ToolRunner:
         *,
         conversation: str,
         record_arguments: Callable[[Mapping[str, Any]], Awaitable[ToolState]],
-        on_progress: Callable[[str, Mapping[str, Any]], None],
+        record_progress: Callable[[str, Mapping[str, Any]], ToolState],
         on_failure: Callable[[str], None],
+        on_late: Callable[[ToolState], None],
     ) -> ToolState:
         """Run a call that is in the state running, and return the state that it ends in.
 
         `record_arguments` is awaited before a tool gets other arguments than the call's; it returns
-        the state with them. `on_failure` gets the traceback of what the tool raises.
+        the state with them, as `record_progress` returns it with what the tool reports.
+        `on_failure` gets the traceback of what the tool raises. If a result comes after the call
+        has timed out, `on_late` gets the state with it, in whatever thread it came.
         """
         tool = self.tools.get(call.tool)
         limit = self.limits.seconds
         if tool is not None and tool.timeout is not None:
             limit = tool.timeout
-        progress, output = Progress(on_progress), None
+
+        def report(title: str, metadata: Mapping[str, Any]) -> None:
+            nonlocal state
+            state = record_progress(title, metadata)
+
+        progress, output = Progress(report), None
         context = ToolContext(conversation, call, progress)
+        late = _LateResult(partial(self._add_result, call), on_late)
 
         async def run(chosen: ToolCallPart) -> ToolOutput:
             nonlocal state
@@ -325,18 +335,22 @@ class ToolRunner:
                 state = await record_arguments(chosen.input)
             return await self._call(tool, chosen, context)
 
+        outer = _late_result.set(late)
         try:
             with anyio.move_on_after(limit):
                 if self._middleware is None:
                     output = to_output(await run(call), context)
                 else:
                     output = to_output(await self._middleware(call, context, run), context)
-            return self._final_state(call, state, output, round(limit * 1_000))
+            if output is not None:
+                return self._add_result(call, output, state)
+            return late.expect(_expire(state, round(limit * 1_000)))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
             _log_failure(call, error)
             on_failure(self._cut(_traceback_text(error)))
-            return fail(state, self._cut(_error_text(error)))
+            return self._add_result(call, error, state)
         finally:
+            _late_result.reset(outer)
             progress.stop()
 
     async def _call(
@@ -349,20 +363,19 @@ class ToolRunner:
             raise ValidationError(f"there is no tool {call.tool!r}; there are: {known}")
         return await tool.call(_arguments(call), context)
 
-    def _final_state(
-        self, call: ToolCallPart, state: ToolState, output: ToolOutput | None, limit_ms: int
+    def _add_result(
+        self, call: ToolCallPart, result: ToolOutput | BaseException, state: ToolState
     ) -> ToolState:
-        if output is None:
-            # the clock may have been set back, but the time is up
-            since = state.time.start if isinstance(state, ToolRunning) else 0
-            return expire(state, limit_ms=limit_ms, at=max(now_ms(), since + limit_ms))
+        """Return the state with a result: what a tool returned, or what it raised."""
+        if isinstance(result, BaseException):
+            return fail(state, self._cut(_error_text(result)))
         return complete(
             state,
-            self._cut(output.text),
+            self._cut(result.text),
             tool=call.tool,
-            title=output.title,
-            metadata=output.metadata,
-            attachments=output.attachments,
+            title=result.title,
+            metadata=result.metadata,
+            attachments=result.attachments,
         )
 
     def _cut(self, text: str) -> str:
@@ -370,6 +383,52 @@ class ToolRunner:
         if len(text) <= most:
             return text
         return text[:most] + _CUT.format(left=len(text) - most)
+
+
+class _LateResult:
+    """Joins the state of a call that has timed out with the result that comes after it.
+
+    Either may come first: the thread that runs the tool can end at the very moment.
+    """
+
+    def __init__(
+        self,
+        add_result: Callable[[ToolOutput | BaseException, ToolState], ToolState],
+        on_late: Callable[[ToolState], None],
+    ) -> None:
+        self._add_result = add_result
+        self._on_late = on_late
+        self._lock = threading.Lock()
+        self._state: ToolState | None = None
+        self._result: ToolOutput | BaseException | None = None
+
+    def expect(self, state: ToolState) -> ToolState:
+        """Take and return the state of the call, which has timed out."""
+        with self._lock:
+            self._state = state
+            result, self._result = self._result, None
+        if result is not None:
+            self._on_late(self._add_result(result, state))
+        return state
+
+    def arrive(self, result: ToolOutput | BaseException) -> None:
+        """Take a result that nobody waits for any more."""
+        with self._lock:
+            state, self._state = self._state, None
+            if state is None:
+                self._result = result
+        if state is not None:
+            self._on_late(self._add_result(result, state))
+
+
+_late_result: Final[ContextVar[_LateResult | None]] = ContextVar("late_result", default=None)
+"""Where the thread of a call hands its result when nobody waits for it any more."""
+
+
+def _expire(state: ToolState, limit_ms: int) -> ToolState:
+    # the clock may have been set back, but the time is up
+    since = state.time.start if isinstance(state, ToolRunning) else 0
+    return expire(state, limit_ms=limit_ms, at=max(now_ms(), since + limit_ms))
 
 
 def _error_text(error: BaseException) -> str:
@@ -525,6 +584,14 @@ async def _run_in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what
     soon: Callable[..., object] = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
     value: Any = None
     failure: BaseException | None = None
+    late, first = _late_result.get(), threading.Lock()
+
+    def hand_over() -> None:
+        """Do nothing the first time; the second time, there is a result and nobody waits for it."""
+        result = value if failure is None else failure
+        is_second = not first.acquire(blocking=False)
+        if is_second and late is not None and isinstance(result, ToolOutput | BaseException):
+            late.arrive(result)
 
     def run() -> None:
         nonlocal value, failure
@@ -532,13 +599,18 @@ async def _run_in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what
             value = work()
         except BaseException as error:  # noqa: BLE001 - raised again, in the loop
             failure = error
+        hand_over()
 
     def finish() -> None:
         with suppress(RuntimeError):  # the call was abandoned, and the loop is closed
             soon(done.set)
 
     _idle_thread().put((partial(copy_context().run, run), finish))
-    await done.wait()
+    try:
+        await done.wait()
+    except anyio.get_cancelled_exc_class():
+        hand_over()
+        raise
     if failure is not None:
         raise failure
     return value

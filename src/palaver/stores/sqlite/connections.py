@@ -227,6 +227,20 @@ class Job(Generic[_T]):
             self.error = error
 
 
+def _close(connection: apsw.Connection) -> None:
+    """Close a connection; wait for another thread that is using it. It begins nothing new."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.close()
+        except apsw.ThreadingViolationError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK)
+        else:
+            return
+
+
 def _never() -> NoReturn:
     raise AssertionError  # it is never run
 
@@ -338,7 +352,7 @@ class SQLiteConnections:
             readers, self._readers = self._readers, []
         for connection in (*(reader.connection for reader in readers), self.writer):
             if connection is not None:
-                connection.close()
+                _close(connection)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
