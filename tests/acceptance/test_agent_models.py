@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
+import zlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -477,6 +480,43 @@ async def test_bedrock_is_reached_and_says_what_its_streams_need(
                 monkeypatch.setitem(sys.modules, missing, None)
             with pytest.raises(ModelError, match=r"pip install 'palaver\[bedrock\]'"):
                 await Conversation(store, model=model).ask("Tea?")
+
+
+class EventStream(Cloud):
+    """Bedrock's way to stream: Anthropic's events, each in a message of AWS's own binary form."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        body = {**json.loads(await request.aread()), "stream": True}
+        asked = httpx2.Request("POST", request.url, content=json.dumps(body).encode())
+        answer = await super().handle_async_request(asked)
+        lines = (await answer.aread()).decode().splitlines()
+        data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+        return httpx2.Response(200, content=b"".join(map(self.frame, data)))
+
+    @staticmethod
+    def frame(data: str) -> bytes:
+        """Return an event as a message: lengths, their checksum, headers, payload, checksum."""
+        payload = json.dumps({"bytes": base64.b64encode(data.encode()).decode()}).encode()
+        pairs = {b":event-type": b"chunk", b":message-type": b"event"}
+        headers = b"".join(
+            bytes([len(name)]) + name + b"\x07" + len(value).to_bytes(2, "big") + value
+            for name, value in pairs.items()
+        )
+        sizes = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+        head = sizes + struct.pack(">I", zlib.crc32(sizes)) + headers + payload
+        return head + struct.pack(">I", zlib.crc32(head))
+
+
+async def test_bedrock_streams_where_its_packages_are_installed(store: Store) -> None:
+    pytest.importorskip("botocore")
+    call = Answer(calls=(Call("weather", {"city": "Oslo"}),))
+    with ProviderServer("anthropic", [call, "Take a coat."]) as server:
+        way = EventStream(server, "/v1/messages", "claude")
+        async with httpx2.AsyncClient(transport=way) as http:
+            model = palaver.model("anthropic:claude", client=bedrock(http))
+            talk = Conversation(store, model=model, tools=[weather])
+            assert "Take a coat." == (await talk.ask("Oslo?")).text
+        assert ([], 2) == (server.failures, len(way.seen))
 
 
 async def test_vertex_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,15 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
     def open_client(self, http_client: Any) -> openai.AsyncOpenAI:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from OPENAI_API_KEY."""
         key = self._api_key or os.environ.get("OPENAI_API_KEY") or None
-        if key is None and self.base_url is not None:
+        if key is None and self._is_elsewhere():
             key = _NO_KEY
         if key is None:
             raise AuthError("there is no key: set OPENAI_API_KEY", provider=self.provider)
         return openai.AsyncOpenAI(api_key=key, base_url=self.base_url, http_client=http_client)
+
+    def _is_elsewhere(self) -> bool:
+        """Tell whether another server than OpenAI's is asked; the SDK reads the variable too."""
+        return bool(self.base_url or os.environ.get("OPENAI_BASE_URL"))
 
     async def close_client(self, client: openai.AsyncOpenAI) -> None:
         """Close the SDK's client."""
@@ -165,7 +169,7 @@ class OpenAIChatModel(OpenAIModel):
         if isinstance(given, openai.AsyncOpenAI):
             host = given.base_url.host
             return isinstance(given, openai.AsyncAzureOpenAI) or host.endswith("openai.com")
-        return self.base_url is None and not os.environ.get("OPENAI_BASE_URL")
+        return not self._is_elsewhere()
 
     async def send_stream(
         self, client: openai.AsyncOpenAI, body: dict[str, Any]
