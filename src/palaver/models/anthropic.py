@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anthropic
+from anthropic.lib.bedrock import AsyncAnthropicBedrock
+from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from palaver.errors import AuthError, ModelError, ValidationError
 from palaver.messages.limits import check_argument, is_list, is_object
@@ -54,8 +56,8 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
     format: str = "anthropic"
     clients: ClassVar[tuple[type, ...]] = (
         anthropic.AsyncAnthropic,
-        anthropic.AsyncAnthropicBedrock,
-        anthropic.AsyncAnthropicVertex,
+        AsyncAnthropicBedrock,
+        AsyncAnthropicVertex,
         *(getattr(anthropic, name) for name in _NEWER if hasattr(anthropic, name)),
     )
     efforts: ClassVar[Sequence[str]] = ("low", "medium", "high", "xhigh", "max")
