@@ -664,6 +664,12 @@ class Bounded:
     warmth: Annotated[int, msgspec.Meta(ge=1)]
 
 
+class Open(pydantic.BaseModel, extra="allow"):
+    """A type that may have fields beside its own."""
+
+    warmth: int
+
+
 class Rain(pydantic.BaseModel):
     """One of two objects that begin alike."""
 
@@ -677,7 +683,17 @@ class Snow(pydantic.BaseModel):
 
 
 HELD: Final = [Forecast, list[Forecast], Tree, int, bool | None, str]
-NOT_HELD: Final = [dict, dict[str, int], list, list[dict[str, int]], Layer, Loose, Bounded, Any]
+NOT_HELD: Final = [
+    dict,
+    dict[str, int],
+    list,
+    list[dict[str, int]],
+    Layer,
+    Loose,
+    Bounded,
+    Open,
+    Any,
+]
 
 
 @pytest.mark.parametrize("kind", [*HELD, *NOT_HELD, list[Rain | Snow]], ids=str)

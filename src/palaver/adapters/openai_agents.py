@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from agents import TResponseInputItem
     from agents.memory.session import _CompactionSnapshot
+    from agents.memory.session_settings import SessionSettings
     from agents.run import CallModelData
 
     from palaver.history.view import View
@@ -438,14 +439,14 @@ class PalaverSession:
     """
 
     session_id: str
-    session_settings: sdk.SessionSettings | None
+    session_settings: SessionSettings | None
 
     def __init__(
         self,
         store: Store | StoredHistory,
         session_id: str | None = None,
         *,
-        session_settings: sdk.SessionSettings | dict[str, Any] | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         """Take a store and the id of a conversation, which may be new; or a stored history."""
         self._store = None if isinstance(store, StoredHistory) else store
