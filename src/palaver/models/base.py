@@ -40,7 +40,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 from anyio.lowlevel import RunVar
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from palaver.errors import BadAnswer, ModelError, NetworkError, ValidationError
@@ -533,6 +533,7 @@ class SdkModel(ABC, Generic[ClientT]):
     http_packages: ClassVar[tuple[str, ...]] = ("httpx2",)
     """The packages whose `AsyncClient` the SDK can send requests with."""
     efforts: ClassVar[Sequence[str]] = EFFORTS
+    timeout: float | None
 
     def __init__(
         self,
@@ -545,7 +546,7 @@ class SdkModel(ABC, Generic[ClientT]):
         default_headers: Mapping[str, str] | None = None,
         window: int | None = None,
         target: Target | None = None,
-        timeout: float | None = None,
+        timeout: float | UnsetType = UNSET,
         retries: RetryPolicy | int | None = None,
         **options: Any,  # noqa: ANN401 - those of OPTIONS
     ) -> None:
@@ -567,8 +568,11 @@ class SdkModel(ABC, Generic[ClientT]):
                     raise ValidationError(detail, path=f"$.{where}", rule="argument")
         self.headers = _check_headers(default_headers)
         check_argument(target, (Target, NoneType), "$.target", "a Target(…)")
-        if timeout is not None:
+        if timeout is UNSET:  # a client has a timeout of its own
+            self.timeout = _TIMEOUT if client is None else None
+        else:
             check_number(timeout, "$.timeout", least=0.001)
+            self.timeout = timeout
         if window is not None:
             check_number(window, "$.window", least=1, whole=True)
         self.defaults = check_defaults(options, SdkModel.__init__, type(self).__init__)
@@ -576,8 +580,6 @@ class SdkModel(ABC, Generic[ClientT]):
         self.window = window
         self.target = replace(target or Target(), model=self.ref)
         self.base_url = base_url
-        # a client has a timeout of its own
-        self.timeout = timeout if timeout is not None or client is not None else _TIMEOUT
         self.retries = as_policy(retries)
         self._api_key = api_key
         self._given, self._given_http = client, http_client
