@@ -48,11 +48,12 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
 __all__ = [
     "Aborted",
@@ -95,6 +96,7 @@ __all__ = [
     "UnsupportedOperation",
     "ValidationError",
     "VersionMismatch",
+    "needs_extra",
 ]
 
 
@@ -573,3 +575,22 @@ class Aborted(ModelError):  # noqa: N818 - as above
 
 def _short(path: str) -> str:
     return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
+
+
+@contextmanager
+def needs_extra(extra: str) -> Generator[None]:
+    """Say which extra of palaver to install if a package that is imported here is missing.
+
+    >>> with needs_extra("langchain"):
+    ...     import a_missing_package
+    Traceback (most recent call last):
+        ...
+    ModuleNotFoundError: No module named 'a_missing_package': pip install 'palaver[langchain]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("palaver"):
+            raise
+        msg = f"No module named {error.name!r}: pip install 'palaver[{extra}]'"
+        raise ModuleNotFoundError(msg, name=error.name, path=error.path) from None

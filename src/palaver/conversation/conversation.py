@@ -52,7 +52,7 @@ from palaver.messages.limits import (
     is_object,
 )
 from palaver.models import as_model
-from palaver.models.base import LOCAL_PROVIDER
+from palaver.models.base import LOCAL_PROVIDER, SdkModel
 from palaver.stores import StoredHistory, open_store
 from palaver.stores.store import check_store
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
@@ -303,7 +303,18 @@ class Conversation:
         else:
             msg = "ask_sync() would block the event loop that runs here; write `await talk.ask(…)`"
             raise RuntimeError(msg)
-        return anyio.run(partial(self.ask, message, **settings))
+        return anyio.run(self._ask_and_disconnect, message, settings)
+
+    async def _ask_and_disconnect(
+        self, message: Message | Mapping[str, Any] | str | None, settings: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - as above
+        """Ask, and close the connections: no other event loop can use them."""
+        try:
+            return await self.ask(message, **settings)
+        finally:
+            for used in (self.model, settings.get("model"), *self._models.values()):
+                if isinstance(used, SdkModel):
+                    await used.close()
 
     def stream(
         self,

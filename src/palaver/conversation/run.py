@@ -34,7 +34,7 @@ from palaver.errors import (
     TooManySteps,
     ValidationError,
 )
-from palaver.messages import Message, ToolCallPart, parse_message, user
+from palaver.messages import Message, TextPart, ToolCallPart, parse_message, user
 from palaver.messages.decode import convert
 from palaver.messages.limits import (
     EMPTY,
@@ -43,6 +43,7 @@ from palaver.messages.limits import (
     check_callable,
     check_name,
     describe_argument,
+    is_object,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
 from palaver.tools.approval import (
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
     from palaver.conversation.conversation import Conversation
     from palaver.conversation.step import OnDelta, ToolOutcome
+    from palaver.messages import Part
     from palaver.models import AnyModel
     from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
     from palaver.tools.runner import ToolMiddleware
@@ -516,7 +518,7 @@ async def _ask(
             await _call(on_event, step)
 
     watchers: Any = {"on_delta": on_event, "on_step": on_step, "on_outcome": on_event}
-    run = _Run(conversation, rest.pop("model", None), **rest, **watchers)
+    run = _new_run(conversation, {**rest, **watchers})
     key = run.key
     await run_shielded(conversation.recover_if_needed)
     if message is not None:
@@ -552,6 +554,15 @@ async def _ask(
             await to_thread.run_sync(partial(conversation.add, words, key=run.key))
         answer = await answered()
     return answer, None
+
+
+def _new_run(conversation: Conversation, settings: dict[str, Any]) -> _Run:
+    """Return a run; a schema that the model's provider does not take is that of the type."""
+    try:
+        return _Run(conversation, settings.pop("model", None), **settings)
+    except ValidationError as error:
+        path = error.path.replace("$.options.schema", "$.output")
+        raise ValidationError(error.detail, path=path, rule=error.rule) from None
 
 
 def _add_question(
@@ -618,7 +629,8 @@ class OutputType(Generic[_T]):
 
     def read(self, message: Message) -> _T:
         """Return the value of an answer; raise `ValidationError` if the answer does not fit."""
-        if getattr(message.info, "finish", None) == "content-filter":
+        finish = getattr(message.info, "finish", None)
+        if finish == "content-filter" or any(map(_is_refusal, message.parts)):
             detail = f"the model refused to answer: {message.text[:_SHOWN]}"
             raise ContentFiltered(detail)
         text = message.text.strip()
@@ -637,7 +649,15 @@ class OutputType(Generic[_T]):
             return self._validate(value)
         except (ValueError, RecursionError) as error:  # of msgspec, and of pydantic
             detail = str(error) or type(error).__name__
+            if finish == "length":
+                detail += " (it was cut off: be shorter, or allow more max_tokens)"
             raise ValidationError(detail, path="$", rule="output-type") from None
+
+
+def _is_refusal(part: Part) -> bool:
+    """Tell whether a provider marked a text as the model's refusal."""
+    metadata = part.metadata if isinstance(part, TextPart) else EMPTY
+    return any(is_object(one) and one.get("refusal") is True for one in metadata.values())
 
 
 def _name(kind: object) -> str:
