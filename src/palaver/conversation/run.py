@@ -23,7 +23,6 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
-from palaver.conversation.lease import run_shielded
 from palaver.conversation.step import Step
 from palaver.conversation.usage import Usage
 from palaver.errors import (
@@ -45,6 +44,7 @@ from palaver.messages.limits import (
     describe_argument,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
+from palaver.stores.lease import run_shielded
 from palaver.tools.approval import (
     VERDICTS,
     Decision,
