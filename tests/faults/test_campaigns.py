@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import crowd, cuts, damage, inputs, kills, power, server_kills, steps
+from tests.faults import (
+    asks,
+    crowd,
+    cuts,
+    damage,
+    inputs,
+    kills,
+    power,
+    server_kills,
+    steps,
+    takeovers,
+)
 from tests.faults.scratch import scratch
 from tests.profiles import SCALE, scaled
 
@@ -62,6 +73,27 @@ def test_a_lost_connection_loses_nothing_and_doubles_nothing(told: Told) -> None
 def test_a_step_killed_at_any_moment_is_accounted_for(told: Told) -> None:
     """CV-04, CV-06: each call once or not at all, and everybody knows which."""
     told(steps.run(8, seed=0))
+
+
+@pytest.mark.parametrize("kind", asks.NAMES)
+def test_a_question_killed_at_any_moment_is_asked_once(told: Told, kind: str) -> None:
+    told(asks.run(2, seed=0, kind=kind))
+
+
+def test_two_processes_take_over_from_a_killed_one(told: Told) -> None:
+    told(takeovers.run(2, seed=0, within=20))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", asks.NAMES)
+def test_questions_killed_by_the_dozen(told: Told, kind: str) -> None:
+    told(asks.run(scaled(30), seed=1, kind=kind))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", takeovers.NAMES)
+def test_conversations_taken_over_fifty_times(told: Told, kind: str) -> None:
+    told(takeovers.run(scaled(50), seed=1, kind=kind))
 
 
 @pytest.mark.faults

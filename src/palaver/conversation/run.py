@@ -279,7 +279,7 @@ class _Run:
         if self._only_these:
             calls = [call for call in calls if call.tool in self._box]
         waiting = await self.run_calls(calls)
-        if waiting and self.key is None:
+        if waiting:
             unanswered = await to_thread.run_sync(self._message_of, waiting)
             if unanswered is not None:
                 usage = await to_thread.run_sync(lambda: conversation.usage)

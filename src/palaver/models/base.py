@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
@@ -435,6 +436,7 @@ class SdkModel(ABC, Generic[ClientT]):
         self.retries = retries or RetryPolicy()
         self._api_key = api_key
         self._client: tuple[object, ClientT] | None = None
+        self._opening = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.ref.model_id}>"
@@ -498,7 +500,7 @@ class SdkModel(ABC, Generic[ClientT]):
         while True:
             arrived = ended = False
             try:
-                async with aclosing(self.send_stream(self._open(), body)) as events:
+                async with aclosing(self.send_stream(await self._open(), body)) as events:
                     async for event in events:
                         checked = self._check(event)
                         arrived = True
@@ -517,7 +519,7 @@ class SdkModel(ABC, Generic[ClientT]):
         repeats = 0
         while True:
             try:
-                return self._check(await self.send(self._open(), body))
+                return self._check(await self.send(await self._open(), body))
             except Exception as error:  # noqa: BLE001 - classified and raised again
                 wait = self._retry_wait(error, repeats, arrived=False)
             repeats += 1
@@ -529,14 +531,20 @@ class SdkModel(ABC, Generic[ClientT]):
         if current is not None and current[0] is _LOOP.get(None):
             await self.close_client(current[1])
 
-    def _open(self) -> ClientT:
+    async def _open(self) -> ClientT:
         loop = _LOOP.get(None)
         if loop is None:
             loop = object()
             _LOOP.set(loop)
-        if self._client is None or self._client[0] is not loop:
-            self._client = (loop, self.open_client())
-        return self._client[1]
+        if self._client is not None and self._client[0] is loop:
+            return self._client[1]
+        return await to_thread.run_sync(self._open_for, loop)  # reading certificates takes a while
+
+    def _open_for(self, loop: object) -> ClientT:
+        with self._opening:
+            if self._client is None or self._client[0] is not loop:
+                self._client = (loop, self.open_client())
+            return self._client[1]
 
     def _check(self, event: object) -> Mapping[str, Any]:
         if not is_object(event):
