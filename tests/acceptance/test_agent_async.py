@@ -8,7 +8,6 @@ import os
 import re
 import threading
 import time
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
@@ -17,10 +16,11 @@ import pytest
 from anyio import to_thread
 
 import palaver
-from palaver import Conversation, Message, Store, StoredHistory, user
+from palaver import Conversation, Message, Store, StoredHistory, tool, user
 from palaver.errors import (
     LeaseLost,
     LeaseTaken,
+    NetworkError,
     StoreError,
     UnknownConversation,
     ValidationError,
@@ -32,7 +32,7 @@ from tests.faults.nursery import Ledger, Nursery
 from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from palaver.stores import Lease
@@ -335,17 +335,11 @@ WORK: dict[str, Callable[[Conversation], Awaitable[object]]] = {
 }
 
 
-@contextmanager
-def at_work(how: str, talk: Conversation) -> Generator[Callable[[], Awaitable[None]]]:
-    """Work that goes on until it is told to end; answers what does it."""
-    model, done = Scripted([*saying("So")[:1], None]), anyio.CancelScope()
-
-    async def work() -> None:
-        with done:
-            await (talk.step(model) if how == "a step" else palaver.run(talk, model))
-
-    yield work
-    done.cancel()
+async def work_until_cancelled(how: str, talk: Conversation, scope: anyio.CancelScope) -> None:
+    """Take a step or run, with a model that never ends its answer."""
+    model = Scripted([*saying("So")[:1], None])
+    with scope:
+        await (talk.step(model) if how == "a step" else palaver.run(talk, model))
 
 
 @pytest.mark.parametrize("second", WORK)
@@ -358,16 +352,17 @@ async def test_two_steps_at_once_are_refused_in_the_same_words(
         talk = Conversation(store, model=Scripted(saying("never")))
         talk.add(user("One"))
         other = Conversation(store, talk.id, model=Scripted(saying("never")))
+        scope = anyio.CancelScope()
         async with anyio.create_task_group() as group:
-            with at_work(first, talk) as work:
-                group.start_soon(work)
-                await until(lambda: store.records(talk.id, "step"))
-                with pytest.raises(LeaseTaken) as same:
-                    await WORK[second](talk)
-                with pytest.raises(LeaseTaken) as another:
-                    await WORK[second](other)
-                job = "tests.acceptance.test_agent_async:ask_elsewhere"
-                await to_thread.run_sync(nursery.run, job, [address, talk.id, second], ledger)
+            group.start_soon(work_until_cancelled, first, talk, scope)
+            await until(lambda: store.records(talk.id, "step"))
+            with pytest.raises(LeaseTaken) as same:
+                await WORK[second](talk)
+            with pytest.raises(LeaseTaken) as another:
+                await WORK[second](other)
+            job = "tests.acceptance.test_agent_async:ask_elsewhere"
+            await to_thread.run_sync(nursery.run, job, [address, talk.id, second], ledger)
+            scope.cancel()
         assert words_of(same.value) == words_of(another.value) == ledger.read_text().strip()
         assert (same.value.holder, same.value.since) == (another.value.holder, another.value.since)
         assert ["One", "So"] == [m.text for m in store.get(talk.id)]
@@ -484,3 +479,23 @@ async def test_leases_are_renewed_where_all_worker_threads_are_busy(store: Store
 
     model = Scripted(calling(("slow", {})), saying("Done."))
     assert "Done." == (await palaver.run(talk, model, tools=[slow])).text
+
+
+async def test_a_call_of_an_answer_that_was_cut_off_waits_for_its_approval(store: Store) -> None:
+    """The model is not asked again while the call that it made has nobody who approves it."""
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    lost = NetworkError("the line went dead", provider="openai")
+    model = Scripted([*calling(("pay", {"amount": 5}))[:1], lost], saying("Paid."))
+    talk = Conversation(store, model=model, tools=[pay])
+    with pytest.raises(NetworkError):
+        await talk.ask("Pay 5.", key="q")
+    again = await talk.ask("Pay 5.", key="q")
+    assert ["pay"] == [call.tool for call in again.waiting]
+    assert 1 == len(model.asked)
+    assert "Paid." == (await talk.ask("Pay 5.", key="q", approve=lambda _: True)).text
+    assert {} == await talk.aledger()

@@ -205,6 +205,7 @@ class _Trial:
             name = store.create().id
         lines: list[str] = []
         moments: list[str] = []
+        status = KILLED
         job, args = "tests.faults.asks:child", [self._address, name, kind]
         for number in range(kills + 1):
             ledger = self._folder / f"ledger-{name}-{number}"

@@ -19,6 +19,7 @@ from tests.faults import (
     kills,
     power,
     server_kills,
+    service,
     steps,
     takeovers,
 )
@@ -82,6 +83,17 @@ def test_a_question_killed_at_any_moment_is_asked_once(told: Told, kind: str) ->
 
 def test_two_processes_take_over_from_a_killed_one(told: Told) -> None:
     told(takeovers.run(2, seed=0, within=20))
+
+
+def test_the_service_of_the_docs_asks_once_whatever_is_repeated(told: Told) -> None:
+    pytest.importorskip("fastapi")
+    told(service.run(users=4, questions=2))
+
+
+@pytest.mark.faults
+def test_a_hundred_users_repeat_every_request(told: Told) -> None:
+    pytest.importorskip("fastapi")
+    told(service.run(users=scaled(100), questions=3))
 
 
 @pytest.mark.faults
