@@ -87,7 +87,7 @@ def test_two_processes_take_over_from_a_killed_one(told: Told) -> None:
 
 def test_the_service_of_the_docs_asks_once_whatever_is_repeated(told: Told) -> None:
     pytest.importorskip("fastapi")
-    told(service.run(users=4, questions=2))
+    told(service.run(users=3, questions=1))
 
 
 @pytest.mark.faults
