@@ -187,7 +187,7 @@ class Conversation:
         self.tally = RunningTotal(self._count)
         announcer = ChangeAnnouncer.of(store, history, self.events)
         shared = SharedLease(store, history.id, seconds=lease, wait=wait)
-        self._access = StoreAccess(store, history, self.tally, announcer, lease=shared)
+        self._access = StoreAccess(store, history, self.tally, announcer, shared)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
         self._prices = prices

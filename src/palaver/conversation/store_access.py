@@ -33,7 +33,6 @@ from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, ne
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
-from palaver.stores.lease import SharedLease
 from palaver.stores.records import Lease, check_idempotency_key
 from palaver.wire import Converter, Request, converter
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from palaver.events import EventBus
     from palaver.history import View
     from palaver.stores import StoredHistory
+    from palaver.stores.lease import SharedLease
     from palaver.stores.records import JournalEntry, Record
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
@@ -162,15 +162,14 @@ class StoreAccess:
         history: StoredHistory,
         tally: RunningTotal,
         announcer: ChangeAnnouncer,
-        *,
-        lease: SharedLease | None = None,
+        lease: SharedLease,
     ) -> None:
-        """Take the conversation, the count of its tokens, and what announces its changes."""
+        """Take the conversation, the count of its tokens, what announces its changes, the lease."""
         self.store = store
         self.history = history
         self.tally = tally
         self.announcer = announcer
-        self.lease = SharedLease(store, history.id) if lease is None else lease
+        self.lease = lease
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────

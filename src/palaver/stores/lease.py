@@ -196,18 +196,28 @@ class SharedLease:
         Other work is refused meanwhile, but for what the work itself does. A run that was told to
         end, as its `cancelled` tells, is waited for: it only has to store what had arrived.
         """
-        run = _Run(cancelled)
-        await self.patiently(partial(self._enter, run))
-        outside = _runs.get()
+        run, outside = _Run(cancelled), _runs.get()
         _runs.set(outside | {run})
         try:
-            acquire = partial(self.acquire, "run")
-            lease = await self.patiently(lambda: run_shielded(acquire, undo=self.release))
+            lease = await self.patiently(partial(self._begin, run))
             release, holds = partial(self.release, lease), partial(self.holds, lease)
             async with OnExit(release, needed=holds):
                 return await self.keep_renewed(work)
         finally:
             _runs.set(outside)
+            self._leave(run)
+
+    async def _begin(self, run: _Run) -> Lease:
+        """Begin a run in this object, and take the lease for it."""
+        await self._enter(run)
+        try:
+            return await run_shielded(partial(self.acquire, "run"), undo=self.release)
+        except BaseException:
+            self._leave(run)
+            raise
+
+    def _leave(self, run: _Run) -> None:
+        if self._run is run:
             self._run = None
             run.ended.set()
 
@@ -219,7 +229,7 @@ class SharedLease:
                 if held is None:
                     if self._acquired:
                         self._refuse()
-                    self._run = run
+                    self._run, run.ended = run, anyio.Event()
                     return
                 if not held.cancelled():
                     self._refuse()
