@@ -16,7 +16,7 @@ import pytest
 from anyio import to_thread
 
 import palaver
-from palaver import Conversation, Message, Store, StoredHistory, tool, user
+from palaver import Conversation, Limits, Message, Store, StoredHistory, tool, user
 from palaver.errors import (
     LeaseLost,
     LeaseTaken,
@@ -128,6 +128,42 @@ async def types_are_known(store: Store, talk: Conversation) -> None:
     await store.aget(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await store.acreate(titel="Tea")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await talk.aadd()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def test_nothing_touches_the_store_in_the_event_loop(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a service awaits: every access is in another thread."""
+    loop, seen, blocking = threading.get_ident(), set[str](), list[str]()
+
+    def watched(name: str, method: Callable[..., object]) -> Callable[..., object]:
+        def call(*given: object, **named: object) -> object:
+            (blocking.append if threading.get_ident() == loop else seen.add)(name)
+            return method(*given, **named)
+
+        return call
+
+    for name, method in inspect.getmembers(store.backend, inspect.ismethod):
+        if not name.startswith("_"):
+            monkeypatch.setattr(store.backend, name, watched(name, method))
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    answers = [calling(("pay", {"amount": 5})), saying("Paid."), saying("Yes.")]
+    history = await store.acreate(id="talk", key="begin")
+    talk = Conversation(store, history, model=Scripted(*answers), tools=[pay], token_limit=1)
+    waiting = await talk.ask("Pay 5.", key="one", limits=Limits(total_tokens=10_000))
+    assert 1 == len(waiting.waiting)
+    assert "Paid." == (await talk.ask(approve=lambda _: True)).text
+    async with talk.stream("Is that all?", key="two") as events:
+        assert [event async for event in events]
+    assert [] == await talk.recover()
+    assert 6 == len(await talk.amessages())
+    assert {"create", "commit", "lease", "release"} <= seen
+    assert [] == blocking
 
 
 class Gate:

@@ -552,7 +552,7 @@ class Conversation:
         over = self.token_limit is not None and count > self.token_limit
         if over and not self._over_limit:
             self._over_limit = True
-            usage = self.usage
+            usage = await self.ausage()
             known = "count" if usage.reported is None else "api"
             data = {"tokens": count, "limit": self.token_limit, "source": known}
             await self._publish("tokens.exceeded", data)
