@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_type
 
 import anyio
@@ -29,16 +30,17 @@ from palaver.errors import (
 from palaver.stores import Hit, Listing
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.faults.nursery import Ledger, Nursery
+from tests.markdown import blocks
 from tests.stores.postgres_server import postgres, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
     from palaver.stores import Lease
 
 __all__ = ["postgres", "postgres_server"]  # fixtures
 pytestmark = pytest.mark.anyio
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "howto" / "in-fastapi.md"
 
 
 @pytest.fixture
@@ -234,6 +236,26 @@ async def test_a_twin_is_that_of_the_subclass() -> None:
     store = Checked(palaver.open(":memory:").backend)
     with pytest.raises(PermissionError):
         await store.aget("anything")
+
+
+async def test_the_service_of_the_docs_closes_when_its_runs_have_stored_what_had_arrived(
+    tmp_path: Path,
+) -> None:
+    """A server that shuts down cancels its requests, and closes the store at the same time."""
+    names: dict[str, Any] = {"__name__": "service"}
+    block = next(block for block in blocks(PAGE.read_text("utf-8")) if block.language == "python")
+    exec(compile(block.code, PAGE, "exec"), names)  # noqa: S102 - our own docs
+    store, model = palaver.open(tmp_path / "chat.db"), Scripted([*saying("So far")[:1], None])
+    chat = names["Chat"](store, model)
+    request = asyncio.create_task(chat.ask("anna", "tea", "Tea?", "key"))
+    await until(lambda: model.asked)
+    await anyio.sleep(0.1)
+    request.cancel()
+    await chat.close()
+    assert request.cancelled()
+    with palaver.open(tmp_path / "chat.db") as again:
+        assert ["Tea?", "So far"] == [message.text for message in again.get("anna/tea")]
+        again.lease("anna/tea", "the next one")
 
 
 # ── the lease ───────────────────────────────────────────────────────────────────────────────────
