@@ -12,14 +12,13 @@ from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast, overload
 
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
-from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
     OutputType,
@@ -33,7 +32,7 @@ from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
-from palaver.errors import BudgetExceeded, LeaseTaken, PalaverError, ValidationError
+from palaver.errors import BudgetExceeded, PalaverError, ValidationError
 from palaver.events import Event, EventBus
 from palaver.messages import (
     AssistantInfo,
@@ -54,7 +53,9 @@ from palaver.messages.limits import (
 from palaver.models import as_model
 from palaver.models.base import LOCAL_PROVIDER, SdkModel
 from palaver.stores import StoredHistory, open_store
+from palaver.stores.lease import SharedLease, check_lease, run_shielded
 from palaver.stores.store import check_store
+from palaver.stores.twins import in_thread
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
@@ -84,15 +85,7 @@ __all__ = ["Conversation"]
 _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("palaver.conversation")
-_POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
-
-
-class _Held(NamedTuple):
-    """A run that holds a conversation: whether it was told to end, and when it has."""
-
-    cancelled: Callable[[], bool]
-    ended: anyio.Event
 
 
 def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
@@ -141,6 +134,8 @@ class Conversation:
         limits: ToolLimits | None = None,
         events: EventBus | None = None,
         instrumentation: Instrumentation | None = None,
+        lease: float | None = None,
+        wait: float = 0.0,
     ) -> None:
         """Open a conversation of a store by its id, or create a new one.
 
@@ -150,8 +145,13 @@ class Conversation:
         published. `budget` is a cost: once it is spent, no further step is begun; a model of which
         no price is known is not asked. `executor` runs calls in place of the tools, `count` counts
         tokens in place of the best counter available, `limits` are those of tool calls,
-        `instrumentation` wraps every request and call (`telemetry.Telemetry`). Raises
-        `ValidationError` for an argument that can't be used, and creates nothing.
+        `instrumentation` wraps every request and call (`telemetry.Telemetry`).
+
+        While a run, a step or calls are under way, nobody else may work on the conversation, here
+        or in another process: `LeaseTaken` says who does. `wait` is how many seconds to wait for
+        them. `lease` is how many seconds a lease lasts that is not renewed (4, if it is not given),
+        and so how soon the work of a killed process can go on elsewhere. Raises `ValidationError`
+        for an argument that can't be used, and creates nothing.
         """
         self._owned: Store | None = None  # the store, if it was opened here
         if not isinstance(store, str | PathLike):
@@ -169,8 +169,8 @@ class Conversation:
             check_number(token_limit, "$.token_limit", whole=True)
         if budget is not None:
             check_number(budget, "$.budget")
+        check_lease(lease, wait)
         self._models: dict[str, Model] = {}  # by name
-        self._held: _Held | None = None
         self.model = self.find_model(model)
         self.tools = as_toolbox(tools)
         if isinstance(store, str | PathLike):
@@ -186,7 +186,8 @@ class Conversation:
         self._count = with_fallback(counter() if count is None else count)
         self.tally = RunningTotal(self._count)
         announcer = ChangeAnnouncer.of(store, history, self.events)
-        self._access = StoreAccess(store, history, self.tally, announcer)
+        shared = SharedLease(store, history.id, seconds=lease, wait=wait)
+        self._access = StoreAccess(store, history, self.tally, announcer, shared)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
         self._prices = prices
@@ -369,20 +370,7 @@ class Conversation:
         Raises `LeaseTaken` if somebody is at work already. Work that was told to end, as
         `cancelled` tells, is waited for: it only has to store what had arrived.
         """
-        while self._held is not None:
-            if not self._held.cancelled():
-                msg = (
-                    "a run of this conversation is under way in this process already; await it "
-                    "first, or close its stream"
-                )
-                raise LeaseTaken(msg)
-            await self._held.ended.wait()
-        self._held = held = _Held(cancelled or (lambda: False), anyio.Event())
-        try:
-            return await self._access.lease.hold(work)
-        finally:
-            self._held = None
-            held.ended.set()
+        return await self._access.lease.hold(work, cancelled=cancelled)
 
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""
@@ -492,21 +480,17 @@ class Conversation:
         """Return the given tools as a toolbox; without any, the conversation's own."""
         return self.tools if tools is None else as_toolbox(tools)
 
-    async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
+    async def recover(self, *, wait: float | None = None) -> list[Recovered]:
         """Settle what a crash left unfinished, and return what was found.
 
         Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
-        killed lasts for a few seconds; `wait` is how many seconds to wait for it.
+        killed lasts for a few seconds; `wait` is how many seconds to wait for it, in place of the
+        conversation's own `wait`.
         """
-        check_number(wait, "$.wait")
-        until = anyio.current_time() + wait
-        while True:
-            try:
-                return await run_shielded(partial(recover, self._access))
-            except LeaseTaken:
-                if anyio.current_time() >= until:
-                    raise
-            await anyio.sleep(_POLL_SECONDS)
+        if wait is not None:
+            check_number(wait, "$.wait")
+        settle = partial(recover, self._access)
+        return await self._access.lease.patiently(lambda: run_shielded(settle), wait)
 
     def recover_if_needed(self) -> None:
         """Settle what a crash left unfinished, if anything; for work that `hold` was given."""
@@ -579,7 +563,7 @@ class Conversation:
         over = self.token_limit is not None and count > self.token_limit
         if over and not self._over_limit:
             self._over_limit = True
-            usage = self.usage
+            usage = await self.ausage()
             known = "count" if usage.reported is None else "api"
             data = {"tokens": count, "limit": self.token_limit, "source": known}
             await self._publish("tokens.exceeded", data)
@@ -631,3 +615,26 @@ class Conversation:
     async def _publish(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
         if self.events.wanted(name):
             await self.events.publish(Event(name, self.id, self.history.version, data))
+
+    # ── async twins ─────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self) -> list[Message]:
+        """Return the messages of the conversation now, read in a worker thread."""
+        return self.history.messages
+
+    def _usage(self) -> Usage:
+        """Return the token usage of the last request and of all together (see `usage`)."""
+        return self.usage
+
+    aadd = in_thread(add)
+    amessages = in_thread(_messages)
+    arecent = in_thread(recent)
+    aby_role = in_thread(by_role)
+    aclear = in_thread(clear)
+    awaiting = in_thread(waiting)
+    adigests = in_thread(digests)
+    aledger = in_thread(ledger)
+    arequest = in_thread(request)
+    ausage = in_thread(_usage)
+    atokens = in_thread(tokens)
+    acount_messages = in_thread(count_messages)

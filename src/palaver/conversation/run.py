@@ -23,7 +23,6 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
-from palaver.conversation.lease import run_shielded
 from palaver.conversation.step import Step
 from palaver.conversation.usage import Usage
 from palaver.errors import (
@@ -46,6 +45,7 @@ from palaver.messages.limits import (
     is_object,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
+from palaver.stores.lease import run_shielded
 from palaver.tools.approval import (
     VERDICTS,
     Decision,
@@ -281,7 +281,7 @@ class _Run:
         if self._only_these:
             calls = [call for call in calls if call.tool in self._box]
         waiting = await self.run_calls(calls)
-        if waiting and self.key is None:
+        if waiting:
             unanswered = await to_thread.run_sync(self._message_of, waiting)
             if unanswered is not None:
                 usage = await to_thread.run_sync(lambda: conversation.usage)

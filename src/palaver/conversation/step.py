@@ -26,7 +26,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
-from palaver.conversation.lease import OnExit, clean_up, run_shielded
 from palaver.conversation.ledger import LedgerEntry, pending_entries
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Usage
@@ -49,6 +48,7 @@ from palaver.messages.limits import EMPTY, MAX_ANSWER
 from palaver.messages.message import MAX_PARTS, WorkingPath
 from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
+from palaver.stores.lease import OnExit, clean_up, run_shielded
 from palaver.wire import Note
 
 if TYPE_CHECKING:
@@ -143,7 +143,10 @@ class ToolCallBatch:
     ) -> list[ToolOutcome]:
         """Run calls and return their outcomes in order; `approved` are their digests by id."""
         access = self._access
-        started = await run_shielded(partial(self._start, calls, approved), undo=self._undo_start)
+        start_all = partial(self._start, calls, approved)
+        started = await access.lease.patiently(
+            lambda: run_shielded(start_all, undo=self._undo_start)
+        )
         lease = started.lease
         release, holds = partial(access.lease.release, lease), partial(access.lease.holds, lease)
         async with OnExit(release, needed=holds):
@@ -460,7 +463,7 @@ async def take_step(
     """Take one step; `add_cost` adds the cost that the provider left out of its answer."""
     target = replace(model.target, model=model.ref)
     begin = partial(access.begin_step, model.format, target, key)
-    begun = await run_shielded(begin, undo=access.withdraw)
+    begun = await access.lease.patiently(lambda: run_shielded(begin, undo=access.withdraw))
     if isinstance(begun, Message):
         usage = await to_thread.run_sync(access.usage)
         return Step(begun, usage, (), tuple(pending_entries(begun)), again=True)

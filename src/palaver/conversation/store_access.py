@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from palaver.conversation.feed import CHANGE_EVENTS, EventFeed
-from palaver.conversation.lease import SharedLease
 from palaver.conversation.ledger import (
     CALL,
     LedgerEntry,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from palaver.events import EventBus
     from palaver.history import View
     from palaver.stores import StoredHistory
+    from palaver.stores.lease import SharedLease
     from palaver.stores.records import JournalEntry, Record
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
@@ -165,13 +165,14 @@ class StoreAccess:
         history: StoredHistory,
         tally: RunningTotal,
         announcer: ChangeAnnouncer,
+        lease: SharedLease,
     ) -> None:
-        """Take the conversation, the count of its tokens, and what announces its changes."""
+        """Take the conversation, the count of its tokens, what announces its changes, the lease."""
         self.store = store
         self.history = history
         self.tally = tally
         self.announcer = announcer
-        self.lease = SharedLease(store, history.id)
+        self.lease = lease
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +184,7 @@ class StoreAccess:
         """
         check_idempotency_key(key)  # it is stored with the answer, when it is too late to refuse
         history = self.history
-        lease = self.lease.acquire()
+        lease = self.lease.acquire("step")
         try:
             history.refresh()
             if key is not None and (known := self._find_answer(key)) is not None:
@@ -229,8 +230,11 @@ class StoreAccess:
             ]
             if intent.key is not None and complete:
                 records += self._answer_records(intent.key, message)
-            with self.announcer.silently() if complete else nullcontext():
-                history.extend([message], key=intent.id, records=records, lease=step.lease)
+            with (
+                self.announcer.silently() if complete else nullcontext(),
+                self.lease.writing(step.lease) as lease,
+            ):
+                history.extend([message], key=intent.id, records=records, lease=lease)
         finally:
             self.lease.release(step.lease)
         return message, usage, entries
@@ -385,13 +389,14 @@ class StoreAccess:
         while here := [entry for entry in ordered if entry.id not in left]:
             key = f"results-{'-'.join(entry.id for entry in here)}"[:200]
             try:
-                self.history.extend(
-                    [entry.message() for entry in here],
-                    key=key,
-                    records=[entry.removal() for entry in here],
-                    lease=lease,
-                    unless=partial(_check_calls, here),
-                )
+                with self.lease.writing(lease) as renewed:
+                    self.history.extend(
+                        [entry.message() for entry in here],
+                        key=key,
+                        records=[entry.removal() for entry in here],
+                        lease=renewed,
+                        unless=partial(_check_calls, here),
+                    )
             except _CallsChanged as found:
                 left |= found.calls
                 ordered = [e.with_edit_note() if e.id in found.edited else e for e in ordered]
@@ -433,10 +438,12 @@ class StoreAccess:
         """Append what had arrived of an answer as a message, and end its step."""
         entries = tuple(pending_entries(message))
         records = [*_removals(intent.id), *(entry.record() for entry in entries)]
-        self.history.extend([message], key=intent.id, records=records, lease=lease)
+        with self.lease.writing(lease) as renewed:
+            self.history.extend([message], key=intent.id, records=records, lease=renewed)
 
     def _put(self, records: Sequence[Record], lease: Lease) -> None:
-        self.store.put_records(self.history.id, records, token=lease.token)
+        with self.lease.writing(lease) as renewed:
+            self.store.put_records(self.history.id, records, token=renewed.token)
 
 
 def _removals(step: str) -> list[Record]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -584,6 +585,7 @@ class SdkModel(ABC, Generic[ClientT]):
         self._api_key = api_key
         self._given, self._given_http = client, http_client
         self._client: _Opened[ClientT] | None = None
+        self._opening = threading.Lock()
         self._loop: object = None  # where the caller's own client is used
         try:
             self.check_options(ModelRequest(EMPTY))
@@ -665,7 +667,7 @@ class SdkModel(ABC, Generic[ClientT]):
         while True:
             arrived = ended = False
             try:
-                async with aclosing(self.send_stream(self._open(), body)) as events:
+                async with aclosing(self.send_stream(await self._open(), body)) as events:
                     async for event in events:
                         checked = self._check(event)
                         arrived = True
@@ -684,7 +686,7 @@ class SdkModel(ABC, Generic[ClientT]):
         repeats = 0
         while True:
             try:
-                return self._check(await self.send(self._open(), body))
+                return self._check(await self.send(await self._open(), body))
             except Exception as error:  # noqa: BLE001 - classified and raised again
                 wait = self._retry_wait(error, repeats, arrived=False)
             repeats += 1
@@ -707,18 +709,24 @@ class SdkModel(ABC, Generic[ClientT]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _open(self) -> ClientT:
+    async def _open(self) -> ClientT:
         loop = _LOOP.get(None)
         if loop is None:
             loop = object()
             _LOOP.set(loop)
-        if self._client is None or self._client.loop is not loop:
-            http_client = self._make("http_client", self._given_http, loop)
-            client = self._make("client", self._given, loop)
-            if client is None:
-                client = self.open_client(http_client)
-            self._client = _Opened(loop, client, http_client)
-        return self._client.client
+        if self._client is not None and self._client.loop is loop:
+            return self._client.client
+        return await to_thread.run_sync(self._open_for, loop)  # reading certificates takes a while
+
+    def _open_for(self, loop: object) -> ClientT:
+        with self._opening:
+            if self._client is None or self._client.loop is not loop:
+                http_client = self._make("http_client", self._given_http, loop)
+                client = self._make("client", self._given, loop)
+                if client is None:
+                    client = self.open_client(http_client)
+                self._client = _Opened(loop, client, http_client)
+            return self._client.client
 
     def _make(self, name: str, given: Any, loop: object) -> Any:  # noqa: ANN401 - a client
         """Return the client for this event loop: the caller's own, or what the function makes."""

@@ -45,6 +45,7 @@ from palaver.stores.records import (
     check_words,
 )
 from palaver.stores.stored_history import StoredHistory, check_creation_key, create_once
+from palaver.stores.twins import in_thread
 from palaver.stores.verify import find_problems
 
 if TYPE_CHECKING:
@@ -115,6 +116,14 @@ class Store:
     ) -> None:
         """Close the store."""
         self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the store; it is closed at the end of the block."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the store."""
+        await self.aclose()
 
     def close(self) -> None:
         """Close files and connections. Every change that was made is on disk already."""
@@ -467,3 +476,30 @@ class Store:
         for head in heads:
             for position, reason in self.backend.unindexed(head.id):
                 yield f"{head.id}: message {position}: {reason}"
+
+    # ── async twins ─────────────────────────────────────────────────────────────────────────────
+
+    aclose = in_thread(close)
+    acreate = in_thread(create)
+    aget = in_thread(get)
+    ahead = in_thread(head)
+    alist = in_thread(list)  # noqa: A003 - the method
+    anamed = in_thread(named)
+    adescribe = in_thread(describe)
+    adelete = in_thread(delete)
+    aprune = in_thread(prune)
+    asearch = in_thread(search)
+    afind_positions = in_thread(find_positions)
+    amessages = in_thread(messages)
+    akeys = in_thread(keys)
+    afamily = in_thread(family)
+    aforks = in_thread(forks)
+    ageneration = in_thread(generation)
+    arecords = in_thread(records)
+    akinds = in_thread(kinds)
+    aput_record = in_thread(put_record)
+    aput_records = in_thread(put_records)
+    anewest = in_thread(newest)
+    ajournal = in_thread(journal)
+    alease = in_thread(lease)
+    arelease = in_thread(release)

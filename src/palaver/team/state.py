@@ -18,10 +18,10 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.conversation.lease import OnExit, run_shielded
 from palaver.errors import LeaseLost, LeaseTaken, PalaverError, StoreDamaged
 from palaver.messages import new_id
 from palaver.messages.decode import decode
+from palaver.stores.lease import OnExit, run_shielded
 from palaver.team.routing import PRIORITY
 
 if TYPE_CHECKING:
