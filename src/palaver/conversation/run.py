@@ -34,15 +34,17 @@ from palaver.errors import (
     TooManySteps,
     ValidationError,
 )
-from palaver.messages import Message, ToolCallPart, parse_message, user
+from palaver.messages import Message, ToolCallPart, user
 from palaver.messages.decode import convert
 from palaver.messages.limits import (
     EMPTY,
     MAX_NAME,
+    NamedFields,
     check_argument,
     check_callable,
     check_name,
     describe_argument,
+    unexpected_keyword,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
 from palaver.tools.approval import (
@@ -56,7 +58,7 @@ from palaver.tools.approval import (
     valid_decisions,
 )
 from palaver.tools.approval import needs_approval as tool_needs_approval
-from palaver.tools.function import is_pydantic
+from palaver.tools.function import explain_type, is_pydantic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,6 +101,9 @@ _AGAIN: Final = (
     "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
 )
 
+AROUND: Final = "an async function of a call, its context, and a function that runs the call"
+"""What `around` is."""
+
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
 )
@@ -109,7 +114,7 @@ RunEvent: TypeAlias = "Delta | Step | ToolOutcome | RunResult"
 """What happens in a run: a piece of an answer, a finished step, the outcome of a call, the end."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
     """How much one run may use. What is None has no limit.
 
     >>> Limits(cost=-1)
@@ -225,10 +230,11 @@ class _Run:
             detail = f"must be a Conversation, not {describe_argument(conversation)}"
             raise ValidationError(detail, path="$.conversation", rule="argument")
         check_argument(limits, Limits, "$.limits", "Limits(…)")
-        check_callable(on_step, "$.on_step", "a function that takes a step")
-        check_callable(approve, "$.approve", "a function that takes a call")
-        check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
-        check_callable(around, "$.around", "an async function that wraps a call")
+        check_callable(on_step, "$.on_step", "a function that takes a step", takes=1)
+        wanted = "a function that takes a call"
+        check_callable(approve, "$.approve", wanted, takes=1)
+        check_callable(needs_approval, "$.needs_approval", wanted, takes=1)
+        check_callable(around, "$.around", AROUND, takes=3)
         if key is not None:
             check_name(key, "$.key")
             if len(key) > _MAX_KEY:
@@ -240,7 +246,10 @@ class _Run:
             raise ValidationError(detail, path="$.model", rule="no-model")
         self._conversation, self._model = conversation, chosen
         self._box = conversation.toolbox(tools)
-        if not callable(options):
+        if callable(options):
+            wanted = "a function of the last calls and of those before them"
+            check_callable(options, "$.options", wanted, takes=2)
+        else:
             check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
             check_options(chosen, self._box.specs, options)
         if limits.cost is not None:
@@ -410,7 +419,7 @@ class _Run:
         return valid_decisions({n: one for n, one in stored.items() if n in asked}, digests)
 
     async def _decide(self, calls: Sequence[ToolCallPart], approve: Approve) -> dict[str, Decision]:
-        """Ask about each call, and store what was decided before anything runs."""
+        """Ask about each call; what was decided about one is stored before the next is shown."""
         digests = await to_thread.run_sync(self._conversation.digests, calls)
         decisions: dict[str, Decision] = {}
         for call in calls:
@@ -418,14 +427,14 @@ class _Run:
             if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
                 verdict = Decision("deny", reason=verdict)
             try:
-                decisions |= parse_answer({call.id: verdict}, [call], digests)
+                decided = parse_answer({call.id: verdict}, [call], digests)
             except ValidationError as error:
                 detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
                 raise ValidationError(
                     detail + error.detail, path="$.approve", rule="argument"
                 ) from None
-        if decisions:
-            await to_thread.run_sync(save_decisions, self._conversation, decisions)
+            await to_thread.run_sync(save_decisions, self._conversation, decided)
+            decisions |= decided
         return decisions
 
 
@@ -485,7 +494,7 @@ async def _call(function: Callable[[Any], Any], value: object) -> Any:  # noqa: 
 
 async def ask(
     conversation: Conversation,
-    message: Message | Mapping[str, Any] | str | None = None,
+    message: Message | None = None,
     *,
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None = None,
@@ -499,7 +508,7 @@ async def ask(
 
 async def _ask(
     conversation: Conversation,
-    message: Message | Mapping[str, Any] | str | None,
+    message: Message | None,
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None,
     output: OutputType[Any] | None,
@@ -520,8 +529,7 @@ async def _ask(
     key = run.key
     await run_shielded(conversation.recover_if_needed)
     if message is not None:
-        given = user(message) if isinstance(message, str) else message
-        await to_thread.run_sync(_add_question, conversation, given, key)
+        await to_thread.run_sync(_add_question, conversation, message, key)
     before = await to_thread.run_sync(lambda: conversation.usage)
 
     async def answered() -> RunResult:
@@ -554,12 +562,9 @@ async def _ask(
     return answer, None
 
 
-def _add_question(
-    conversation: Conversation, given: Message | Mapping[str, Any], key: str | None
-) -> None:
+def _add_question(conversation: Conversation, wanted: Message, key: str | None) -> None:
     """Add a message once for its key; raise `ValidationError` if the key is that of another."""
-    found = conversation.add(given, key=key)
-    wanted = given if isinstance(given, Message) else parse_message(given)
+    found = conversation.add(wanted, key=key)
     if key is not None and found.text and (found.role, found.text) != (wanted.role, wanted.text):
         detail = f"is the key of another message, {found.text[:_SHOWN]!r}; a new one needs its own"
         raise ValidationError(detail, path="$.key", rule="key")
@@ -570,9 +575,7 @@ def check_settings(conversation: Conversation, settings: RunSettings, of: str) -
     known = RunSettings.__optional_keys__
     for name in settings:
         if name not in known:
-            takes = ", ".join(sorted({*known, "output"} if of == "ask" else known))
-            msg = f"{of}() got an unexpected keyword argument {name!r}; it takes {takes}"
-            raise TypeError(msg)
+            raise unexpected_keyword(of, name, {*known, "output"} if of == "ask" else known)
     rest: dict[str, Any] = dict(settings)
     _Run(conversation, rest.pop("model", None), **rest)
 
@@ -586,6 +589,11 @@ class OutputType(Generic[_T]):
 
     def __init__(self, kind: type[_T]) -> None:
         """Take the type; raise `ValidationError` if JSON can't have it."""
+        if isinstance(kind, str | int | float | Mapping | list):
+            detail = (
+                f"must be a type, such as a dataclass or list[str], not {describe_argument(kind)}"
+            )
+            raise ValidationError(detail, path="$.output", rule="output-type")
         self._kind = kind
         self._validate: Callable[[Any], _T] = lambda value: convert(value, kind)
         try:
@@ -596,8 +604,8 @@ class OutputType(Generic[_T]):
             else:
                 self.schema = _inline(msgspec.json.schema(kind))
         except (TypeError, ValueError) as error:
-            detail = f"{_name(kind)} can't be the type of an answer: "
-            detail += " ".join(str(error).split())
+            detail = f"{_name(kind)} can't be the type of an answer: {explain_type(error)}; give a "
+            detail += "dataclass, a pydantic model or a type such as list[str], or leave it out"
             raise ValidationError(detail, path="$.output", rule="output-type") from None
         self._wrapped = self.schema.get("type") != "object"
         if self._wrapped:  # providers take objects only

@@ -48,6 +48,7 @@ from palaver.messages.limits import EMPTY, MAX_ANSWER
 from palaver.messages.message import MAX_PARTS, WorkingPath
 from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
+from palaver.tools.runner import MiddlewareFailed
 from palaver.wire import Note
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class _Started(NamedTuple):
     """Calls that are stored as running.
 
     `running` and `done` are entries by the id of their part; `before` are the entries of the
-    running ones as they were before. `tracebacks` has those of the calls that have failed since.
+    running ones as they were before. `tracebacks` has those of the calls that have failed since,
+    `errors` what was raised around the calls.
     """
 
     lease: Lease
@@ -114,6 +116,7 @@ class _Started(NamedTuple):
     done: dict[str, LedgerEntry]
     before: list[LedgerEntry]
     tracebacks: dict[str, str]
+    errors: list[BaseException]
 
 
 class ToolCallBatch:
@@ -154,6 +157,8 @@ class ToolCallBatch:
             await self._publish_state(entry)
         for message in appended:
             await self._publish("message.added", {"id": message.id, "role": message.role})
+        if started.errors:
+            raise started.errors[0]
         messages = {message.id: message for message in appended}
         left = {entry.id for entry in strays}
         settled = {entry.id: entry for entry in (*finished, *started.done.values())}
@@ -186,7 +191,7 @@ class ToolCallBatch:
         except BaseException:
             access.lease.release(lease)
             raise
-        return _Started(lease, running, done, [known[name] for name in running], {})
+        return _Started(lease, running, done, [known[name] for name in running], {}, [])
 
     def _undo_start(self, started: _Started) -> None:
         """Undo `_start`: no tool was called, so the calls are pending as before."""
@@ -239,17 +244,16 @@ class ToolCallBatch:
         async def run_one(call: ToolCallPart, entry: LedgerEntry) -> None:
             try:
                 async with slots:
-                    state = await self._run_call(
-                        call,
-                        entry,
-                        partial(record_arguments, entry.id),
-                        partial(started.tracebacks.__setitem__, entry.id),
-                    )
+                    record = partial(record_arguments, entry.id)
+                    state = await self._run_or_wait(call, entry, started, record)
             except anyio.get_cancelled_exc_class():
                 entry = entries[entry.id]
                 outcomes[entry.id] = entry.with_state(fail(entry.state, "cancelled"))
                 raise
-            outcomes[entry.id] = unsaved[entry.id] = entry.with_state(state)
+            if state is None:
+                del entries[entry.id]
+            else:
+                outcomes[entry.id] = unsaved[entry.id] = entry.with_state(state)
             if len(outcomes) == len(entries):
                 all_done.set()
             with anyio.move_on_after(_BATCH_SECONDS, shield=True):
@@ -262,15 +266,36 @@ class ToolCallBatch:
 
         try:
             async with anyio.create_task_group() as group:
-                for call in calls:
-                    if call.id in entries:
-                        group.start_soon(run_one, call, entries[call.id])
+                for call in [call for call in calls if call.id in entries]:
+                    group.start_soon(run_one, call, entries[call.id])
         except anyio.get_cancelled_exc_class():
             for name, entry in entries.items():
                 outcomes.setdefault(name, entry.with_state(fail(entry.state, "cancelled")))
             await run_shielded(partial(access.append_results, list(outcomes.values()), lease))
             raise
         return outcomes
+
+    async def _run_or_wait(
+        self,
+        call: ToolCallPart,
+        entry: LedgerEntry,
+        started: _Started,
+        record_arguments: _RecordArguments,
+    ) -> ToolState | None:
+        """Return the state that a call ends in; None if it waits again.
+
+        What is raised around a call is the caller's; it waits again if its tool was not begun.
+        """
+        on_failure = partial(started.tracebacks.__setitem__, entry.id)
+        try:
+            return await self._run_call(call, entry, record_arguments, on_failure)
+        except MiddlewareFailed as failed:
+            started.errors.append(failed.error)
+            if failed.state.status != "running":
+                return failed.state
+            before = [known for known in started.before if known.id == entry.id]
+            await run_shielded(partial(self._access.save_entries, before, started.lease))
+            return None
 
     async def _run_call(
         self,

@@ -9,16 +9,19 @@ is refused is logged before its error is raised.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Mapping
-from functools import cache
+from difflib import get_close_matches
+from functools import cache, wraps
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
     Final,
     NoReturn,
+    ParamSpec,
     Self,
     TypeGuard,
     TypeVar,
@@ -28,6 +31,7 @@ from typing import (
     get_origin,
 )
 
+from msgspec import StructMeta
 from msgspec.structs import fields, force_setattr
 
 from palaver.errors import PartValidationError, ValidationError
@@ -50,6 +54,7 @@ __all__ = [
     "MAX_TEXT",
     "FrozenDict",
     "FrozenList",
+    "NamedFields",
     "check_all",
     "check_argument",
     "check_callable",
@@ -70,10 +75,12 @@ __all__ = [
     "is_plain",
     "is_text",
     "kind_of",
+    "names_keywords",
     "path_step",
     "quote_value",
     "refuse",
     "replace_refused",
+    "unexpected_keyword",
 ]
 
 
@@ -94,6 +101,7 @@ _SHALLOW: Final = 1
 """Levels of objects within an object that the fast path accepts."""
 
 _log = logging.getLogger("palaver.messages")
+_P = ParamSpec("_P")
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -294,11 +302,88 @@ def check_argument(
         raise ValidationError(f"{detail}; {hint}" if hint else detail, path=path, rule="argument")
 
 
-def check_callable(value: object, path: str, wanted: str) -> None:
-    """Raise `ValidationError` unless the value is None or can be called."""
-    if value is not None and not callable(value):
+def check_callable(value: object, path: str, wanted: str, *, takes: int | None = None) -> None:
+    """Raise `ValidationError` unless the value is None or a function that takes so many arguments.
+
+    >>> check_callable(lambda: True, "$.approve", "a function that takes a call", takes=1)
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.approve: must be a function that takes a call, ...
+    """
+    if value is None:
+        return
+    if not callable(value):
         detail = f"must be {wanted}, not {describe_argument(value)}"
         raise ValidationError(detail, path=path, rule="argument")
+    if takes is None:
+        return
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # a builtin does not say what it takes
+        return
+    try:
+        signature.bind(*range(takes))
+    except TypeError:
+        arguments = "1 argument" if takes == 1 else f"{takes} arguments"
+        name = getattr(value, "__name__", type(value).__name__)
+        detail = f"must be {wanted}, and {name}{signature} can't be called with {arguments}"
+        raise ValidationError(detail, path=path, rule="argument") from None
+
+
+def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error of a keyword that a function does not take; it says which was meant.
+
+    >>> raise unexpected_keyword("Limits", "step", ["cost", "steps"])
+    Traceback (most recent call last):
+    TypeError: Limits() got an unexpected keyword argument 'step'; did you mean 'steps'? It takes...
+    """
+    takes = sorted(known)
+    close = get_close_matches(name, takes, n=1)
+    meant = f"did you mean {close[0]!r}? It takes" if close else "it takes"
+    problem = f"{function}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{problem}; {meant} {', '.join(takes)}")
+
+
+def names_keywords(name: str) -> Callable[[Callable[_P, _V]], Callable[_P, _V]]:
+    """Make a function say of an unknown keyword which was meant; `name` is what it is called."""
+
+    def decorate(function: Callable[_P, _V]) -> Callable[_P, _V]:
+        known = [
+            each.name
+            for each in inspect.signature(function).parameters.values()
+            if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and each.name != "self"
+        ]
+
+        @wraps(function)
+        def call(*args: _P.args, **keywords: _P.kwargs) -> _V:
+            for given in keywords:
+                if given not in known:
+                    raise unexpected_keyword(name, given, known)
+            return function(*args, **keywords)
+
+        return call
+
+    return decorate
+
+
+class NamedFields(StructMeta):
+    """The type of structs that people make by keyword; it does what `names_keywords` does.
+
+    >>> from msgspec import Struct
+    >>> class Size(Struct, metaclass=NamedFields):
+    ...     width: int = 1
+    >>> Size(with_=3)
+    Traceback (most recent call last):
+    TypeError: Size() got an unexpected keyword argument 'with_'; did you mean 'width'? It takes...
+    """
+
+    if not TYPE_CHECKING:  # the type checkers know the fields themselves
+
+        def __call__(self, *values: object, **fields: object) -> Struct:
+            """Make a value."""
+            for name in fields:
+                if name not in self.__struct_fields__:
+                    raise unexpected_keyword(self.__name__, name, self.__struct_fields__)
+            return super().__call__(*values, **fields)
 
 
 def describe_argument(value: object) -> str:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged, ToolFailed, ValidationError
 from palaver.messages.decode import convert, decode
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, path_step
+from palaver.messages.limits import EMPTY, NamedFields, path_step
 from palaver.tools.runner import Toolbox
 from palaver.wire import ToolSpec
 
@@ -60,7 +60,8 @@ _log: Final = logging.getLogger("palaver.tools")
 VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
 
 
-class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel",
+               metaclass=NamedFields):  # fmt: skip
     """What a person decided about a call: approve it, deny it, or run it with other arguments.
 
     `digest` is that of the call which was shown. An answer may leave it out; a stored decision has

@@ -4,10 +4,12 @@ A tool may come from a function, a JSON schema or an MCP server. It says itself 
 again after a crash; the default is that it may not.
 
 A call runs within its limits, in a thread or in the event loop. What a tool raises becomes the
-error of its call, without secrets; its traceback is for the developer, in the log `palaver.tools`
-and on the outcome. What a tool returns becomes text for the model, and files. A thread
-can't be stopped: one whose call has timed out or was cancelled is abandoned, so that a tool that
-hangs delays neither the store, nor other tools, nor the end of the process.
+error of its call. The model is told the type and text of errors that are meant for it, and of any
+other only the type; a hook may tell it something else. The traceback is for the developer, in the
+log `palaver.tools` and on the outcome, without secrets. What a tool returns becomes text for the
+model, and files. A thread can't be stopped: one whose call has timed out or was cancelled is
+abandoned, so that a tool that hangs delays neither the store, nor other tools, nor the end of the
+process.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import anyio
@@ -34,11 +37,13 @@ from anyio import from_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
-from palaver.errors import PalaverError, ToolUnreachable, ValidationError
+from palaver.errors import PalaverError, ToolFailed, ToolUnreachable, ValidationError
 from palaver.messages import FilePart, ToolCallPart, ToolRunning, complete, fail, file_part
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
+    NamedFields,
+    check_argument,
     check_number,
     describe_argument,
     freeze_mapping,
@@ -57,7 +62,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_FILE",
+    "DescribeError",
     "Executor",
+    "MiddlewareFailed",
     "Progress",
     "ReportProgress",
     "Tool",
@@ -139,9 +146,13 @@ ToolMiddleware: TypeAlias = Callable[
 ]
 """Wraps every call: it gets the call and a function that runs it, with its arguments or others.
 
-The arguments that it chooses are recorded before the tool gets them. What it raises becomes the
-call's error.
+The arguments that it chooses are recorded before the tool gets them. With `ToolFailed` it refuses
+the call, and the model is told the text. Any other error of its own is raised to whoever runs the
+calls, after the other calls; a call whose tool was not begun waits again.
 """
+
+DescribeError: TypeAlias = Callable[[ToolCallPart, BaseException], "str | None"]
+"""Returns what the model is told of an error that a tool raised; None for the usual text."""
 
 
 class Toolbox(Mapping[str, Tool]):
@@ -255,6 +266,7 @@ _log: Final = logging.getLogger("palaver.tools")
 MAX_FILE: Final = 20_000_000
 """The largest file in a result, in bytes; of a larger one, only the size is stored."""
 _CUT: Final = "\n[… {left:,} more characters were left out]"
+_CUT_OFF: Final = "the program that runs the tools failed; it may have run, or have run in part"
 _SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -263,7 +275,7 @@ _SIGNATURES: Final = (
 )
 
 
-class ToolLimits(Struct, frozen=True):
+class ToolLimits(Struct, frozen=True, metaclass=NamedFields):
     """How many seconds a call may take, how many run at once, how long a result's text may be."""
 
     seconds: float = 600.0
@@ -277,6 +289,19 @@ class ToolLimits(Struct, frozen=True):
         check_number(self.output, "$.output", whole=True)
 
 
+class MiddlewareFailed(Exception):  # noqa: N818 - it reads as what happened
+    """What wraps a call raised `error`, which is the caller's; `state` is that of the call then.
+
+    If the tool was not begun, the state is running as before, and the call may run again.
+    """
+
+    def __init__(self, error: BaseException, state: ToolState) -> None:
+        """Take the error and the state."""
+        super().__init__(str(error))
+        self.error = error
+        self.state = state
+
+
 class ToolRunner:
     """Runs single calls with tools, or with an executor in their place. It stores nothing."""
 
@@ -287,12 +312,14 @@ class ToolRunner:
         limits: ToolLimits,
         executor: Executor | None = None,
         middleware: ToolMiddleware | None = None,
+        describe_error: DescribeError | None = None,
     ) -> None:
         """Take the tools by name; `middleware` wraps every call."""
         self.tools = tools
         self.limits = limits
         self._executor = executor
         self._middleware = middleware
+        self._describe_error = describe_error
 
     async def run(
         self,
@@ -307,37 +334,78 @@ class ToolRunner:
         """Run a call that is in the state running, and return the state that it ends in.
 
         `record_arguments` is awaited before a tool gets other arguments than the call's; it returns
-        the state with them. `on_failure` gets the traceback of what the tool raises.
+        the state with them. `on_failure` gets the traceback of what the tool raises. Raises
+        `MiddlewareFailed` for an error that is not the tool's.
         """
         tool = self.tools.get(call.tool)
-        limit = self.limits.seconds
-        if tool is not None and tool.timeout is not None:
-            limit = tool.timeout
-        progress, output = Progress(on_progress), None
+        own = None if tool is None else tool.timeout
+        limit = self.limits.seconds if own is None else own
+        progress, output, began = Progress(on_progress), None, False
+        raised: BaseException | None = None  # by the tool
         context = ToolContext(conversation, call, progress)
 
         async def run(chosen: ToolCallPart) -> ToolOutput:
-            nonlocal state
+            nonlocal state, began, raised
             if (chosen.id, chosen.call_id, chosen.tool) != (call.id, call.call_id, call.tool):
                 detail = "another call may not run in its place, only other arguments"
                 raise ValidationError(detail, path="$.calls", rule="tool-call")
             if chosen.input != call.input:
                 state = await record_arguments(chosen.input)
-            return await self._call(tool, chosen, context)
+            began = True
+            try:
+                return await self._call(tool, chosen, context)
+            except (Exception, SystemExit) as error:
+                raised = error
+                raise
+
+        async def run_wrapped() -> object:
+            try:
+                return await self._wrap(call, context, run)
+            except (Exception, SystemExit) as error:
+                if error is raised or isinstance(error, ToolFailed):
+                    raise
+                raise MiddlewareFailed(error, fail(state, _CUT_OFF) if began else state) from error
 
         try:
             with anyio.move_on_after(limit):
-                if self._middleware is None:
-                    output = to_output(await run(call), context)
-                else:
-                    output = to_output(await self._middleware(call, context, run), context)
+                output = to_output(await run_wrapped(), context)
             return self._final_state(call, state, output, round(limit * 1_000))
+        except MiddlewareFailed:
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
             _log_failure(call, error)
             on_failure(self._cut(_traceback_text(error)))
-            return fail(state, self._cut(_error_text(error)))
+            return fail(state, self._cut(self._error_text(call, error)))
         finally:
             progress.stop()
+
+    async def _wrap(
+        self,
+        call: ToolCallPart,
+        context: ToolContext,
+        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+    ) -> object:
+        """Run a call, wrapped by the middleware if there is one."""
+        if self._middleware is None:
+            return await run(call)
+        output: object = self._middleware(call, context, run)
+        if inspect.isawaitable(output):
+            return await output
+        detail = f"must be an async function, and it returned {describe_argument(output)}"
+        raise ValidationError(detail, path="$.around", rule="argument")
+
+    def _error_text(self, call: ToolCallPart, error: BaseException) -> str:
+        """Return what the model is told of an error: what the hook says, or else the usual text."""
+        text: object = None
+        try:
+            if self._describe_error is not None:
+                text = self._describe_error(call, error)
+                wanted = "a function that returns text"
+                check_argument(text, (str, NoneType), "$.on_tool_error", wanted)
+        except Exception:  # noqa: BLE001 - the call has failed, and its result must be stored
+            _log.exception("on_tool_error failed; the model is told the usual text")
+            text = None
+        return storable_text(redact(text if isinstance(text, str) else _usual_text(error)))
 
     async def _call(
         self, tool: Tool | None, call: ToolCallPart, context: ToolContext
@@ -372,11 +440,19 @@ class ToolRunner:
         return text[:most] + _CUT.format(left=len(text) - most)
 
 
-def _error_text(error: BaseException) -> str:
-    """Return what the model is told of an error: palaver's text or Python's, without secrets."""
-    if isinstance(error, PalaverError) and str(error).strip():
-        return storable_text(redact(str(error)))
-    return storable_text(redact("".join(traceback.format_exception_only(error)).strip()))
+def _usual_text(error: BaseException) -> str:
+    """Return what the model is told of an error: the text only if it is meant for the model.
+
+    A tool says with `ToolFailed`, or with one of Python's errors about values, what was wrong with
+    its arguments. The text of any other error may have internals in it.
+    """
+    text = str(error).strip()
+    if isinstance(error, PalaverError) and text:
+        return text
+    name = type(error).__name__
+    if isinstance(error, ValueError | LookupError | ArithmeticError):
+        return f"{name}: {text}" if text else name
+    return f"{name}: the tool failed; the reason is in the program's log"
 
 
 def _log_failure(call: ToolCallPart, error: BaseException) -> None:
