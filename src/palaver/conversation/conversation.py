@@ -53,6 +53,8 @@ from palaver.messages.limits import (
     describe_argument,
     is_object,
     names_keywords,
+    not_pickled,
+    shorten,
 )
 from palaver.models import as_model
 from palaver.models.base import LOCAL_PROVIDER
@@ -235,6 +237,22 @@ class Conversation:
         self._instrumentation = instrumentation
         self._over_limit = False
         self.compacted: dict[str, int] = {}
+
+    __reduce_ex__ = not_pickled("open it again: Conversation(store, talk.id, …) in each process")
+
+    def __repr__(self) -> str:
+        """Return the id, the number of messages and the model, as text."""
+        ref = None if self.model is None else self.model.ref
+        by = "" if ref is None else f", {ref.provider_id}:{ref.model_id}"
+        return shorten(f"<Conversation {self.id}: {len(self):,} messages{by}>")
+
+    def _repr_html_(self) -> str:
+        """Return the conversation as a notebook shows it."""
+        return self.history._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the conversation as `rich` shows it."""
+        return self.history.__rich__()
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 

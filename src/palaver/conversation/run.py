@@ -44,6 +44,8 @@ from palaver.messages.limits import (
     check_callable,
     check_name,
     describe_argument,
+    not_pickled,
+    short_repr,
     unexpected_keyword,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
@@ -165,6 +167,8 @@ class RunResult(Struct, frozen=True):
     cost: float | None = None
     waiting: tuple[ToolCallPart, ...] = ()
 
+    __repr__ = short_repr
+
     @property
     def text(self) -> str:
         """The text of the answer."""
@@ -173,6 +177,14 @@ class RunResult(Struct, frozen=True):
     def __str__(self) -> str:
         """Return the text of the answer."""
         return self.message.text
+
+    def _repr_html_(self) -> str:
+        """Return the answer as a notebook shows it."""
+        return self.message._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the answer as `rich` shows it."""
+        return self.message.__rich__()
 
 
 async def run_until_answer(
@@ -683,6 +695,8 @@ class RunStream(AsyncIterator[RunEvent]):
     The run begins with the first event that is asked for. What was received is stored as it
     arrives. Who leaves the loop early cancels the run; `async with` waits until it is cancelled.
     """
+
+    __reduce_ex__ = not_pickled("send what it yields instead")
 
     def __init__(self, run: StreamedRun) -> None:
         """Take the run: a function of where to send events, and of whether it is to end."""

@@ -44,7 +44,11 @@ from palaver.messages import (
     text_part,
 )
 from palaver.messages.ids import uuid_for
-from palaver.messages.limits import EMPTY, MAX_ANSWER
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_ANSWER,
+    short_repr,
+)
 from palaver.messages.message import MAX_PARTS, WorkingPath
 from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
@@ -91,6 +95,8 @@ class ToolOutcome(Struct, frozen=True):
     state: ToolState
     message: Message | None
     traceback: str = ""
+
+    __repr__ = short_repr
 
     @property
     def failed(self) -> bool:
@@ -384,6 +390,8 @@ class Step(Struct, frozen=True):
     notes: tuple[Note, ...]
     entries: tuple[LedgerEntry, ...] = ()
     again: bool = False
+
+    __repr__ = short_repr
 
     @property
     def calls(self) -> tuple[ToolCallPart, ...]:

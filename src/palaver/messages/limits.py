@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import reprlib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache, wraps
@@ -23,6 +24,7 @@ from typing import (
     NoReturn,
     ParamSpec,
     Self,
+    SupportsIndex,
     TypeGuard,
     TypeVar,
     cast,
@@ -76,10 +78,13 @@ __all__ = [
     "is_text",
     "kind_of",
     "names_keywords",
+    "not_pickled",
     "path_step",
     "quote_value",
     "refuse",
     "replace_refused",
+    "short_repr",
+    "shorten",
     "unexpected_keyword",
 ]
 
@@ -384,6 +389,47 @@ class NamedFields(StructMeta):
                 if name not in self.__struct_fields__:
                     raise unexpected_keyword(self.__name__, name, self.__struct_fields__)
             return super().__call__(*values, **fields)
+
+
+def not_pickled(instead: str) -> Callable[[object, SupportsIndex], NoReturn]:
+    """Return a `__reduce_ex__` that refuses to pickle or copy, and says what to do instead."""
+
+    def refuse(self: object, protocol: SupportsIndex, /) -> NoReturn:
+        del protocol
+        name = type(self).__name__
+        article = "an" if name[:1] in "AEIOU" else "a"
+        msg = f"{article} {name} can't be pickled or copied; {instead}"
+        raise TypeError(msg)
+
+    return refuse
+
+
+def short_repr(value: Struct) -> str:
+    """Return the fields of a struct that are not their defaults, in one short line.
+
+    Long texts and lists are cut, so that a value with megabytes in it can be printed.
+    """
+    known = [
+        (one.name, getattr(value, one.name))
+        for one in fields(value)
+        if getattr(value, one.name) != one.default
+    ]
+    shown = ", ".join(f"{name}={_SHORT.repr(field)}" for name, field in known)
+    return shorten(f"{type(value).__name__}({shown})")
+
+
+def shorten(text: str, most: int = 240) -> str:
+    """Return a text, cut if it is longer than so many characters.
+
+    >>> shorten("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxtuple, _SHORT.maxlist = 2, 3, 2, 2
+_SHORT.maxstring = _SHORT.maxother = 72
 
 
 def describe_argument(value: object) -> str:

@@ -32,6 +32,7 @@ from palaver.messages.limits import (
     describe_argument,
     is_text,
     kind_of,
+    short_repr,
 )
 
 if TYPE_CHECKING:
@@ -189,6 +190,8 @@ class Hit(Struct, frozen=True, gc=False):
     position: int
     message: Message
     snippet: str
+
+    __repr__ = short_repr
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────

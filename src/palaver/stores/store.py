@@ -30,6 +30,7 @@ from palaver.messages.limits import (
     check_number,
     describe_argument,
     is_text,
+    not_pickled,
 )
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
@@ -102,6 +103,12 @@ class Store:
         check_callable(clock, "$.clock", "a function that returns milliseconds")
         self.backend = backend
         self._clock = clock
+
+    __reduce_ex__ = not_pickled("open it again by its address, in each process by itself")
+
+    def __repr__(self) -> str:
+        """Return the kind of the backend: an address may have a password in it."""
+        return f"<Store: {self.kind}>"
 
     def __enter__(self) -> Self:
         """Return the store; it is closed at the end of the block."""

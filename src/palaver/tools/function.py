@@ -136,6 +136,10 @@ class FunctionTool(Generic[_P, _R]):
             self._arguments.schema,
         )
 
+    def __repr__(self) -> str:
+        """Return the name of the tool."""
+        return f"<FunctionTool {self.spec.name}>"
+
     def __call__(self, *args: _P.args, **keywords: _P.kwargs) -> _R:
         """Call the function itself."""
         return self._function(*args, **keywords)

@@ -50,6 +50,8 @@ from palaver.messages.limits import (
     is_object,
     is_plain,
     replace_refused,
+    short_repr,
+    shorten,
 )
 from palaver.messages.redaction import redact
 from palaver.messages.tool_state import expire
@@ -92,6 +94,8 @@ class ToolOutput(Struct, frozen=True):
     title: str | None = None
     metadata: Mapping[str, Any] = EMPTY
     attachments: tuple[FilePart, ...] = ()
+
+    __repr__ = short_repr
 
 
 class ReportProgress(Protocol):
@@ -185,6 +189,10 @@ class Toolbox(Mapping[str, Tool]):
     def specs(self) -> tuple[ToolSpec, ...]:
         """The descriptions that a model gets."""
         return tuple(found.spec for found in self._tools.values())
+
+    def __repr__(self) -> str:
+        """Return the names of the tools."""
+        return shorten(f"<Toolbox: {', '.join(self._tools)}>")
 
     def __getitem__(self, name: str) -> Tool:
         """Return the tool of a name."""
