@@ -34,7 +34,13 @@ from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
-from palaver.errors import BudgetExceeded, LeaseTaken, PalaverError, ValidationError
+from palaver.errors import (
+    BudgetExceeded,
+    LeaseTaken,
+    PalaverError,
+    UnknownConversation,
+    ValidationError,
+)
 from palaver.events import Event, EventBus
 from palaver.messages import (
     AssistantInfo,
@@ -201,7 +207,13 @@ class Conversation:
         wanted = "a function that returns the number of tokens in a text"
         check_callable(count, "$.count", wanted, takes=1)
         check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
-        check_argument(limits, (ToolLimits, NoneType), "$.limits", "ToolLimits(…)")
+        check_argument(
+            limits,
+            (ToolLimits, NoneType),
+            "$.limits",
+            "ToolLimits(…)",
+            "Limits(…) of a run go to ask",
+        )
         wanted = "a plain function of a call and an error"
         check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2)
         check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
@@ -219,7 +231,11 @@ class Conversation:
             self._owned = store = open_store(store)
         if conversation is None:
             conversation = store.create()
-        history = store.get(conversation) if isinstance(conversation, str) else conversation
+        try:
+            history = store.get(conversation) if isinstance(conversation, str) else conversation
+        except UnknownConversation as error:
+            msg = f"{error}; leave it out for a new one, or make it: store.create(id=…)"
+            raise UnknownConversation(msg) from None
         self.store = store
         self.history = history
         self.token_limit = token_limit

@@ -15,7 +15,19 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NoReturn,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_origin,
+)
 
 import anyio
 import msgspec
@@ -601,10 +613,9 @@ class OutputType(Generic[_T]):
 
     def __init__(self, kind: type[_T]) -> None:
         """Take the type; raise `ValidationError` if JSON can't have it."""
-        if isinstance(kind, str | int | float | Mapping | list):
-            detail = (
-                f"must be a type, such as a dataclass or list[str], not {describe_argument(kind)}"
-            )
+        if not isinstance(kind, type) and get_origin(kind) is None and not _is_typing(kind):
+            wanted = "a type, such as a dataclass or list[str]"
+            detail = f"must be {wanted}, not {describe_argument(kind)}"
             raise ValidationError(detail, path="$.output", rule="output-type")
         self._kind = kind
         self._validate: Callable[[Any], _T] = lambda value: convert(value, kind)
@@ -658,6 +669,11 @@ class OutputType(Generic[_T]):
         except (ValueError, RecursionError) as error:  # of msgspec, and of pydantic
             detail = str(error) or type(error).__name__
             raise ValidationError(detail, path="$", rule="output-type") from None
+
+
+def _is_typing(kind: object) -> bool:
+    """Tell whether a value is one of typing's own that are no classes, such as `Any`."""
+    return type(kind).__module__ in ("typing", "types", "typing_extensions")
 
 
 def _name(kind: object) -> str:
@@ -724,6 +740,18 @@ class RunStream(AsyncIterator[RunEvent]):
         if isinstance(event, RunResult):
             self.answer = event
         return event
+
+    if not TYPE_CHECKING:  # the type checkers find these mistakes themselves
+
+        def __await__(self) -> NoReturn:
+            """Say how a stream is read."""
+            msg = "a stream is not awaited: write `async for event in talk.stream(…)`, or talk.ask"
+            raise TypeError(msg)
+
+        def __iter__(self) -> NoReturn:
+            """Say how a stream is read."""
+            msg = "a stream is read in an event loop: write `async for event in talk.stream(…)`"
+            raise TypeError(msg)
 
     async def __aenter__(self) -> Self:
         """Return itself."""

@@ -342,7 +342,7 @@ def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeEr
     TypeError: Limits() got an unexpected keyword argument 'step'; did you mean 'steps'? It takes...
     """
     takes = sorted(known)
-    close = get_close_matches(name, takes, n=1)
+    close = get_close_matches(name, takes, n=1, cutoff=0.7)
     meant = f"did you mean {close[0]!r}? It takes" if close else "it takes"
     problem = f"{function}() got an unexpected keyword argument {name!r}"
     return TypeError(f"{problem}; {meant} {', '.join(takes)}")
@@ -376,9 +376,9 @@ class NamedFields(StructMeta):
     >>> from msgspec import Struct
     >>> class Size(Struct, metaclass=NamedFields):
     ...     width: int = 1
-    >>> Size(with_=3)
+    >>> Size(widht=3)
     Traceback (most recent call last):
-    TypeError: Size() got an unexpected keyword argument 'with_'; did you mean 'width'? It takes...
+    TypeError: Size() got an unexpected keyword argument 'widht'; did you mean 'width'? It takes...
     """
 
     if not TYPE_CHECKING:  # the type checkers know the fields themselves
@@ -388,6 +388,9 @@ class NamedFields(StructMeta):
             for name in fields:
                 if name not in self.__struct_fields__:
                     raise unexpected_keyword(self.__name__, name, self.__struct_fields__)
+            if len(values) > len(self.__match_args__):
+                msg = f"{self.__name__}() takes keywords: {', '.join(self.__struct_fields__)}"
+                raise TypeError(msg)
             return super().__call__(*values, **fields)
 
 

@@ -31,6 +31,7 @@ from palaver.messages.limits import (
     path_step,
     quote_value,
     shorten,
+    unexpected_keyword,
 )
 from palaver.messages.part_base import (
     FilePart,
@@ -481,7 +482,13 @@ def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: AN
     return _message("system", content, fields)
 
 
+_FIELDS: Final = ("id", "timestamp", "metadata", "speaker", "routing", "info")
+
+
 def _message(role: Role, content: str | Iterable[Part], fields: dict[str, Any]) -> Message:
+    for name in fields:
+        if name not in _FIELDS:
+            raise unexpected_keyword(role, name, _FIELDS)
     # the message makes a tuple of a list or any other iterable
     return Message(role, content, **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

@@ -213,7 +213,8 @@ def _check_options(
 ) -> None:
     if not callable(function):
         detail = f"must be a function, not {describe_argument(function)}"
-        raise ValidationError(detail, path="$.function", rule="tool-definition")
+        hint = f"; for a name write @tool(name={function!r})" if isinstance(function, str) else ""
+        raise ValidationError(detail + hint, path="$.function", rule="tool-definition")
     if timeout is not None:
         check_number(timeout, "$.timeout")
     check_argument(idempotent, bool, "$.idempotent", "True or False")

@@ -181,7 +181,7 @@ class Toolbox(Mapping[str, Tool]):
             found = given if isinstance(given, Tool) else tool(given)
             name = found.spec.name
             if name in self._tools:
-                detail = f"there are two tools named {name!r}"
+                detail = f"there are two tools named {name!r}; give one another: tool(name='…')"
                 raise ValidationError(detail, path="$.tools", rule="tool-definition")
             self._tools[name] = found
 
@@ -210,6 +210,8 @@ class Toolbox(Mapping[str, Tool]):
 def _check_tools(tools: object) -> Iterable[Any]:
     if not isinstance(tools, Iterable) or isinstance(tools, str | bytes | Mapping):
         detail = f"must be a list of tools and functions, not {describe_argument(tools)}"
+        if callable(tools):
+            detail += ": write tools=[…]"
         raise ValidationError(detail, path="$.tools", rule="tool-definition")
     return tools
 
