@@ -431,5 +431,5 @@ async def test_an_error_of_the_tool_stays_the_tools_behind_around(store: Store) 
 async def test_around_that_is_not_async_is_told_so(store: Store) -> None:
     conversation = await asked(store, ("one", {}), tools=[tool(name="one")(_refuse)])
     with pytest.raises(ValidationError, match=r"^\$\.around: must be an async function"):
-        await conversation.run_tools(open_calls(conversation), around=lambda *_: "done")  # type: ignore[arg-type,return-value]  # pyright: ignore[reportArgumentType]
+        await conversation.run_tools(open_calls(conversation), around=lambda *_: "done")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert 1 == len(conversation.waiting())

@@ -613,7 +613,7 @@ class OutputType(Generic[_T]):
 
     def __init__(self, kind: type[_T]) -> None:
         """Take the type; raise `ValidationError` if JSON can't have it."""
-        if not isinstance(kind, type) and get_origin(kind) is None and not _is_typing(kind):
+        if not _is_type(kind):
             wanted = "a type, such as a dataclass or list[str]"
             detail = f"must be {wanted}, not {describe_argument(kind)}"
             raise ValidationError(detail, path="$.output", rule="output-type")
@@ -671,9 +671,10 @@ class OutputType(Generic[_T]):
             raise ValidationError(detail, path="$", rule="output-type") from None
 
 
-def _is_typing(kind: object) -> bool:
-    """Tell whether a value is one of typing's own that are no classes, such as `Any`."""
-    return type(kind).__module__ in ("typing", "types", "typing_extensions")
+def _is_type(value: object) -> bool:
+    """Tell whether a value is a class, or a type that is none, such as `list[str]` or `Any`."""
+    typing = type(value).__module__ in ("typing", "types", "typing_extensions")
+    return typing or isinstance(value, type) or get_origin(value) is not None
 
 
 def _name(kind: object) -> str:

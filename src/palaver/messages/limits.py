@@ -407,18 +407,18 @@ def not_pickled(instead: str) -> Callable[[object, SupportsIndex], NoReturn]:
     return refuse
 
 
-def short_repr(value: Struct) -> str:
-    """Return the fields of a struct that are not their defaults, in one short line.
+def short_repr(self: Struct) -> str:
+    """A `__repr__` of structs: the fields that are not their defaults, in one short line.
 
     Long texts and lists are cut, so that a value with megabytes in it can be printed.
     """
     known = [
-        (one.name, getattr(value, one.name))
-        for one in fields(value)
-        if getattr(value, one.name) != one.default
+        (one.name, getattr(self, one.name))
+        for one in fields(self)
+        if getattr(self, one.name) != one.default
     ]
     shown = ", ".join(f"{name}={_SHORT.repr(field)}" for name, field in known)
-    return shorten(f"{type(value).__name__}({shown})")
+    return shorten(f"{type(self).__name__}({shown})")
 
 
 def shorten(text: str, most: int = 240) -> str:
