@@ -282,6 +282,12 @@ USES: list[tuple[str, type[Exception], str]] = [
      "$.windows: must be windows by the ids or types of agents, not 5 [argument]"),
     ('History(["Tea?"])', Invalid,
      "$.messages[0]: must be a message, not text; write user('Tea?') [schema]"),
+    ("Conversation(store, on_tool_error=later)", Invalid,
+     "$.on_tool_error: must be a plain function of a ... def, not async def [argument]"),
+    ('await talk.ask("Tea?", options=later)', Invalid,
+     "$.options: must be a function of the last calls ... def, not async def [argument]"),
+    ("@tool(needs_approval=later)\ndef pay(amount: int) -> str: ...", Invalid,
+     "$.needs_approval: must be True, False or a plain ... def, not async def [argument]"),
 ]
 # fmt: on
 
@@ -302,13 +308,17 @@ def nothing() -> None:
     """Take nothing."""
 
 
+async def later(*_: object) -> None:
+    """Be awaited."""
+
+
 def namespace(store: palaver.Store, model: Scripted) -> dict[str, Any]:
     """What the programs can name."""
     history = store.get("talk")
     real = palaver.model("openai:gpt-5", base_url="http://127.0.0.1:9", api_key="none")
     return {
         **{one.__name__: one for one in (Conversation, ContextManager, History, Limits, Decision)},
-        **{one.__name__: one for one in (Forecast, ModelPrice, Path, nothing, tool, user)},
+        **{one.__name__: one for one in (Forecast, ModelPrice, Path, later, nothing, tool, user)},
         "weather": weather,
         "Callable": Callable,
         "palaver": palaver,

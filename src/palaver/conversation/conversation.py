@@ -205,7 +205,7 @@ class Conversation:
             executor, "$.executor", "an async function of a call and its context", takes=2
         )
         wanted = "a function that returns the number of tokens in a text"
-        check_callable(count, "$.count", wanted, takes=1)
+        check_callable(count, "$.count", wanted, takes=1, plain=True)
         check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
         check_argument(
             limits,
@@ -215,7 +215,7 @@ class Conversation:
             "Limits(…) of a run go to ask",
         )
         wanted = "a plain function of a call and an error"
-        check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2)
+        check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2, plain=True)
         check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
         if instrumentation is not None:
             _check_instrumentation(instrumentation)

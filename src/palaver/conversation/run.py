@@ -257,7 +257,7 @@ class _Run:
         check_callable(on_step, "$.on_step", "a function that takes a step", takes=1)
         wanted = "a function that takes a call"
         check_callable(approve, "$.approve", wanted, takes=1)
-        check_callable(needs_approval, "$.needs_approval", wanted, takes=1)
+        check_callable(needs_approval, "$.needs_approval", wanted, takes=1, plain=True)
         check_callable(around, "$.around", AROUND, takes=3)
         if key is not None:
             check_name(key, "$.key")
@@ -272,7 +272,7 @@ class _Run:
         self._box = conversation.toolbox(tools)
         if callable(options):
             wanted = "a function of the last calls and of those before them"
-            check_callable(options, "$.options", wanted, takes=2)
+            check_callable(options, "$.options", wanted, takes=2, plain=True)
         else:
             check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
             check_options(chosen, self._box.specs, options)

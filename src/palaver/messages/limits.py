@@ -307,8 +307,12 @@ def check_argument(
         raise ValidationError(f"{detail}; {hint}" if hint else detail, path=path, rule="argument")
 
 
-def check_callable(value: object, path: str, wanted: str, *, takes: int | None = None) -> None:
+def check_callable(
+    value: object, path: str, wanted: str, *, takes: int | None = None, plain: bool = False
+) -> None:
     """Raise `ValidationError` unless the value is None or a function that takes so many arguments.
+
+    A `plain` function is not async: nobody would await what it returns.
 
     >>> check_callable(lambda: True, "$.approve", "a function that takes a call", takes=1)
     Traceback (most recent call last):
@@ -318,6 +322,9 @@ def check_callable(value: object, path: str, wanted: str, *, takes: int | None =
         return
     if not callable(value):
         detail = f"must be {wanted}, not {describe_argument(value)}"
+        raise ValidationError(detail, path=path, rule="argument")
+    if plain and inspect.iscoroutinefunction(value):
+        detail = f"must be {wanted}, not an async function: write def, not async def"
         raise ValidationError(detail, path=path, rule="argument")
     if takes is None:
         return

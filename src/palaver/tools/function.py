@@ -219,11 +219,8 @@ def _check_options(
         check_number(timeout, "$.timeout")
     check_argument(idempotent, bool, "$.idempotent", "True or False")
     wanted = "True, False or a plain function that takes the arguments and returns one of them"
-    if inspect.iscoroutinefunction(needs_approval):  # its result would count as True
-        detail = f"must be {wanted}, not an async function"
-        raise ValidationError(detail, path="$.needs_approval", rule="tool-definition")
-    if callable(needs_approval):
-        check_callable(needs_approval, "$.needs_approval", wanted, takes=1)
+    if callable(needs_approval):  # what an async one returns would count as True
+        check_callable(needs_approval, "$.needs_approval", wanted, takes=1, plain=True)
     else:
         check_argument(needs_approval, bool, "$.needs_approval", wanted)
 
