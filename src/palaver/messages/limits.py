@@ -424,6 +424,7 @@ def short_repr(self: Struct) -> str:
         for one in fields(self)
         if getattr(self, one.name) != one.default
     ]
+    known.sort(key=lambda field: field[0] in _OWNERS)
     shown = ", ".join(f"{name}={_SHORT.repr(field)}" for name, field in known)
     return shorten(f"{type(self).__name__}({shown})")
 
@@ -439,7 +440,9 @@ def shorten(text: str, most: int = 240) -> str:
 
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxtuple, _SHORT.maxlist = 2, 3, 2, 2
-_SHORT.maxstring = _SHORT.maxother = 72
+_SHORT.maxstring, _SHORT.maxother = 72, 120
+_OWNERS: Final = ("id", "session_id", "message_id")
+"""The fields that a repr shows last: they are long, and say little."""
 
 
 def describe_argument(value: object) -> str:
