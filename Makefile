@@ -31,6 +31,7 @@ check: .venv/check.done  ## linter, formatter, type checkers, docs, licences and
 	.venv/bin/python -m tools.check_scripts
 	.venv/bin/python -m tools.reference --check
 	.venv/bin/python -m tools.check_docs
+	.venv/bin/python -m tools.check_programs
 	.venv/bin/python -m tools.walk
 	.venv/bin/python -m tools.audit
 	.venv/bin/python -m tools.check_dist

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from palaver.cli.app import Refused, display_name, open_input, printable
 from palaver.errors import ValidationError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Originals",
     "choose_conversation",
+    "complete_conversation",
     "conversation_argument",
     "conversation_option",
     "detect_format",
@@ -52,6 +54,8 @@ __all__ = [
 
 
 _LISTED: Final = 5
+_OFFERED: Final = 50
+"""Ids that a shell offers."""
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
@@ -98,9 +102,29 @@ def use_store(address: str | None, *, create: bool = False) -> Generator[Store]:
         yield store
 
 
+def complete_conversation(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the ids that a shell offers for the beginning of one, with their titles.
+
+    Without a beginning, those that were changed last. A store that can't be read offers none.
+    """
+    del parameter
+    address = context.params.get("address") or os.environ.get("PALAVER_STORE")
+    try:
+        with use_store(address) as store:
+            if incomplete:
+                heads = [store.head(name) for name in store.named(incomplete, limit=_OFFERED)]
+            else:
+                heads = list(store.list(limit=_OFFERED).conversations)
+        return [CompletionItem(head.id, help=printable(head.title or "")) for head in heads]
+    except Exception:  # noqa: BLE001 - a shell has no place for an error here
+        return []
+
+
 def conversation_argument(function: _Function) -> _Function:
     """Add the argument CONVERSATION; look it up with `find_conversation`."""
-    return click.argument("conversation")(function)
+    return click.argument("conversation", shell_complete=complete_conversation)(function)
 
 
 def find_conversation(store: Store, text: str) -> StoredHistory:

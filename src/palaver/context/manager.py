@@ -60,8 +60,15 @@ from palaver.messages.limits import (
     check_name,
     check_text,
     describe_argument,
+    not_pickled,
+    shorten,
 )
-from palaver.messages.message import fold_name
+from palaver.messages.message import (
+    MOST_ALONE,
+    fold_name,
+    show_html,
+    show_rich,
+)
 from palaver.stores.transfer import read_message, read_snapshot, write_snapshot
 from palaver.tokens import counter, with_fallback
 
@@ -154,6 +161,8 @@ class ContextManager:
     [MESSAGE]
     Hello!
     """
+
+    __reduce_ex__ = not_pickled("make it again, over the history of a store")
 
     def __init__(
         self,
@@ -566,6 +575,25 @@ class Prompt:
         self._lines = lines
         self._previous = previous
         self._count = count
+
+    def __repr__(self) -> str:
+        """Return the agent and the size, as text."""
+        agent = shorten(self._scope.agent, 72)
+        return f"<Prompt for {agent}: {self.output.size:,} bytes, {self._lines:,} lines of context>"
+
+    def _repr_html_(self) -> str:
+        """Return the prompt as a notebook shows it."""
+        return show_html(repr(self), self._rows())
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the prompt as `rich` shows it."""
+        return show_rich(repr(self), self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        system = [] if self.system_flag is None else [("system", self.system_flag)]
+        return [
+            (name, shorten(text, MOST_ALONE)) for name, text in (*system, ("prompt", self.prompt))
+        ]
 
     @property
     def fingerprint(self) -> PromptFingerprint:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
+    AROUND,
     OutputType,
     RunResult,
     RunSettings,
@@ -32,7 +33,12 @@ from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
-from palaver.errors import BudgetExceeded, PalaverError, ValidationError
+from palaver.errors import (
+    BudgetExceeded,
+    PalaverError,
+    UnknownConversation,
+    ValidationError,
+)
 from palaver.events import Event, EventBus
 from palaver.messages import (
     AssistantInfo,
@@ -41,6 +47,7 @@ from palaver.messages import (
     TokenCounts,
     ToolCallPart,
     parse_message,
+    user,
 )
 from palaver.messages.limits import (
     EMPTY,
@@ -49,6 +56,9 @@ from palaver.messages.limits import (
     check_number,
     describe_argument,
     is_object,
+    names_keywords,
+    not_pickled,
+    shorten,
 )
 from palaver.models import as_model
 from palaver.models.base import LOCAL_PROVIDER, SdkModel
@@ -77,7 +87,7 @@ if TYPE_CHECKING:
     from palaver.stores import Store
     from palaver.tokens import TokenCounter
     from palaver.tools import Tool, Toolbox
-    from palaver.tools.runner import Executor, ToolMiddleware
+    from palaver.tools.runner import DescribeError, Executor, ToolMiddleware
     from palaver.wire import Request
 
 __all__ = ["Conversation"]
@@ -96,6 +106,43 @@ def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
     for index, call in enumerate(checked):
         check_argument(call, ToolCallPart, f"$.calls[{index}]", "a ToolCallPart of step.calls")
     return cast("list[ToolCallPart]", checked)
+
+
+def _read_message(given: object) -> Message:
+    """Return a message as it is added; raise `ValidationError` if it is none."""
+    message = given
+    if not isinstance(message, Message):
+        if not is_object(given):
+            detail = f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
+            raise ValidationError(detail, path="$", rule="empty-message")
+        if not given.get("role") or given.get("content") is None:
+            raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
+        message = parse_message(given)
+    if message.role in ("user", "system") and not message.content:
+        raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
+    return message
+
+
+def _read_question(given: object) -> Message:
+    """Return what the user says; raise `ValidationError` if nothing is said."""
+    wanted = "what the user says, as text or as a message"
+    check_argument(given, (str, Message, Mapping), "$.message", wanted)
+    if not isinstance(given, str):
+        return _read_message(given)
+    if not given.strip():
+        detail = f"is empty; give {wanted}, or leave it out to go on without a question"
+        raise ValidationError(detail, path="$.message", rule="empty-message")
+    return user(given)
+
+
+def _check_functions(executor: object, count: object, on_tool_error: object) -> None:
+    """Check that each is a function of as many values as it will be given, or None."""
+    wanted = "an async function of a call and its context"
+    check_callable(executor, "$.executor", wanted, takes=2)
+    wanted = "a function that returns the number of tokens in a text"
+    check_callable(count, "$.count", wanted, takes=1, plain=True)
+    wanted = "a plain function of a call and an error"
+    check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2, plain=True)
 
 
 def _check_instrumentation(value: object) -> None:
@@ -119,6 +166,7 @@ class Conversation:
     (1, 'user')
     """
 
+    @names_keywords("Conversation")
     def __init__(
         self,
         store: Store | str | PathLike[str],
@@ -132,6 +180,7 @@ class Conversation:
         prices: Prices | None = None,
         budget: float | None = None,
         limits: ToolLimits | None = None,
+        on_tool_error: DescribeError | None = None,
         events: EventBus | None = None,
         instrumentation: Instrumentation | None = None,
         lease: float | None = None,
@@ -145,7 +194,10 @@ class Conversation:
         published. `budget` is a cost: once it is spent, no further step is begun; a model of which
         no price is known is not asked. `executor` runs calls in place of the tools, `count` counts
         tokens in place of the best counter available, `limits` are those of tool calls,
-        `instrumentation` wraps every request and call (`telemetry.Telemetry`).
+        `on_tool_error` is given a call and what its tool raised, and returns what the model is told
+        (None for the usual text: that of `ToolFailed`, `ValueError`, `LookupError` and
+        `ArithmeticError`, and the type alone of any other error), `instrumentation` wraps every
+        request and call (`telemetry.Telemetry`).
 
         While a run, a step or calls are under way, nobody else may work on the conversation, here
         or in another process: `LeaseTaken` says who does. `wait` is how many seconds to wait for
@@ -158,10 +210,10 @@ class Conversation:
             check_store(store)
         wanted = "the id of a conversation of this store, or what Store.get returns"
         check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
-        check_callable(executor, "$.executor", "an async function of a call and its context")
-        check_callable(count, "$.count", "a function that returns the number of tokens in a text")
+        _check_functions(executor, count, on_tool_error)
         check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
-        check_argument(limits, (ToolLimits, NoneType), "$.limits", "ToolLimits(…)")
+        wanted, instead = "ToolLimits(…)", "Limits(…) of a run go to ask"
+        check_argument(limits, (ToolLimits, NoneType), "$.limits", wanted, instead)
         check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
         if instrumentation is not None:
             _check_instrumentation(instrumentation)
@@ -177,7 +229,11 @@ class Conversation:
             self._owned = store = open_store(store)
         if conversation is None:
             conversation = store.create()
-        history = store.get(conversation) if isinstance(conversation, str) else conversation
+        try:
+            history = store.get(conversation) if isinstance(conversation, str) else conversation
+        except UnknownConversation as error:
+            msg = f"{error}; leave it out for a new one, or make it: store.create(id=…)"
+            raise UnknownConversation(msg) from None
         self.store = store
         self.history = history
         self.token_limit = token_limit
@@ -190,11 +246,28 @@ class Conversation:
         self._access = StoreAccess(store, history, self.tally, announcer, shared)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
+        self._on_tool_error = on_tool_error
         self._prices = prices
         self._cost_is_limited = budget is not None
         self._instrumentation = instrumentation
         self._over_limit = False
         self.compacted: dict[str, int] = {}
+
+    __reduce_ex__ = not_pickled("open it again: Conversation(store, talk.id, …) in each process")
+
+    def __repr__(self) -> str:
+        """Return the id, the number of messages and the model, as text."""
+        ref = None if self.model is None else self.model.ref
+        by = "" if ref is None else f", {ref.provider_id}:{ref.model_id}"
+        return shorten(f"<Conversation {self.id}: {len(self):,} messages{by}>")
+
+    def _repr_html_(self) -> str:
+        """Return the conversation as a notebook shows it."""
+        return self.history._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the conversation as `rich` shows it."""
+        return self.history.__rich__()
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 
@@ -224,19 +297,7 @@ class Conversation:
         `expect` is the version that it must follow; raises `VersionMismatch` if that is not the
         newest, and `ValidationError` if the message has no role or no content.
         """
-        if not isinstance(message, Message):
-            given: object = message
-            if not is_object(given):
-                detail = (
-                    f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
-                )
-                raise ValidationError(detail, path="$", rule="empty-message")
-            if not given.get("role") or given.get("content") is None:
-                raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
-            message = parse_message(given)
-        if message.role in ("user", "system") and not message.content:
-            raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
-        return self.history.append(message, key=key, expect=expect)
+        return self.history.append(_read_message(message), key=key, expect=expect)
 
     def recent(self, count: int) -> list[Message]:
         """Return the last so many messages."""
@@ -280,9 +341,10 @@ class Conversation:
         or a `Decision`; `around` wraps every call; with the same `key` a question is asked only
         once, and goes on where a crash cut it off.
         """
+        question = None if message is None else _read_question(message)
         check_settings(self, settings, "ask")
         kind = None if output is None else OutputType(output)
-        answer, value = await ask(self, message, settings=settings, output=kind)
+        answer, value = await ask(self, question, settings=settings, output=kind)
         if output is None:
             return answer
         if answer.waiting:
@@ -326,10 +388,11 @@ class Conversation:
 
         A piece is a `TextDelta`, `ReasoningDelta` or another of `palaver.wire.reply`.
         """
+        question = None if message is None else _read_question(message)
         check_settings(self, settings, "stream")
 
         async def run(send: Callable[[RunEvent], None], cancelled: Callable[[], bool]) -> RunResult:
-            asked = ask(self, message, settings=settings, on_event=send, cancelled=cancelled)
+            asked = ask(self, question, settings=settings, on_event=send, cancelled=cancelled)
             return (await asked)[0]
 
         return RunStream(run)
@@ -459,19 +522,21 @@ class Conversation:
     ) -> list[ToolOutcome]:
         """Run tool calls side by side; their results are appended in the order of the calls.
 
-        `around` gets each call and a function that runs it: it may refuse the call, or run it
-        with other arguments. `approved` are the digests of calls that somebody approved, by the ids
-        of their parts (see `digests`). Raises `CallChanged` if a call in the conversation differs
-        from the one that is given or approved; then none of the calls has run.
+        `around` gets each call and a function that runs it: it may refuse the call with
+        `ToolFailed`, or run it with other arguments; another error of its own is raised here when
+        the other calls are done. `approved` are the digests of calls that somebody approved, by the
+        ids of their parts (see `digests`). Raises `CallChanged` if a call in the conversation
+        differs from the one that is given or approved; then none of the calls has run.
         """
         given = _check_calls(calls)
-        check_callable(around, "$.around", "an async function that wraps a call")
+        check_callable(around, "$.around", AROUND, takes=3)
         check_argument(approved, Mapping, "$.approved", "digests by the ids of calls")
         runner = ToolRunner(
             self.toolbox(tools),
             limits=self._limits,
             executor=self._executor,
             middleware=around,
+            describe_error=self._on_tool_error,
         )
         batch = ToolCallBatch(self._access, self.events, runner, self._instrumentation)
         return await batch.run(given, approved)

@@ -15,7 +15,19 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NoReturn,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_origin,
+)
 
 import anyio
 import msgspec
@@ -33,16 +45,20 @@ from palaver.errors import (
     TooManySteps,
     ValidationError,
 )
-from palaver.messages import Message, TextPart, ToolCallPart, parse_message, user
+from palaver.messages import Message, TextPart, ToolCallPart, user
 from palaver.messages.decode import convert
 from palaver.messages.limits import (
     EMPTY,
     MAX_NAME,
+    NamedFields,
     check_argument,
     check_callable,
     check_name,
     describe_argument,
     is_object,
+    not_pickled,
+    short_repr,
+    unexpected_keyword,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
 from palaver.stores.lease import run_shielded
@@ -57,7 +73,7 @@ from palaver.tools.approval import (
     valid_decisions,
 )
 from palaver.tools.approval import needs_approval as tool_needs_approval
-from palaver.tools.function import is_pydantic
+from palaver.tools.function import explain_type, is_pydantic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -101,6 +117,9 @@ _AGAIN: Final = (
     "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
 )
 
+AROUND: Final = "an async function of a call, its context, and a function that runs the call"
+"""What `around` is."""
+
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
 )
@@ -111,7 +130,7 @@ RunEvent: TypeAlias = "Delta | Step | ToolOutcome | RunResult"
 """What happens in a run: a piece of an answer, a finished step, the outcome of a call, the end."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
     """How much one run may use. What is None has no limit.
 
     >>> Limits(cost=-1)
@@ -162,6 +181,8 @@ class RunResult(Struct, frozen=True):
     cost: float | None = None
     waiting: tuple[ToolCallPart, ...] = ()
 
+    __repr__ = short_repr
+
     @property
     def text(self) -> str:
         """The text of the answer."""
@@ -170,6 +191,14 @@ class RunResult(Struct, frozen=True):
     def __str__(self) -> str:
         """Return the text of the answer."""
         return self.message.text
+
+    def _repr_html_(self) -> str:
+        """Return the answer as a notebook shows it."""
+        return self.message._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the answer as `rich` shows it."""
+        return self.message.__rich__()
 
 
 async def run_until_answer(
@@ -227,10 +256,11 @@ class _Run:
             detail = f"must be a Conversation, not {describe_argument(conversation)}"
             raise ValidationError(detail, path="$.conversation", rule="argument")
         check_argument(limits, Limits, "$.limits", "Limits(…)")
-        check_callable(on_step, "$.on_step", "a function that takes a step")
-        check_callable(approve, "$.approve", "a function that takes a call")
-        check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
-        check_callable(around, "$.around", "an async function that wraps a call")
+        check_callable(on_step, "$.on_step", "a function that takes a step", takes=1)
+        wanted = "a function that takes a call"
+        check_callable(approve, "$.approve", wanted, takes=1)
+        check_callable(needs_approval, "$.needs_approval", wanted, takes=1, plain=True)
+        check_callable(around, "$.around", AROUND, takes=3)
         if key is not None:
             check_name(key, "$.key")
             if len(key) > _MAX_KEY:
@@ -242,7 +272,10 @@ class _Run:
             raise ValidationError(detail, path="$.model", rule="no-model")
         self._conversation, self._model = conversation, chosen
         self._box = conversation.toolbox(tools)
-        if not callable(options):
+        if callable(options):
+            wanted = "a function of the last calls and of those before them"
+            check_callable(options, "$.options", wanted, takes=2, plain=True)
+        else:
             check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
             check_options(chosen, self._box.specs, options)
         if limits.cost is not None:
@@ -412,7 +445,7 @@ class _Run:
         return valid_decisions({n: one for n, one in stored.items() if n in asked}, digests)
 
     async def _decide(self, calls: Sequence[ToolCallPart], approve: Approve) -> dict[str, Decision]:
-        """Ask about each call, and store what was decided before anything runs."""
+        """Ask about each call; what was decided about one is stored before the next is shown."""
         digests = await to_thread.run_sync(self._conversation.digests, calls)
         decisions: dict[str, Decision] = {}
         for call in calls:
@@ -420,14 +453,14 @@ class _Run:
             if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
                 verdict = Decision("deny", reason=verdict)
             try:
-                decisions |= parse_answer({call.id: verdict}, [call], digests)
+                decided = parse_answer({call.id: verdict}, [call], digests)
             except ValidationError as error:
                 detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
                 raise ValidationError(
                     detail + error.detail, path="$.approve", rule="argument"
                 ) from None
-        if decisions:
-            await to_thread.run_sync(save_decisions, self._conversation, decisions)
+            await to_thread.run_sync(save_decisions, self._conversation, decided)
+            decisions |= decided
         return decisions
 
 
@@ -487,7 +520,7 @@ async def _call(function: Callable[[Any], Any], value: object) -> Any:  # noqa: 
 
 async def ask(
     conversation: Conversation,
-    message: Message | Mapping[str, Any] | str | None = None,
+    message: Message | None = None,
     *,
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None = None,
@@ -501,7 +534,7 @@ async def ask(
 
 async def _ask(
     conversation: Conversation,
-    message: Message | Mapping[str, Any] | str | None,
+    message: Message | None,
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None,
     output: OutputType[Any] | None,
@@ -522,8 +555,7 @@ async def _ask(
     key = run.key
     await run_shielded(conversation.recover_if_needed)
     if message is not None:
-        given = user(message) if isinstance(message, str) else message
-        await to_thread.run_sync(_add_question, conversation, given, key)
+        await to_thread.run_sync(_add_question, conversation, message, key)
     before = await to_thread.run_sync(lambda: conversation.usage)
 
     async def answered() -> RunResult:
@@ -565,12 +597,9 @@ def _new_run(conversation: Conversation, settings: dict[str, Any]) -> _Run:
         raise ValidationError(error.detail, path=path, rule=error.rule) from None
 
 
-def _add_question(
-    conversation: Conversation, given: Message | Mapping[str, Any], key: str | None
-) -> None:
+def _add_question(conversation: Conversation, wanted: Message, key: str | None) -> None:
     """Add a message once for its key; raise `ValidationError` if the key is that of another."""
-    found = conversation.add(given, key=key)
-    wanted = given if isinstance(given, Message) else parse_message(given)
+    found = conversation.add(wanted, key=key)
     if key is not None and found.text and (found.role, found.text) != (wanted.role, wanted.text):
         detail = f"is the key of another message, {found.text[:_SHOWN]!r}; a new one needs its own"
         raise ValidationError(detail, path="$.key", rule="key")
@@ -581,9 +610,7 @@ def check_settings(conversation: Conversation, settings: RunSettings, of: str) -
     known = RunSettings.__optional_keys__
     for name in settings:
         if name not in known:
-            takes = ", ".join(sorted({*known, "output"} if of == "ask" else known))
-            msg = f"{of}() got an unexpected keyword argument {name!r}; it takes {takes}"
-            raise TypeError(msg)
+            raise unexpected_keyword(of, name, {*known, "output"} if of == "ask" else known)
     rest: dict[str, Any] = dict(settings)
     _Run(conversation, rest.pop("model", None), **rest)
 
@@ -597,6 +624,10 @@ class OutputType(Generic[_T]):
 
     def __init__(self, kind: type[_T]) -> None:
         """Take the type; raise `ValidationError` if JSON can't have it."""
+        if not _is_type(kind):
+            wanted = "a type, such as a dataclass or list[str]"
+            detail = f"must be {wanted}, not {describe_argument(kind)}"
+            raise ValidationError(detail, path="$.output", rule="output-type")
         self._kind = kind
         self._validate: Callable[[Any], _T] = lambda value: convert(value, kind)
         try:
@@ -607,8 +638,8 @@ class OutputType(Generic[_T]):
             else:
                 self.schema = _inline(msgspec.json.schema(kind))
         except (TypeError, ValueError) as error:
-            detail = f"{_name(kind)} can't be the type of an answer: "
-            detail += " ".join(str(error).split())
+            detail = f"{_name(kind)} can't be the type of an answer: {explain_type(error)}; give a "
+            detail += "dataclass, a pydantic model or a type such as list[str], or leave it out"
             raise ValidationError(detail, path="$.output", rule="output-type") from None
         self._wrapped = self.schema.get("type") != "object"
         if self._wrapped:  # providers take objects only
@@ -660,6 +691,12 @@ def _is_refusal(part: Part) -> bool:
     return any(is_object(one) and one.get("refusal") is True for one in metadata.values())
 
 
+def _is_type(value: object) -> bool:
+    """Tell whether a value is a class, or a type that is none, such as `list[str]` or `Any`."""
+    typing = type(value).__module__ in ("typing", "types", "typing_extensions")
+    return typing or isinstance(value, type) or get_origin(value) is not None
+
+
 def _name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) else repr(kind)
 
@@ -696,6 +733,8 @@ class RunStream(AsyncIterator[RunEvent]):
     arrives. Who leaves the loop early cancels the run; `async with` waits until it is cancelled.
     """
 
+    __reduce_ex__ = not_pickled("send what it yields instead")
+
     def __init__(self, run: StreamedRun) -> None:
         """Take the run: a function of where to send events, and of whether it is to end."""
         self._run = run
@@ -722,6 +761,18 @@ class RunStream(AsyncIterator[RunEvent]):
         if isinstance(event, RunResult):
             self.answer = event
         return event
+
+    if not TYPE_CHECKING:  # the type checkers find these mistakes themselves
+
+        def __await__(self) -> NoReturn:
+            """Say how a stream is read."""
+            msg = "a stream is not awaited: write `async for event in talk.stream(…)`, or talk.ask"
+            raise TypeError(msg)
+
+        def __iter__(self) -> NoReturn:
+            """Say how a stream is read."""
+            msg = "a stream is read in an event loop: write `async for event in talk.stream(…)`"
+            raise TypeError(msg)
 
     async def __aenter__(self) -> Self:
         """Return itself."""

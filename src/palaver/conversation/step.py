@@ -44,11 +44,16 @@ from palaver.messages import (
     text_part,
 )
 from palaver.messages.ids import uuid_for
-from palaver.messages.limits import EMPTY, MAX_ANSWER
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_ANSWER,
+    short_repr,
+)
 from palaver.messages.message import MAX_PARTS, WorkingPath
 from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
 from palaver.stores.lease import OnExit, clean_up, run_shielded
+from palaver.tools.runner import MiddlewareFailed
 from palaver.wire import Note
 
 if TYPE_CHECKING:
@@ -94,6 +99,8 @@ class ToolOutcome(Struct, frozen=True):
     message: Message | None
     traceback: str = ""
 
+    __repr__ = short_repr
+
     @property
     def failed(self) -> bool:
         """Whether the call failed."""
@@ -109,7 +116,8 @@ class _Started(NamedTuple):
     """Calls that are stored as running.
 
     `running` and `done` are entries by the id of their part; `before` are the entries of the
-    running ones as they were before. `tracebacks` has those of the calls that have failed since.
+    running ones as they were before. `tracebacks` has those of the calls that have failed since,
+    `errors` what was raised around the calls.
     """
 
     lease: Lease
@@ -117,6 +125,7 @@ class _Started(NamedTuple):
     done: dict[str, LedgerEntry]
     before: list[LedgerEntry]
     tracebacks: dict[str, str]
+    errors: list[BaseException]
 
 
 class ToolCallBatch:
@@ -163,6 +172,8 @@ class ToolCallBatch:
             await self._publish_state(settled[name])
         for message in appended:
             await self._publish("message.added", {"id": message.id, "role": message.role})
+        if started.errors:
+            raise started.errors[0]
         messages = {message.id: message for message in appended}
         left = {entry.id for entry in strays}
         return [
@@ -194,7 +205,7 @@ class ToolCallBatch:
         except BaseException:
             access.lease.release(lease)
             raise
-        return _Started(lease, running, done, [known[name] for name in running], {})
+        return _Started(lease, running, done, [known[name] for name in running], {}, [])
 
     def _undo_start(self, started: _Started) -> None:
         """Undo `_start`: no tool was called, so the calls are pending as before."""
@@ -263,17 +274,25 @@ class ToolCallBatch:
         save = partial(self._access.save_entries, lease=started.lease)
         states = _RunningStates(started.running, save, group)
         slots = anyio.Semaphore(max(1, self._runner.limits.at_once), fast_acquire=True)
+        before = {entry.id: entry for entry in started.before}
 
         async def run_one(call: ToolCallPart) -> None:
             async with slots:
                 on_failure = partial(started.tracebacks.__setitem__, call.id)
-                state = await self._run_call(call, states, on_failure)
-            await states.finish(call.id, state)
+                try:
+                    state = await self._run_call(call, states, on_failure)
+                except MiddlewareFailed as failed:  # the caller's own error
+                    started.errors.append(failed.error)
+                    state = failed.state
+            if state.status == "running":  # its tool was not begun
+                await states.wait_again(call.id, before[call.id])
+            else:
+                await states.finish(call.id, state)
 
         try:
             async with group:
                 for call in calls:
-                    if call.id in started.running:
+                    if call.id in before:
                         group.start_soon(run_one, call)
         except anyio.get_cancelled_exc_class():
             outcomes = states.cancel()
@@ -377,12 +396,23 @@ class _RunningStates:
         """Take the state that a call ends in; what is done at once is stored at once."""
         self.outcomes[name] = self.running[name].with_state(state)
         self._unsaved.add(name)
-        if len(self.outcomes) == len(self.running):
-            self._all_done.set()
+        self._look_for_the_end()
         with anyio.move_on_after(_BATCH_SECONDS, shield=True):
             await self._all_done.wait()
             return
         await self._flush()
+
+    async def wait_again(self, name: str, before: LedgerEntry) -> None:
+        """Store a call that was not begun after all as it was before."""
+        async with self._saving:
+            del self.running[name]
+            self._unsaved.discard(name)
+            self._look_for_the_end()
+            await run_shielded(partial(self._save, [before]))
+
+    def _look_for_the_end(self) -> None:
+        if len(self.outcomes) == len(self.running):
+            self._all_done.set()
 
     async def _flush(self) -> None:
         async with self._saving:
@@ -438,6 +468,8 @@ class Step(Struct, frozen=True):
     notes: tuple[Note, ...]
     entries: tuple[LedgerEntry, ...] = ()
     again: bool = False
+
+    __repr__ = short_repr
 
     @property
     def calls(self) -> tuple[ToolCallPart, ...]:

@@ -54,7 +54,14 @@ from palaver.history.plan import (
 from palaver.history.view import View, check_range, view_of_log
 from palaver.messages import Message, new_id, parse_message
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import check_argument, check_callable, check_name, check_text
+from palaver.messages.limits import (
+    check_argument,
+    check_callable,
+    check_name,
+    check_text,
+    not_pickled,
+)
+from palaver.messages.message import message_rows, show_html, show_rich
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -153,7 +160,21 @@ class BaseHistory(Sequence[Message]):
 
     def __repr__(self) -> str:
         """Return the id, the number of messages and the version, as text."""
-        return f"<History {self.id}: {len(self)} messages at version {self.version}>"
+        return (
+            f"<{type(self).__name__} {self.id}: {len(self):,} messages at version {self.version}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the history as a notebook shows it."""
+        return show_html(repr(self), message_rows(self.view))
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the history as `rich` shows it."""
+        return show_rich(repr(self), message_rows(self.view))
+
+    __reduce_ex__ = not_pickled(
+        "pickle its messages, or keep it in a store: palaver.open('chat.db')"
+    )
 
     @property
     def messages(self) -> list[Message]:

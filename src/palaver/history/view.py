@@ -41,7 +41,16 @@ from palaver.history.log import check_count
 from palaver.history.marks import overlaps
 from palaver.messages import ROLES, Message, Role
 from palaver.messages.codec import to_dict
-from palaver.messages.message import fold_name
+from palaver.messages.limits import (
+    not_pickled,
+    short_repr,
+)
+from palaver.messages.message import (
+    fold_name,
+    message_rows,
+    show_html,
+    show_rich,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -131,7 +140,17 @@ class View(Sequence[Message]):
 
     def __repr__(self) -> str:
         """Return the number of messages and the version, as text."""
-        return f"<View of {len(self)} messages at version {self.version}>"
+        return f"<View of {len(self):,} messages at version {self.version}>"
+
+    def _repr_html_(self) -> str:
+        """Return the view as a notebook shows it."""
+        return show_html(repr(self), message_rows(self))
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the view as `rich` shows it."""
+        return show_rich(repr(self), message_rows(self))
+
+    __reduce_ex__ = not_pickled("pickle its messages: list(view)")
 
     # ── positions ───────────────────────────────────────────────────────────────────────────────
 
@@ -450,6 +469,8 @@ class BatchSnapshot(Struct, frozen=True):
     description: str
     boundary: int = 0
 
+    __repr__ = short_repr
+
     @property
     def message_count(self) -> int:
         """The number of messages it had."""
@@ -470,6 +491,8 @@ class State(Struct, frozen=True):
     """A moment of a history: its messages and the snapshots of the batches before it."""
 
     messages: View
+
+    __repr__ = short_repr
 
     @property
     def batch_snapshots(self) -> list[BatchSnapshot]:

@@ -6,7 +6,9 @@ message that exists is valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import html
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
@@ -28,6 +30,8 @@ from palaver.messages.limits import (
     kind_of,
     path_step,
     quote_value,
+    shorten,
+    unexpected_keyword,
 )
 from palaver.messages.part_base import (
     FilePart,
@@ -58,6 +62,7 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, T
 
 __all__ = [
     "MAX_PARTS",
+    "MOST_ALONE",
     "ROLES",
     "AssistantInfo",
     "Message",
@@ -73,7 +78,10 @@ __all__ = [
     "check_tools",
     "check_unique_ids",
     "fold_name",
+    "message_rows",
     "own_parts",
+    "show_html",
+    "show_rich",
     "system",
     "user",
 ]
@@ -264,6 +272,19 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
     speaker: Speaker | None = None
     routing: Routing | None = None
     info: UserInfo | AssistantInfo | None = None
+
+    def __repr__(self) -> str:
+        """Return the role, the beginning of the content, and the id."""
+        shown = describe_content(self, 72)
+        return f"Message({self.role!r}, {shown!r}, id={shorten(self.id, 72)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the message as a notebook shows it."""
+        return show_html("", message_rows([self], MOST_ALONE))
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the message as `rich` shows it."""
+        return show_rich("", message_rows([self], MOST_ALONE))
 
     def __post_init__(self) -> None:
         """Check every field; a message of plain text and nothing else is checked fastest."""
@@ -495,6 +516,98 @@ def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: AN
     return _message("system", content, fields)
 
 
+_FIELDS: Final = ("id", "timestamp", "metadata", "speaker", "routing", "info")
+
+
 def _message(role: Role, content: str | Iterable[Part], fields: dict[str, Any]) -> Message:
+    for name in fields:
+        if name not in _FIELDS:
+            raise unexpected_keyword(role, name, _FIELDS)
     # the message makes a tuple of a list or any other iterable
     return Message(role, content, **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── display ─────────────────────────────────────────────────────────────────────────────────────
+
+MOST_ALONE: Final = 20_000
+"""The characters of a text that is shown by itself."""
+_MOST_OF_MANY: Final = 500
+"""The characters of each message of a history."""
+_ENDS: Final = 15
+"""The messages that are shown at each end of a longer history."""
+_STYLE: Final = "text-align:left;vertical-align:top;white-space:pre-wrap"
+
+Row: TypeAlias = tuple[str, str]
+"""A line of what is shown: who, or what, and the text."""
+
+
+def describe_content(message: Message, most: int) -> str:
+    """Return the content as text, cut to so many characters; other parts in brackets."""
+    if isinstance(message.content, str):
+        return shorten(message.content, most)
+    pieces: list[str] = []
+    room = most
+    for part in message.content:
+        texts = (part.text,) if isinstance(part, TextPart) else (f"[{part.type}", *_texts(part))
+        piece = " ".join(shorten(text, room) for text in texts if text)
+        pieces.append(piece if isinstance(part, TextPart) else f"{piece}]")
+        room -= len(piece)
+        if room <= 0:
+            break
+    return shorten(" ".join(pieces), most)
+
+
+def message_rows(messages: Sequence[Message], most: int = _MOST_OF_MANY) -> Iterator[Row]:
+    """Yield what is shown of messages: of many, those at both ends."""
+    count = len(messages)
+    left_out = count - 2 * _ENDS
+    if left_out <= 0:
+        yield from (_row(message, most) for message in messages)
+        return
+    yield from (_row(message, most) for message in messages[:_ENDS])
+    yield "…", f"{left_out:,} more messages"
+    yield from (_row(message, most) for message in messages[count - _ENDS :])
+
+
+def _row(message: Message, most: int) -> Row:
+    who = message.role if message.speaker is None else message.speaker.role_name
+    text = describe_content(message, most)
+    if isinstance(message.content, str) and len(message.content) > most:
+        text += f" [{len(message.content) - most:,} more characters]"
+    return who, text
+
+
+def show_html(title: str, rows: Iterable[Row]) -> str:
+    """Return rows as a table for a notebook; every text is escaped."""
+    caption = f"<caption>{_escape(title)}</caption>" if title else ""
+    cell = f'<{{0}} style="{_STYLE}">{{1}}</{{0}}>'
+    lines = (
+        f"<tr>{cell.format('th', _escape(who))}{cell.format('td', _escape(text))}</tr>"
+        for who, text in rows
+    )
+    return f"<table>{caption}{''.join(lines)}</table>"
+
+
+def show_rich(title: str, rows: Iterable[Row]) -> Any:  # noqa: ANN401 - a table of rich
+    """Return rows as a table for `rich`, which called this and so is there; no text is markup."""
+    text_class: Any = importlib.import_module("rich.text").Text
+    table: Any = importlib.import_module("rich.table").Table(
+        title=text_class(_plain(title)) if title else None, show_header=False, box=None
+    )
+    for who, text in rows:
+        table.add_row(text_class(_plain(who), style="bold"), text_class(_plain(text)))
+    return table
+
+
+def _escape(text: str) -> str:
+    return html.escape(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Return a text in which nothing controls a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )

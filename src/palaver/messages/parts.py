@@ -40,6 +40,7 @@ from palaver.messages.limits import (
     kind_of,
     refuse,
     replace_refused,
+    shorten,
 )
 from palaver.messages.part_base import FilePart, PartBase, SourceText, json_name
 from palaver.messages.tool_state import ToolState
@@ -418,7 +419,7 @@ class UnknownPart:
 
     def __repr__(self) -> str:
         """Show the JSON."""
-        return f"UnknownPart({dict(self._raw)!r})"
+        return shorten(f"UnknownPart({dict(self._raw)!r})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as its JSON."""

@@ -29,6 +29,7 @@ from palaver.messages.limits import (
     is_plain,
     kind_of,
     refuse,
+    short_repr,
 )
 from palaver.messages.part_base import FilePart, json_name
 
@@ -119,6 +120,8 @@ class _State(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, ta
     """The fields that all four states share."""
 
     input: Mapping[str, Any]
+
+    __repr__ = short_repr
 
     @property
     def status(self) -> Status:

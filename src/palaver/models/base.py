@@ -55,6 +55,7 @@ from palaver.messages.limits import (
     is_list,
     is_object,
     kind_of,
+    not_pickled,
     quote_value,
 )
 from palaver.messages.message import Message
@@ -595,6 +596,8 @@ class SdkModel(ABC, Generic[ClientT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.ref.model_id}>"
+
+    __reduce_ex__ = not_pickled("make it again by its name: palaver.model('openai:gpt-5')")
 
     # ── what a provider's module defines ──────────────────────────────────────────────────────────
 

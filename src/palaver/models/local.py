@@ -30,7 +30,13 @@ from anyio import to_thread
 
 from palaver.errors import BadRequest, ModelError, NetworkError, Unavailable, ValidationError
 from palaver.messages.ids import new_id
-from palaver.messages.limits import EMPTY, check_number, is_list, is_object
+from palaver.messages.limits import (
+    EMPTY,
+    check_number,
+    is_list,
+    is_object,
+    not_pickled,
+)
 from palaver.messages.parts import ModelRef
 from palaver.models import catalog
 from palaver.models.base import check_defaults, merge_fields
@@ -134,6 +140,8 @@ class LocalModel:
 
     def __repr__(self) -> str:
         return f"<LocalModel {self.ref.model_id}>"
+
+    __reduce_ex__ = not_pickled("make it again by its name: palaver.model('local:smollm2')")
 
     @property
     def window(self) -> int | None:

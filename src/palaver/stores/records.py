@@ -36,6 +36,7 @@ from palaver.messages.limits import (
     describe_argument,
     is_text,
     kind_of,
+    short_repr,
 )
 
 if TYPE_CHECKING:
@@ -188,12 +189,24 @@ class Listing(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True, gc=False):
-    """A message that a search found."""
+    """A message that a search found.
+
+    `position` is that in the log, `index` that in the conversation as it is now: None if the
+    message is no longer in it, because it was edited away or compacted.
+    """
 
     conversation: str
     position: int
     message: Message
     snippet: str
+    index: int | None = None
+
+    __repr__ = short_repr
+
+    @property
+    def in_view(self) -> bool:
+        """Whether the message is in the conversation now."""
+        return self.index is not None
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────

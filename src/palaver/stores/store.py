@@ -16,6 +16,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from msgspec.structs import replace
+
 from palaver.errors import Stale, UnknownConversation, ValidationError
 from palaver.history.frame import Frame, check_expected
 from palaver.history.log import packed_count
@@ -30,6 +32,7 @@ from palaver.messages.limits import (
     check_number,
     describe_argument,
     is_text,
+    not_pickled,
 )
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from palaver.history import View
     from palaver.history.frame import Expected
     from palaver.messages import Message
     from palaver.stores.backend import Backend
@@ -103,6 +107,12 @@ class Store:
         check_callable(clock, "$.clock", "a function that returns milliseconds")
         self.backend = backend
         self._clock = clock
+
+    __reduce_ex__ = not_pickled("open it again by its address, in each process by itself")
+
+    def __repr__(self) -> str:
+        """Return the kind of the backend: an address may have a password in it."""
+        return f"<Store: {self.kind}>"
 
     def __enter__(self) -> Self:
         """Return the store; it is closed at the end of the block."""
@@ -304,13 +314,32 @@ class Store:
     ) -> builtins.list[Hit]:
         """Return the messages with all these words ("in quotes": one after the other).
 
-        The first 100,000 characters of a message are searched, and words are compared by their
-        first 200. More than 256 different words are refused with `ValidationError`.
+        Messages that are no longer in their conversation are found too; `Hit.in_view` tells them
+        apart. The first 100,000 characters of a message are searched, and words are compared by
+        their first 200. More than 256 different words are refused with `ValidationError`.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> history = store.create([palaver.user("Tea?")])
+        >>> _ = history.clear()
+        >>> [(hit.snippet, hit.in_view) for hit in store.search("tea")]
+        [('Tea?', False)]
         """
         check_words(words)
+        check_number(limit, "$.limit", whole=True)
         if conversation is not None:
             check_known(conversation)
-        return self.backend.search(words, conversation, limit)
+        hits: list[Hit] = []
+        views: dict[str, View] = {}
+        for hit in self.backend.search(words, conversation, limit):
+            name = hit.conversation
+            try:
+                if name not in views:
+                    views[name] = self.get(name).view
+            except UnknownConversation:  # deleted meanwhile
+                continue
+            hits.append(replace(hit, index=views[name].index_of(hit.position)))
+        return hits
 
     def find_positions(self, conversation: str, message_id: str) -> builtins.list[int]:
         """Return the log positions of the messages with an id."""

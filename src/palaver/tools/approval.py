@@ -20,7 +20,12 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged, ToolFailed, ValidationError
 from palaver.messages.decode import convert, decode
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, path_step
+from palaver.messages.limits import (
+    EMPTY,
+    NamedFields,
+    path_step,
+    quote_value,
+)
 from palaver.tools.runner import Toolbox
 from palaver.wire import ToolSpec
 
@@ -60,7 +65,8 @@ _log: Final = logging.getLogger("palaver.tools")
 VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
 
 
-class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel",
+               metaclass=NamedFields):  # fmt: skip
     """What a person decided about a call: approve it, deny it, or run it with other arguments.
 
     `digest` is that of the call which was shown. An answer may leave it out; a stored decision has
@@ -74,7 +80,10 @@ class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that there are arguments if the verdict is "edit", and only then."""
+        """Check the verdict, and that there are arguments if it is "edit", and only then."""
+        if self.verdict not in ("approve", "deny", "edit"):
+            detail = f"must be approve, deny or edit, not {quote_value(self.verdict)}"
+            raise ValidationError(detail, path="$.verdict", rule="node-answer")
         if (self.verdict == "edit") != (self.arguments is not None):
             detail = 'is needed with "edit"' if self.verdict == "edit" else 'goes with "edit" only'
             raise ValidationError(detail, path="$.arguments", rule="node-answer")

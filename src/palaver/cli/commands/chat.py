@@ -12,7 +12,13 @@ import click
 from anyio import to_thread
 
 from palaver.cli.app import REFUSED, Refused, print_line, printable, styled
-from palaver.cli.options import find_conversation, read_message_ref, store_option, use_store
+from palaver.cli.options import (
+    complete_conversation,
+    find_conversation,
+    read_message_ref,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import format_message, print_change
 from palaver.conversation import (
     ClearOutputs,
@@ -61,7 +67,12 @@ _DEFAULT = "smollm2"
     help="Functions, tools or an MCP server, from a Python module; can be repeated.",
 )
 @click.option("--system", metavar="TEXT", help="The system message of a new conversation.")
-@click.option("--conversation", metavar="ID", help="Continue this conversation.  [a new one]")
+@click.option(
+    "--conversation",
+    metavar="ID",
+    shell_complete=complete_conversation,
+    help="Continue this conversation.  [a new one]",
+)
 @store_option
 @click.pass_context
 def chat(

@@ -23,7 +23,12 @@ from palaver.cli.app import (
     printable,
     styled,
 )
-from palaver.cli.options import find_conversation, store_option, use_store
+from palaver.cli.options import (
+    complete_conversation,
+    find_conversation,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import print_json
 from palaver.errors import ValidationError
 from palaver.messages import to_dict
@@ -88,7 +93,11 @@ def _load(file: str) -> Team:
 
 @team.command(short_help="Run a team; you write on standard input.")
 @click.argument("file", type=_FILE)
-@click.option("--conversation", help="Continue this conversation, instead of a new one.")
+@click.option(
+    "--conversation",
+    shell_complete=complete_conversation,
+    help="Continue this conversation, instead of a new one.",
+)
 @click.option(
     "--as", "speaker", metavar="NAME", help="Which human you are.  [the one whose turn it is]"
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -78,7 +78,7 @@ class Answer(Struct, frozen=True):
 
     text: str = ""
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: Sequence[Call] = ()
     usage: ReportedUsage | None = None
     finish: str | None = None
     piece: int = 8
