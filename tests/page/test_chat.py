@@ -294,7 +294,7 @@ def without_models(route: Route) -> None:
 
 @pytest.mark.parametrize(
     ("button", "state", "said"),
-    [("Run", "completed", "nothing"), ("Deny", "error", "did not allow")],
+    [("Run", "completed", "nothing"), ("Deny", "error", "was denied")],
 )
 def test_a_call_that_asks_first_waits_for_a_person(
     opened: Callable[[str], Page], server: PageServer, button: str, state: str, said: str

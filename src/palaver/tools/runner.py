@@ -361,7 +361,8 @@ class ToolRunner:
             self._cut(output.text),
             tool=call.tool,
             title=output.title,
-            metadata=output.metadata,
+            # what was decided about the call is not for its tool to say
+            metadata={**output.metadata, **getattr(state, "metadata", EMPTY)},
             attachments=output.attachments,
         )
 
