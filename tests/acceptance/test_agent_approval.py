@@ -9,19 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 import palaver
+from palaver.cli.app import app
 from palaver.conversation import Conversation
 from palaver.messages import ToolPart, user
 from palaver.messages.ids import now_ms
 from palaver.nodes import ask_human, run_calls
+from palaver.testing.servers import Answer, Call, ProviderServer
 from palaver.tools import tool
 from palaver.tools.approval import Decision
+from tests.cli.commands.test_chat import Terminal
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from palaver import Store
@@ -148,6 +152,149 @@ async def test_nodes_ask_about_the_calls_that_need_it_and_no_others(
     assert ("ran", [7], ["x"]) == ((await run_calls(talk, gate)).outcome, paid, looked)
     approval = results(talk)[1].metadata["approval"]
     assert ("edit", "Ann", True) == (approval["verdict"], approval["by"], approval["at"] > 0)
+
+
+# ── the terminal ────────────────────────────────────────────────────────────────────────────────
+
+
+PAY_5_AND_50 = Answer(calls=(Call("pay", {"amount": 5}), Call("pay", {"amount": 50})))
+
+
+class Till:
+    """A model behind a server, a store, and `palaver chat` with a tool that pays."""
+
+    def __init__(self, server: ProviderServer, store: str) -> None:
+        """Know where everything is."""
+        self.server, self.store = server, store
+        self.options = (
+            *("--model", "openai:m", "--base-url", server.url, "--store", store),
+            *("--tools", "tests.cli.chat_tools:pay"),
+        )
+
+    @property
+    def id(self) -> str:
+        """The id of the only conversation."""
+        with palaver.open(self.store) as opened:
+            (head,) = opened
+            return head.id
+
+    def states(self) -> list[tuple[str, str]]:
+        """What became of the calls."""
+        with palaver.open(self.store) as opened:
+            talk = Conversation(opened, self.id)
+            done = [(one.status, getattr(one, "output", "") or one.error) for one in results(talk)]
+            return [*done, *(("waiting", str(call.input["amount"])) for call in talk.waiting())]
+
+    def approvals(self) -> list[Any]:
+        """What the results say about who decided."""
+        with palaver.open(self.store) as opened:
+            found = results(Conversation(opened, self.id))
+            return [state.metadata.get("approval") for state in found]
+
+    def terminal(self, *more: str) -> Terminal:
+        """The command in a terminal."""
+        return Terminal(*self.options, *more)
+
+
+@pytest.fixture
+def till(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Till]:
+    """A model that wants to pay."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    with ProviderServer("openai-chat") as running:
+        yield Till(running, str(tmp_path / "chat.db"))
+    assert [] == running.failures
+
+
+def test_chat_asks_on_the_terminal_about_the_calls_that_need_it(till: Till) -> None:
+    """One is approved, one denied with a reason, one changed; the first needs no word."""
+    pay = (Call("pay", {"amount": 60}),)
+    till.server.then(PAY_5_AND_50, Answer(calls=pay), Answer(calls=pay), "All done.")
+    terminal = till.terminal()
+    try:
+        terminal.until("> ")
+        terminal.type("Pay.\n")
+        terminal.until('[pay] asks to run with {"amount":50}')
+        terminal.until("yes, no, or change the arguments? [y/n/c] ")
+        terminal.type("perhaps\n")
+        terminal.until("[y/n/c] ")
+        terminal.type("y\n")
+        terminal.until('[pay] asks to run with {"amount":60}')
+        terminal.until("[y/n/c] ")
+        terminal.type("n\n")
+        terminal.until("why not? ")
+        terminal.type("too dear\n")
+        terminal.until('[pay] asks to run with {"amount":60}')
+        terminal.until("[y/n/c] ")
+        terminal.type("c\n")
+        terminal.until("arguments, as JSON: ")
+        terminal.type('{"amount": "much"}\n')
+        terminal.until("Expected `int`, got `str`")
+        terminal.until("[y/n/c] ")
+        terminal.type("c\n")
+        terminal.until("arguments, as JSON: ")
+        terminal.type('{"amount": 7}\n')
+        terminal.until("All done.")
+    finally:
+        terminal.close()
+    changed = '[run with other arguments, as a person decided: {"amount":7}]\npaid 7'
+    assert [
+        ("completed", "paid 5"),
+        ("completed", "paid 50"),
+        ("error", "not run: the call was denied: too dear"),
+        ("completed", changed),
+    ] == till.states()
+    first, *others = till.approvals()
+    assert first is None
+    assert [("approve", True), ("deny", True), ("edit", True)] == [
+        (one["verdict"], bool(one["by"] and one["at"])) for one in others
+    ]
+
+
+@pytest.mark.parametrize("leave", ["ctrl-c", "ctrl-d", "kill -9"])
+def test_a_question_that_is_left_is_asked_again_by_the_next_chat(till: Till, leave: str) -> None:
+    """The call waits: it neither runs nor is it denied."""
+    till.server.then(PAY_5_AND_50, "Paid.")
+    terminal = till.terminal()
+    try:
+        terminal.until("> ")
+        terminal.type("Pay.\n")
+        terminal.until("[y/n/c] ")
+        if leave == "kill -9":
+            terminal.process.kill()
+        else:
+            terminal.interrupt() if leave == "ctrl-c" else terminal.type("\x04")
+            terminal.until("pay waits for an approval")
+            terminal.until("> ")
+            terminal.type("\x04")
+            terminal.until("messages")
+    finally:
+        terminal.close()
+    assert [("waiting", "5"), ("waiting", "50")] == till.states()
+    again = till.terminal("--conversation", till.id)
+    try:
+        again.until('[pay] asks to run with {"amount":50}')
+        again.until("[y/n/c] ")
+        again.type("y\n")
+        again.until("Paid.")
+    finally:
+        again.close()
+    assert [("completed", "paid 5"), ("completed", "paid 50")] == till.states()
+
+
+def test_chat_without_a_terminal_says_that_the_call_waits_and_fails(till: Till) -> None:
+    till.server.then(PAY_5_AND_50, "Fine.")
+    done = CliRunner().invoke(app, ["chat", *till.options], input="Pay.\n")
+    words = (
+        "pay waits for an approval, and nobody can be asked here: run palaver chat --conversation "
+        f"{till.id} in a terminal, or decide on the page"
+    )
+    assert words in done.stderr
+    assert 1 == done.exit_code
+    assert [("completed", "paid 5"), ("waiting", "50")] == till.states()
+    more = CliRunner().invoke(
+        app, ["chat", *till.options, "--conversation", till.id], input="And now?\n"
+    )
+    assert (1, True, "Fine.\n") == (more.exit_code, words in more.stderr, more.stdout)
 
 
 # ── the server ──────────────────────────────────────────────────────────────────────────────────
