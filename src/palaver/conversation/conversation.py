@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
+    from palaver.conversation.lease import SharedLease
     from palaver.conversation.ledger import LedgerEntry
     from palaver.conversation.recovery import Recovered
     from palaver.conversation.run import RunEvent
@@ -373,6 +374,10 @@ class Conversation:
         finally:
             self._held = None
             held.ended.set()
+
+    def share_lease(self, lease: SharedLease) -> None:
+        """Work under a lease that the caller takes and renews, as a team does."""
+        self._access.lease = lease
 
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""

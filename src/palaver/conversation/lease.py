@@ -48,9 +48,10 @@ class SharedLease:
     methods but `keep_renewed` block, and are safe for threads.
     """
 
-    def __init__(self, store: Store, conversation: str) -> None:
-        """Take nothing yet."""
+    def __init__(self, store: Store, conversation: str, seconds: float = LEASE_SECONDS) -> None:
+        """Take nothing yet; each lease lasts for so many seconds unless it is renewed."""
         self.holder = new_id()
+        self._seconds = seconds
         self._store = store
         self._conversation = conversation
         self._lock = threading.Lock()
@@ -103,7 +104,7 @@ class SharedLease:
             nonlocal failure
             try:
                 while True:
-                    await anyio.sleep(LEASE_SECONDS / 3)
+                    await anyio.sleep(self._seconds / 3)
                     await to_thread.run_sync(self.renew)
             except PalaverError as lost:
                 failure = lost
@@ -121,7 +122,7 @@ class SharedLease:
         return done[0]
 
     def _take(self) -> Lease:
-        return self._store.lease(self._conversation, self.holder, seconds=LEASE_SECONDS)
+        return self._store.lease(self._conversation, self.holder, seconds=self._seconds)
 
 
 class OnExit:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from palaver.conversation.conversation import Conversation
     from palaver.conversation.step import OnDelta, ToolOutcome
     from palaver.models import AnyModel
+    from palaver.models.base import Model
     from palaver.tools import Tool, Toolbox
     from palaver.tools.runner import ToolMiddleware
     from palaver.wire.reply import Delta
@@ -80,6 +81,7 @@ __all__ = [
     "RunStream",
     "ask",
     "decide",
+    "options_after",
     "run_decided",
     "run_until_answer",
     "sort_calls",
@@ -348,22 +350,13 @@ class _Run:
     def next_options(
         self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
     ) -> Mapping[str, Any]:
-        """Return the options of the next step, after these calls and those before them.
-
-        A forced call has been made, so no further call is forced. A model that repeats the same
-        calls would repeat them for ever, and a small model on this machine rarely makes better
-        calls the second time: both are asked for text.
-        """
+        """Return the options of the next step, after these calls and those before them."""
         given = self._options
         if callable(given):
             return given(calls, before)
         if not calls:
             return given
-        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
-        small = self._model.ref.provider_id == LOCAL_PROVIDER
-        if same or small or given.get("tool_choice") == "none":
-            return {**given, "tool_choice": "none"}
-        return {name: value for name, value in given.items() if name != "tool_choice"}
+        return options_after(given, self._model, calls, before)
 
     async def run_calls(self, calls: Sequence[ToolCallPart]) -> list[ToolCallPart]:
         """Run the calls that may run; return those that wait for an approval."""
@@ -384,6 +377,25 @@ class _Run:
             detail = f"{self._calls} tool calls, and {most} are allowed: the last ones were not run"
             raise LimitExceeded(detail, limit="tool_calls")
         return waiting
+
+
+def options_after(
+    given: Mapping[str, Any],
+    model: Model,
+    calls: Sequence[ToolCallPart],
+    before: Sequence[ToolCallPart],
+) -> Mapping[str, Any]:
+    """Return the options of a step after some calls.
+
+    A forced call has been made, so no further call is forced. A model that repeats the same calls
+    would repeat them for ever, and a small model on this machine rarely makes better calls the
+    second time: both are asked for text.
+    """
+    same = [_signature(call) for call in calls] == [_signature(call) for call in before]
+    small = model.ref.provider_id == LOCAL_PROVIDER
+    if same or small or given.get("tool_choice") == "none":
+        return {**given, "tool_choice": "none"}
+    return {name: value for name, value in given.items() if name != "tool_choice"}
 
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────────
