@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
 import palaver
+from palaver.cli.app import app
 from palaver.conversation import Conversation
 from palaver.errors import ValidationError
 from palaver.messages import ToolCallPart, ToolPart
 from palaver.team import Coordinator, HumanTurn, Member, ModelMember, Team, load_team
+from palaver.team.routing import describe_team
+from palaver.testing.servers import Answer, Call, ProviderServer
 from palaver.tools import tool
 from palaver.tools.approval import Decision
-from tests.conversation.scripted import calling
+from tests.cli.commands.test_chat import Terminal
+from tests.conversation.scripted import Scripted, calling, saying
+from tests.server.scripted_server import MODEL, ScriptedServer
 from tests.team.members import USER, Stage, says, scripted, who
 
 if TYPE_CHECKING:
@@ -328,12 +334,16 @@ async def test_model_members_are_told_who_is_there_and_how_to_hand_over(store: S
         name: model.asked[0].body["messages"][0]["content"] for name, model in stage.models.items()
     }
     then = "Without that, those who wait speak next, then the human."
+    start = "To hand over, end your answer with [NEXT: NAME], where NAME is"
     assert told == {
         "max": "Be brief.\n\nYou are Max. The others in your team: User (human), Sarah, Bot.\n"
-        f"To hand over, end your answer with [NEXT: NAME], where NAME is User or Sarah or Bot. {then}",
-        "sarah": "You are Sarah. The others in your team: User (human), Max, Bot.\nTo hand over, "
-        f"end your answer with [NEXT: NAME], where NAME is User. {then}",
+        f"{start} User or Sarah or Bot. {then}",
+        "sarah": "You are Sarah. The others in your team: User (human), Max, Bot.\n"
+        f"{start} User. {then}",
     }
+    mute = Team(members=members, routes={"max": []})
+    expected = "You hand over to nobody: those who wait speak next, then the human."
+    assert expected == describe_team(members[1], mute).splitlines()[1]
 
 
 # ── explain ─────────────────────────────────────────────────────────────────────────────────────
@@ -392,3 +402,221 @@ async def test_explain_works_on_an_imported_copy_too(store: Store) -> None:
     other = Coordinator(team_of(), store, copy, tools=[paying([])])
     for turn in (1, 2):
         assert stage.coordinator.prompt("max", turn).prompt == other.prompt("max", turn).prompt
+
+
+# ── the server ──────────────────────────────────────────────────────────────────────────────────
+
+
+def roster(*tools: str) -> dict[str, Any]:
+    """A human, and a model with tools."""
+    max_ = {"kind": "model", "id": "max", "name": "Max", "model": MODEL, "tools": list(tools)}
+    return {"default": "max", "members": [{"kind": "human", "id": "user"}, max_]}
+
+
+def test_over_http_a_member_calls_tools_and_its_call_is_approved() -> None:
+    done: list[int] = []
+    script = Scripted(PAY_5, PAY_50, saying("Paid."))
+    with ScriptedServer(script, toolset=(paying(done),)) as stage:
+        talk = stage.ask.begun()
+        team = f"conversations/{talk}/team"
+        stage.ask.good("PUT", team, {"document": roster("pay")})
+        stage.ask.good("POST", f"{team}/say", {"text": "Pay.", "run": True})
+        stage.over(talk)
+        assert (["waiting"], [5]) == (stage.ended(), done)
+        (call,) = stage.calls(talk)
+        assert call["asksFirst"]
+        body = {"action": "run", "digest": call["digest"], "arguments": {"amount": 7}, "by": "Ann"}
+        where = f"conversations/{talk}/calls/{call['id']}"
+        assert 422 == stage.ask.refused("POST", where, {**body, "arguments": {}})["status"]
+        assert stage.ask.good("POST", where, body)["step"]
+        stage.over(talk)
+        assert ([5, 7], ["waiting", "done"]) == (done, stage.ended())
+        *_, result, answer = stage.messages(talk)
+        approval = result["content"][0]["state"]["metadata"]["approval"]
+        assert ("Ann", "edit") == (approval["by"], approval["verdict"])
+        assert ("max", "Paid.") == (answer["speaker"]["roleId"], stage.ask.texts(talk)[-1])
+        sees = stage.ask.good("GET", f"{team}/members/max/sees?turn=1")
+        assert script.asked[0].body["messages"][1]["content"] == sees["prompt"]
+        assert (1, None) == (sees["version"], sees["previousPrompt"])
+        explained = stage.ask.good("GET", f"conversations/{talk}/explain?agent=Max&turn=1")
+        assert sees["prompt"] == explained["prompt"]
+        for turn in ("2", "0"):
+            refused = stage.ask.refused("GET", f"{team}/members/max/sees?turn={turn}")
+            assert refused["status"] in {400, 422}
+
+
+def test_over_http_the_second_turn_is_compared_with_the_first() -> None:
+    script = Scripted(saying("One."), saying("Two."))
+    with ScriptedServer(script) as stage:
+        talk = stage.ask.begun()
+        team = f"conversations/{talk}/team"
+        stage.ask.good("PUT", team, {"document": roster()})
+        for text in ("First.", "Second."):
+            stage.ask.good("POST", f"{team}/say", {"text": text, "run": True})
+            stage.over(talk)
+        sees = [stage.ask.good("GET", f"{team}/members/max/sees?turn={n}") for n in (1, 2)]
+        assert sees[0]["prompt"] == sees[1]["previousPrompt"] != sees[1]["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("os:system", "modules are imported only for a team of a file"),
+        ("fly", "there is no tool 'fly'; there are: current_time"),
+    ],
+)
+def test_over_http_a_roster_names_tools_of_the_server_and_imports_none(
+    name: str, words: str
+) -> None:
+    with ScriptedServer(Scripted()) as stage:
+        talk = stage.ask.begun()
+        refused = stage.ask.refused("PUT", f"conversations/{talk}/team", {"document": roster(name)})
+        assert (422, True) == (refused["status"], words in refused["detail"])
+        assert "$.members[1].tools[0]" == refused["path"]
+
+
+def test_a_served_team_file_may_import_tools(tmp_path: Path) -> None:
+    file = tmp_path / "team.json"
+    file.write_text(json.dumps(roster("tests.team.tool_sources:pay")), "utf-8")
+    with ScriptedServer(Scripted(PAY_5, saying("Paid.")), team=file) as stage:
+        (talk,) = [head["id"] for head in stage.ask.good("GET", "conversations")["items"]]
+        stage.ask.good("POST", f"conversations/{talk}/team/say", {"text": "Pay.", "run": True})
+        stage.over(talk)
+        (call,) = stage.calls(talk)
+        assert call["asksFirst"]
+        body = {"action": "deny", "digest": call["digest"], "reason": "no"}
+        stage.ask.good("POST", f"conversations/{talk}/calls/{call['id']}", body)
+        stage.over(talk)
+        assert [("error", "not run: the call was denied: no")] == stage.results(talk)
+
+
+# ── the command ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a generator's own
+    """A team file whose model is behind a server, and that server."""
+    with ProviderServer("openai-chat") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        file = tmp_path / "team.json"
+        members = roster("pay")
+        members["members"][1]["model"] = "openai:m"
+        file.write_text(json.dumps(members), "utf-8")
+        yield file, server
+    assert [] == server.failures
+
+
+def test_palaver_team_asks_on_the_terminal_and_explains_a_turn(
+    crew: tuple[Path, ProviderServer], tmp_path: Path
+) -> None:
+    file, server = crew
+    store = str(tmp_path / "chat.db")
+    pay = Answer(calls=(Call("pay", {"amount": 50}),))
+    server.then(pay, "Paid 7.", pay, "No then.")
+    options = ("--store", store, "--tools", "tests.team.tool_sources:pay")
+    terminal = Terminal(str(file), *options, command=("team", "run"))
+    try:
+        terminal.until("user> ")
+        terminal.type("Pay.\n")
+        terminal.until('[pay] asks to run with {"amount":50}')
+        terminal.until("[y/n/c] ")
+        terminal.type("c\n")
+        terminal.until("arguments, as JSON: ")
+        terminal.type('{"amount": 7}\n')
+        terminal.until("Paid 7.")
+        terminal.until("user> ")
+        terminal.type("Again.\n")
+        terminal.until("[y/n/c] ")
+        terminal.type("n\n")
+        terminal.until("why not? ")
+        terminal.type("\n")
+        terminal.until("No then.")
+        terminal.until("user> ")
+        terminal.type("\x04")
+        assert 0 == terminal.process.wait(30)
+    finally:
+        terminal.close()
+    with palaver.open(store) as opened:
+        (head,) = opened
+        found = states(Coordinator(load_team(file), opened, head.id, tools=[paying([])]))
+    changed = '[run with other arguments, as a person decided: {"amount":7}]\npaid 7'
+    assert [("completed", changed), ("error", "not run: the call was denied")] == found
+    arguments = ["team", "explain", str(file), "max", "--conversation", head.id, "--store", store]
+    first = CliRunner().invoke(app, [*arguments, "--turn", "1"])
+    assert (0, True, False) == (
+        first.exit_code,
+        "the current message" in first.stdout,
+        "Again." in first.stdout,
+    )
+    second = CliRunner().invoke(app, [*arguments, "--turn", "2", "--json"])
+    answer = json.loads(second.stdout)
+    assert ("max", server.requests[2].body["messages"][1]["content"]) == (
+        answer["explain"]["agent"],
+        answer["prompt"],
+    )
+    missing = CliRunner().invoke(app, [*arguments, "--turn", "9"])
+    assert (1, True) == (missing.exit_code, "$.turn: must be from 1 to 2" in missing.stderr)
+
+
+@pytest.mark.parametrize("leave", ["ctrl-c", "ctrl-d", "kill -9"])
+def test_palaver_team_asks_again_about_a_call_that_was_left(
+    crew: tuple[Path, ProviderServer], tmp_path: Path, leave: str
+) -> None:
+    file, server = crew
+    server.then(Answer(calls=(Call("pay", {"amount": 50}),)), "Paid.")
+    store = str(tmp_path / "chat.db")
+    options = ("--store", store, "--tools", "tests.team.tool_sources:pay")
+    terminal = Terminal(str(file), *options, command=("team", "run"))
+    try:
+        terminal.until("user> ")
+        terminal.type("Pay.\n")
+        terminal.until("[y/n/c] ")
+        if leave == "kill -9":
+            terminal.process.kill()
+        elif leave == "ctrl-d":
+            terminal.type("\x04")
+            terminal.until("pay waits for an approval")
+        else:
+            terminal.interrupt()
+            terminal.until("paused; go on with --conversation")
+        terminal.process.wait(30)
+    finally:
+        terminal.close()
+    with palaver.open(store) as opened:
+        (head,) = opened
+        assert 1 == len(Conversation(opened, head.id).waiting())
+    again = Terminal(str(file), *options, "--conversation", head.id, command=("team", "run"))
+    try:
+        again.until("[y/n/c] ")
+        again.type("y\n")
+        again.until("Paid.")
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_palaver_team_without_a_terminal_says_that_the_call_waits_and_fails(
+    crew: tuple[Path, ProviderServer],
+    tmp_path: Path,
+    json_lines: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    file, server = crew
+    server.then(Answer(calls=(Call("pay", {"amount": 50}),)))
+    options = ["--store", str(tmp_path / "chat.db"), "--tools", "tests.team.tool_sources:pay"]
+    more = ["--json"] if json_lines else []
+    done = CliRunner().invoke(app, ["team", "run", str(file), *options, *more], input="Pay.\n")
+    assert 1 == done.exit_code
+    assert "pay waits for an approval, and nobody can be asked here" in done.stderr
+    if json_lines:
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        (event,) = [one for one in events if one["event"] == "approval"]
+        assert [("pay", {"amount": 50})] == [
+            (call["tool"], call["input"]) for call in event["calls"]
+        ]
+
+
+def test_palaver_team_check_lists_the_tools(crew: tuple[Path, ProviderServer]) -> None:
+    file, _ = crew
+    done = CliRunner().invoke(app, ["team", "check", str(file)])
+    assert "max   model    openai:m, with pay" in done.stdout

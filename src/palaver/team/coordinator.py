@@ -74,6 +74,7 @@ __all__ = [
     "Coordinator",
     "HumanTurn",
     "ask_model_member",
+    "find_toolboxes",
     "prompt_limits",
     "prompt_options",
 ]
@@ -261,8 +262,20 @@ def _turn_of(message: Message) -> object:
 # ── models ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def find_toolboxes(team: Team, given: Toolbox) -> dict[str, Toolbox]:
+    """Return the tools of a team's models by the ids of the members.
+
+    A name is that of a given tool, or `MODULE:ATTR` of others. Raises `ValidationError` if there is
+    no such tool.
+    """
+    return {
+        member.id: _find_tools(member.tools, given, f"$.members[{index}].tools")
+        for index, member in enumerate(team.members)
+        if isinstance(member, ModelMember)
+    }
+
+
 def _find_tools(names: Sequence[str], given: Toolbox, path: str) -> Toolbox:
-    """Return the tools of a member: of the given ones by name, others by `MODULE:ATTR`."""
     found: list[Any] = []
     for index, name in enumerate(names):
         if ":" in name:
@@ -401,17 +414,12 @@ class Coordinator:
         check_argument(folder, (str, Path), "$.folder", "a path")
         check_callable(models, "$.models", "a function that makes a model of its name")
         check_callable(approve, "$.approve", "a function that takes a call")
-        given = as_toolbox(tools)
         check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
         check_callable(on_turn, "$.on_turn", "a function that takes a member")
         check_callable(on_text, "$.on_text", "a function that takes a member and a text")
         check_callable(on_message, "$.on_message", "a function that takes a message")
         check_number(lease_seconds, "$.lease_seconds")
-        toolboxes = {
-            member.id: _find_tools(member.tools, given, f"$.members[{index}].tools")
-            for index, member in enumerate(team.members)
-            if isinstance(member, ModelMember)
-        }
+        toolboxes = find_toolboxes(team, as_toolbox(tools))
         if conversation is None:
             conversation = store.create(title=team.name)
         history = store.get(conversation) if isinstance(conversation, str) else conversation
@@ -436,6 +444,11 @@ class Coordinator:
     def id(self) -> str:
         """The conversation's id."""
         return self.history.id
+
+    @property
+    def toolboxes(self) -> Mapping[str, Toolbox]:
+        """The tools of the models, by the ids of the members."""
+        return self._agents.toolboxes
 
     async def state(self) -> TeamState:
         """Read the current state of the team."""

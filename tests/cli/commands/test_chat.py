@@ -344,11 +344,11 @@ def test_at_the_prompt_ctrl_c_says_how_to_leave(
 class Terminal:
     """The command in a terminal of its own, and what it shows."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, command: tuple[str, ...] = ("chat",)) -> None:
         self.shown = ""
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, "chat", *arguments],
+            [sys.executable, "-c", START, *command, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -40,7 +40,7 @@ from palaver.tools.approval import Decision, account_name, check_decision, needs
 from palaver.wire.reply import ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
     from palaver.conversation.compaction import Strategy
     from palaver.events import Event
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from palaver.tools import Tool
     from palaver.wire.reply import Delta
 
-__all__ = ["Undecided", "ask_about_call", "chat"]
+__all__ = ["Undecided", "ask_about_call", "chat", "nobody_text", "waiting_text"]
 
 
 _DEFAULT = "smollm2"
@@ -258,12 +258,10 @@ class ChatSession:
         waiting = await self._waiting()
         if not waiting:
             return
-        words = f"{', '.join(call.tool for call in waiting)} waits for an approval"
         if self.interactive:
-            print_note(f"{words}: you are asked again before the next answer")
-            return
-        where = f"palaver chat --conversation {self.conversation.id} in a terminal"
-        self._fail(f"{words}, and nobody can be asked here: run {where}, or decide on the page")
+            print_note(f"{waiting_text(waiting)}: you are asked again before the next answer")
+        else:
+            self._fail(nobody_text(waiting, f"palaver chat --conversation {self.conversation.id}"))
 
     async def _approve(self, call: ToolCallPart) -> Decision:
         self._end_line()
@@ -338,25 +336,42 @@ def print_note(words: str) -> None:
     click.echo(styled(words, dim=True), err=True)
 
 
+def waiting_text(calls: Iterable[ToolCallPart]) -> str:
+    """Say which calls wait."""
+    return f"{', '.join(call.tool for call in calls)} waits for an approval"
+
+
+def nobody_text(calls: Iterable[ToolCallPart], command: str) -> str:
+    """Say which calls wait where no person can be asked, and what to do."""
+    where = f"run {command} in a terminal, or decide on the page"
+    return f"{waiting_text(calls)}, and nobody can be asked here: {where}"
+
+
 class Undecided(Exception):  # noqa: N818 - no error
     """A person left a question about a call: the call waits."""
 
 
-async def ask_about_call(call: ToolCallPart, tools: Mapping[str, Tool]) -> Decision:
+async def ask_about_call(
+    call: ToolCallPart,
+    tools: Mapping[str, Tool],
+    read: Callable[[str], Awaitable[str]] | None = None,
+) -> Decision:
     """Ask at the terminal whether a call may run; raise `Undecided` at the end of the input.
 
-    It may be cancelled: nothing that is typed later is lost.
+    `read` prints a prompt and returns a line. It may be cancelled: nothing that is typed later is
+    lost.
     """
+    read = _read_answer if read is None else read
     arguments = msgspec.json.encode(call.input).decode() if call.input else call.raw or "{}"
     print_note(f"[{call.tool}] asks to run with {arguments}")
     while True:
-        answer = (await _read_answer("yes, no, or change the arguments? [y/n/c] ")).lower()
+        answer = (await read("yes, no, or change the arguments? [y/n/c] ")).lower()
         if answer in ("y", "yes"):
             return Decision("approve", by=account_name())
         if answer in ("n", "no"):
-            return Decision("deny", await _read_answer("why not? "), by=account_name())
+            return Decision("deny", await read("why not? "), by=account_name())
         if answer in ("c", "change"):
-            text = await _read_answer("arguments, as JSON: ")
+            text = await read("arguments, as JSON: ")
             try:
                 made = Decision("edit", arguments=_read_object(text), by=account_name())
                 check_decision(tools, call, made)

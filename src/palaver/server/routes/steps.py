@@ -157,7 +157,7 @@ def list_calls(conversation: FromPath[str], service: ServiceDependency) -> OpenC
             message_id=entry.message_id,
             tool=tool,
             state=entry.state if shown is None else pending(shown.input, shown.raw),
-            asks_first=part is not None and service.tools.asks_first(part),
+            asks_first=part is not None and service.teams.asks_first(conversation, part),
             stray=entry.stray,
             digest=UNSET if shown is None else digests.get(entry.id, UNSET),
         )
@@ -184,6 +184,9 @@ async def settle(
     waiting = await to_thread.run_sync(_find_waiting, service, conversation, call, data.digest)
     plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
     decision = _read_decision(data)
+    in_team = await service.teams.settle(conversation, waiting, decision)
+    if in_team is not None:
+        return in_team
     check_decision(service.tools.select(wanted=True), waiting, decision)
     return await steps.settle(conversation, waiting, plan, decision)
 
