@@ -109,7 +109,7 @@ async def test_the_decision_is_on_disk_before_the_tool_runs(store: Store) -> Non
     def pay(amount: int) -> str:
         """Pay an amount."""
         (entry,) = Conversation(store, talk.id).ledger().values()
-        seen.append((entry.state.status, entry.state.input, entry.state.metadata))
+        seen.append((entry.state.status, entry.state.input, getattr(entry.state, "metadata", {})))
         return f"paid {amount}"
 
     model = Scripted(calling(("pay", {"amount": 5})), saying("Paid."))

@@ -791,9 +791,14 @@ class Coordinator:
         return message
 
     async def _forward_event(self, event: Event) -> None:
-        """Publish what becomes of tool calls; the team publishes its messages itself."""
-        if event.name.startswith("tool."):
+        """Publish what becomes of tool calls; the team publishes its own messages itself."""
+        is_result = event.name == "message.added" and event.data["role"] == "tool"
+        if is_result or event.name.startswith("tool."):
             await self.events.publish(event)
+        if is_result and self._on_message is not None:
+            view = self.history.view
+            position = await to_thread.run_sync(view.find, event.data["id"])
+            self._notify(self._on_message, view.log[position])
 
     def _notify(self, callback: Callable[..., object] | None, *facts: Any) -> None:  # noqa: ANN401 - the callback's arguments
         """Call a callback; if it raises, that is logged and changes nothing."""

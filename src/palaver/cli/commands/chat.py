@@ -383,10 +383,11 @@ async def ask_about_call(
 
 def _read_object(text: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        found: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
         detail = f"must be a JSON object, such as {{}}: {error}"
         raise ValidationError(detail, path="$.arguments", rule="tool-arguments") from None
+    return found
 
 
 async def _read_answer(prompt: str) -> str:
@@ -394,7 +395,7 @@ async def _read_answer(prompt: str) -> str:
     click.echo(prompt, nl=False, err=True)
     if sys.platform != "win32":
         await anyio.wait_readable(sys.stdin)  # this can be cancelled, and a thread that reads can't
-    line = await to_thread.run_sync(sys.stdin.readline)
+    line: str = await to_thread.run_sync(sys.stdin.readline)
     if not line:
         click.echo(err=True)
         raise Undecided

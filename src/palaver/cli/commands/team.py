@@ -30,7 +30,7 @@ from palaver.cli.commands.context import print_explanation, print_prompt, prompt
 from palaver.cli.options import find_conversation, import_tools, store_option, use_store
 from palaver.cli.output import print_json
 from palaver.errors import ValidationError
-from palaver.messages import to_dict
+from palaver.messages import ToolPart, to_dict
 from palaver.team import CommandMember, Coordinator, Human, ModelMember, load_team
 from palaver.tools.runner import open_tools
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["team"]
 
 
+_SHORT: Final = 200
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
 
@@ -299,6 +300,13 @@ class _TeamSession:
             return
         if streamed is not None and not self._line_ended:
             click.echo()
+        for part in message.parts:
+            if isinstance(part, ToolPart):
+                said = getattr(part.state, "output", "") or getattr(part.state, "error", "")
+                words = " ".join(f"[{part.tool}] {part.state.status}: {said}".split())[:_SHORT]
+                click.echo(styled(f"  {words}", dim=True))
+        if message.role == "tool" or not message.text:
+            return
         failed = "failed" in message.metadata.get("team", {})
         if failed or (streamed is None and message.role != "user"):
             who = message.speaker.role_name if message.speaker else "team"
