@@ -140,6 +140,31 @@ async def test_a_member_that_only_calls_is_stopped(store: Store) -> None:
     assert "(no answer) 20 steps and no answer without tool calls" == stage.said[-1][1]
 
 
+@pytest.mark.anyio
+async def test_a_member_without_tools_that_calls_some_is_told_that_there_are_none(
+    store: Store,
+) -> None:
+    team = Team(members=[USER, scripted("max")], default="max")
+    stage = Stage(store, team, {"max": [PAY_5, "Oh."]})
+    await stage.coordinator.say("Pay.")
+    await stage.coordinator.run()
+    assert [("error", "$: there is no tool 'pay'; there are: none [schema]")] == states(
+        stage.coordinator
+    )
+    assert "Oh." == stage.said[-1][1]
+
+
+@pytest.mark.anyio
+async def test_an_answer_without_end_is_a_failure(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaver.team.coordinator.MAX_ANSWER", 10)
+    stage = Stage(store, team_of(), {"max": ["on and on and on"]}, tools=[paying([])])
+    await stage.coordinator.say("Go.")
+    await stage.coordinator.run()
+    assert "(no answer) the answer is longer than 10 bytes" == stage.said[-1][1]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -624,6 +649,26 @@ def test_palaver_team_without_a_terminal_says_that_the_call_waits_and_fails(
         assert [("pay", {"amount": 50})] == [
             (call["tool"], call["input"]) for call in event["calls"]
         ]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_palaver_team_takes_decisions_line_by_line(
+    crew: tuple[Path, ProviderServer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    left: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """An empty line is an empty reason, and no message."""
+    file, server = crew
+    server.then(Answer("Let me see.", calls=(Call("pay", {"amount": 50}),)), "Not paid.")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    options = ["--store", str(tmp_path / "chat.db"), "--tools", "tests.team.tool_sources:pay"]
+    typed = "\nPay.\n" if left else "\nPay.\nn\n\n"
+    done = CliRunner().invoke(app, ["team", "run", str(file), *options], input=typed)
+    assert 0 == done.exit_code, done.output
+    assert ("pay waits for an approval; go on with --conversation" in done.stderr) == left
+    assert ("Not paid." in done.stdout) == (not left)
+    assert ("[pay] error: not run: the call was denied" in done.stdout) == (not left)
 
 
 def test_palaver_team_check_lists_the_tools(crew: tuple[Path, ProviderServer]) -> None:

@@ -143,9 +143,11 @@ class AgentRunner:
         if member.model not in self._models:
             self._models[member.model] = await to_thread.run_sync(self._make_model, member.model)
         model, box = self._models[member.model], self.toolboxes[member.id]
-        for _ in range(_MAX_STEPS):
-            await self._run_calls(turn, box)
-            own = await to_thread.run_sync(self._own_messages, turn)
+        own: list[Message] = []
+        for number in range(_MAX_STEPS):
+            if number or turn.sees is not None:  # it has made calls
+                await self._run_calls(turn, box)
+                own = await to_thread.run_sync(self._own_messages, turn)
             message = await ask_model_member(
                 member, model, prompt.output, self._history.id, on_text, tools=box, own=own
             )
@@ -172,8 +174,10 @@ class AgentRunner:
     def open_calls(self, turn: TeamTurn) -> list[ToolCallPart]:
         """Return the calls of a turn that were not started."""
         waiting = self._conversation.waiting()
+        if not waiting:
+            return []
         own = {part.id for message in self._own_messages(turn) for part in message.parts}
-        return [call for call in waiting if call.id in own] if waiting else []
+        return [call for call in waiting if call.id in own]
 
     def _own_messages(self, turn: TeamTurn) -> list[Message]:
         """Return the calls of a turn and their results, in order."""
@@ -328,10 +332,8 @@ async def ask_model_member(
     )
     made = [calls for message in own if (calls := _calls_of(message))]
     options: Mapping[str, Any] = member.options
-    if made:
+    if made and tools:
         options = options_after(options, model, made[-1], made[-2] if len(made) > 1 else ())
-    if not tools:
-        options = {name: value for name, value in options.items() if name != "tool_choice"}
     ask = ModelRequest(request.body, tools=tools.specs, names=names, options=options)
     async with aclosing(model.stream(ask)) as events:
         async for event in events:
@@ -648,13 +650,15 @@ class Coordinator:
                 if self._approve is None:
                     raise
                 box = self._agents.toolboxes[member.id]
-                with anyio.CancelScope() as self._scope:
-                    await decide(self._conversation, waiting.calls, self._approve, box)
-                if self._scope.cancelled_caught:
+                try:
+                    with anyio.CancelScope() as scope:
+                        self._scope = scope
+                        await decide(self._conversation, waiting.calls, self._approve, box)
+                finally:
                     self._scope = None
+                if scope.cancelled_caught:
                     msg = "called off"
                     raise MemberFailed(msg) from None
-                self._scope = None
                 turn = (await self.state()).begun or turn
 
     async def _answer(self, member: Agent, turn: TeamTurn) -> Message:

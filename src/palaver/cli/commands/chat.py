@@ -361,7 +361,7 @@ async def ask_about_call(
     `read` prints a prompt and returns a line. It may be cancelled: nothing that is typed later is
     lost.
     """
-    read = _read_answer if read is None else read
+    read = read_answer if read is None else read
     arguments = msgspec.json.encode(call.input).decode() if call.input else call.raw or "{}"
     print_note(f"[{call.tool}] asks to run with {arguments}")
     while True:
@@ -390,7 +390,7 @@ def _read_object(text: str) -> dict[str, Any]:
     return found
 
 
-async def _read_answer(prompt: str) -> str:
+async def read_answer(prompt: str) -> str:
     """A line of the terminal; raise `Undecided` at its end."""
     click.echo(prompt, nl=False, err=True)
     if sys.platform != "win32":
