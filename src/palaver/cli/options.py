@@ -42,6 +42,7 @@ __all__ = [
     "detect_format",
     "find_conversation",
     "from_option",
+    "import_tools",
     "open_source",
     "read_list",
     "read_message_ref",
@@ -68,6 +69,20 @@ def store_option(function: _Function) -> _Function:
         metavar="FILE|URL",
         help="The store: a file or a URL.  [a file in your data folder]",
     )(function)
+
+
+def import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has
+    """Import what `--tools module:attr` names; modules of the current folder are found too."""
+    from palaver.tools.runner import import_object  # noqa: PLC0415 - loads the MCP client
+
+    if not all(place.partition(":")):
+        msg = f"--tools {place}: must be MODULE:ATTR, as in my_tools:weather"
+        raise click.UsageError(msg)
+    try:
+        return import_object(place)
+    except Exception as error:
+        msg = f"--tools {place}: {type(error).__name__}: {error}"
+        raise Refused(msg) from error
 
 
 def resolve_address(address: str | None) -> str:

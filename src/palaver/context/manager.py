@@ -46,11 +46,11 @@ from palaver.context.visibility import (
     select,
     show,
 )
-from palaver.errors import DoesNotFit, ValidationError
+from palaver.errors import DoesNotFit, PalaverError, ValidationError
 from palaver.events import Event, EventBus
 from palaver.history import BaseHistory, History, View
 from palaver.history.frame import IMPORT, SESSION
-from palaver.messages import Message, new_id
+from palaver.messages import Message, ToolCallPart, new_id
 from palaver.messages.codec import load_json
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
@@ -88,6 +88,7 @@ __all__ = [
     "PromptScope",
     "as_message",
     "previous_prompt",
+    "prompt_at_turn",
 ]
 
 
@@ -136,6 +137,47 @@ def previous_prompt(
         return None
 
 
+def prompt_at_turn(
+    agent: KnownAgent,
+    history: BaseHistory,
+    turn: int,
+    limits: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Prompt:
+    """Return the prompt that an agent had at one of its turns: 1 is its first.
+
+    A turn ends with a message without tool calls. A team stores with it which version the agent was
+    shown; without that, it is everything before the turn's first message. `limits` are keyword
+    arguments of `ContextManager`, `options` those of its `prompt_for`. Raises `ValidationError` if
+    there is no such turn.
+    """
+    wanted, began, turns = fold_name(agent.id), None, list[tuple[int, int]]()
+    for index, message in enumerate(history.view):
+        if message.speaker is None or wanted not in message.speaker.names:
+            continue
+        began = index if began is None else began
+        if not any(isinstance(part, ToolCallPart) for part in message.parts):
+            turns.append((began, index))
+            began = None
+    if type(turn) is not int or not 0 < turn <= len(turns):
+        detail = f"must be from 1 to {len(turns)}, the turns that {agent.name} has had, not {turn}"
+        raise ValidationError(detail, path="$.turn", rule="turn")
+    first, last = turns[turn - 1]
+    team: object = history.view[last].metadata.get("team")
+    seen = team.get("sees") if isinstance(team, Mapping) else None
+    try:
+        shown = None if type(seen) is not int else history.at(seen)
+    except PalaverError:  # a version of another conversation, from which this one was imported
+        shown = None
+    if shown is None or any(message.id == history.view[last].id for message in shown[-_RECENT:]):
+        earlier = History(history[:first])
+        earlier.set_team_task(history.team_task)
+        return ContextManager(earlier, **limits).prompt_for(agent.id, **options)
+    return ContextManager(history, **limits).prompt_for(agent.id, **options, at=seen)
+
+
+_RECENT: Final = 100
+"""How many messages of an earlier version are compared with the message that followed it."""
 WINDOW: Final = 5
 """The default number of messages before the current one that an agent is shown."""
 MAX_BYTES: Final = 768 * 1024
@@ -308,11 +350,12 @@ class ContextManager:
         instruction_file_text: str | None = None,
         visibility: Visibility | None = None,
         name: str | None = None,
+        at: int | None = None,
     ) -> Prompt:
         r"""Work out the prompt of an agent, which can be explained.
 
         An agent is known by its id and, if `name` is given, by its name. `window` and `visibility`
-        override the manager's own.
+        override the manager's own. With `at`, the prompt is that of an earlier version.
 
         >>> from palaver.history import History
         >>> from palaver.messages import user
@@ -323,7 +366,7 @@ class ContextManager:
         >>> [(entry.handle, entry.reason) for entry in prompt.explain().entries]
         [('msg-2', 'fits'), ('msg-3', 'current')]
         """
-        scope = self._scope(agent, agent_type, window, visibility, name)
+        scope = self._scope(agent, agent_type, window, visibility, name, at=at)
         given = self._input(scope, system_instruction, instruction_file_text)
         assembler = self._assembler(agent_type)
         limits = PromptLimits(given.max_bytes, given.max_tokens)
@@ -334,10 +377,11 @@ class ContextManager:
             assembler=assembler,
             output=output,
             lines=lines,
-            previous=self._fingerprints.get(agent),
+            previous=self._fingerprints.get(agent) if at is None else None,
             count=self._count,
         )
-        self._fingerprints[agent] = prompt.fingerprint
+        if at is None:
+            self._fingerprints[agent] = prompt.fingerprint
         return prompt
 
     def context_for(
@@ -436,8 +480,12 @@ class ContextManager:
         window: int | None,
         visibility: Visibility | None,
         name: str | None,
+        *,
+        at: int | None = None,
     ) -> PromptScope:
         scope = self._asked(agent, agent_type, window, visibility)
+        if at is not None:
+            scope = replace(scope, view=self.history.at(at))
         return replace(scope, selection=select(self._visible(scope, name), scope.window))
 
     def _asked(

@@ -67,6 +67,7 @@ from palaver.stores.lease import SharedLease, check_lease, run_shielded
 from palaver.stores.store import check_store
 from palaver.stores.twins import in_thread
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
+from palaver.tools.approval import Decision, apply_decisions
 from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
@@ -435,6 +436,10 @@ class Conversation:
         """
         return await self._access.lease.hold(work, cancelled=cancelled)
 
+    def share_lease(self, lease: SharedLease) -> None:
+        """Work under a lease that the caller takes and renews, as a team does."""
+        self._access.lease = lease
+
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""
         for made in self._models.values():
@@ -518,28 +523,38 @@ class Conversation:
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
         around: ToolMiddleware | None = None,
-        approved: Mapping[str, str] = EMPTY,
+        approved: Mapping[str, str | Decision] = EMPTY,
     ) -> list[ToolOutcome]:
         """Run tool calls side by side; their results are appended in the order of the calls.
 
         `around` gets each call and a function that runs it: it may refuse the call with
         `ToolFailed`, or run it with other arguments; another error of its own is raised here when
         the other calls are done. `approved` are the digests of calls that somebody approved, by the
-        ids of their parts (see `digests`). Raises `CallChanged` if a call in the conversation
-        differs from the one that is given or approved; then none of the calls has run.
+        ids of their parts (see `digests`), or what was decided about them: a `Decision` with a
+        digest is followed and recorded, and one that denies its call lets nothing run. Raises
+        `CallChanged` if a call in the conversation differs from the one that is given or approved;
+        then none of the calls has run.
         """
         given = _check_calls(calls)
         check_callable(around, "$.around", AROUND, takes=3)
         check_argument(approved, Mapping, "$.approved", "digests by the ids of calls")
+        decided = {name: one for name, one in approved.items() if isinstance(one, Decision)}
         runner = ToolRunner(
             self.toolbox(tools),
             limits=self._limits,
             executor=self._executor,
-            middleware=around,
+            middleware=apply_decisions(decided, around) if decided else around,
             describe_error=self._on_tool_error,
         )
         batch = ToolCallBatch(self._access, self.events, runner, self._instrumentation)
-        return await batch.run(given, approved)
+        if not decided:
+            return await batch.run(given, cast("Mapping[str, str]", approved))
+        digests = {
+            name: (one.digest or "") if isinstance(one, Decision) else one
+            for name, one in approved.items()
+        }
+        metadata = {name: {"approval": one.record()} for name, one in decided.items()}
+        return await batch.run(given, digests, metadata)
 
     def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
         """Return the given tools as a toolbox; without any, the conversation's own."""

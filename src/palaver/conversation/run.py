@@ -65,7 +65,6 @@ from palaver.stores.lease import run_shielded
 from palaver.tools.approval import (
     VERDICTS,
     Decision,
-    apply_decisions,
     forget_decisions,
     load_decisions,
     parse_answer,
@@ -85,7 +84,8 @@ if TYPE_CHECKING:
     from palaver.conversation.step import OnDelta, ToolOutcome
     from palaver.messages import Part
     from palaver.models import AnyModel
-    from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
+    from palaver.models.base import Model
+    from palaver.tools import Tool, Toolbox
     from palaver.tools.runner import ToolMiddleware
     from palaver.wire.reply import Delta
 
@@ -98,7 +98,11 @@ __all__ = [
     "RunSettings",
     "RunStream",
     "ask",
+    "decide",
+    "options_after",
+    "run_decided",
     "run_until_answer",
+    "sort_calls",
 ]
 
 _T = TypeVar("_T")
@@ -381,87 +385,124 @@ class _Run:
     def next_options(
         self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
     ) -> Mapping[str, Any]:
-        """Return the options of the next step, after these calls and those before them.
-
-        A forced call has been made, so no further call is forced. A model that repeats the same
-        calls would repeat them for ever, and a small model on this machine rarely makes better
-        calls the second time: both are asked for text.
-        """
+        """Return the options of the next step, after these calls and those before them."""
         given = self._options
         if callable(given):
             return given(calls, before)
         if not calls:
             return given
-        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
-        small = self._model.ref.provider_id == LOCAL_PROVIDER
-        if same or small or given.get("tool_choice") == "none":
-            return {**given, "tool_choice": "none"}
-        return {name: value for name, value in given.items() if name != "tool_choice"}
+        return options_after(given, self._model, calls, before)
 
     async def run_calls(self, calls: Sequence[ToolCallPart]) -> list[ToolCallPart]:
         """Run the calls that may run; return those that wait for an approval."""
-        asking = [call for call in calls if self._needs(call)]
-        decisions: dict[str, Decision] = {}
-        if asking:
-            decisions = await to_thread.run_sync(self._stored_decisions, asking)
-            if self._approve is not None:
-                left = [call for call in asking if call.id not in decisions]
-                decisions |= await self._decide(left, self._approve)
-        waiting = [call for call in asking if call.id not in decisions]
+        decisions, waiting = await sort_calls(self._conversation, calls, self._needs)
+        if waiting and self._approve is not None:
+            decisions |= await decide(self._conversation, waiting, self._approve, self._box)
+            waiting = []
         ready = [call for call in calls if call not in waiting]
         most = self._limits.tool_calls
         allowed = ready if most is None else ready[: most - self._calls]
-        await self._run_allowed(allowed, decisions)
+        outcomes = await run_decided(
+            self._conversation, allowed, decisions, tools=self._box, around=self._around
+        )
+        for outcome in outcomes:
+            await _report(self._on_outcome, outcome)
         self._calls += len(ready)
         if len(allowed) < len(ready):  # the next run begins with the others
             detail = f"{self._calls} tool calls, and {most} are allowed: the last ones were not run"
             raise LimitExceeded(detail, limit="tool_calls")
         return waiting
 
-    async def _run_allowed(
-        self, calls: Sequence[ToolCallPart], decisions: Mapping[str, Decision]
-    ) -> None:
-        """Run calls as it was decided about them."""
-        if not calls:
-            return
-        conversation = self._conversation
-        decided = {call.id: decisions[call.id] for call in calls if call.id in decisions}
-        outcomes = await conversation.run_tools(
-            calls,
-            tools=self._box,
-            around=_both(apply_decisions(decided), self._around) if decided else self._around,
-            approved={name: one.digest or "" for name, one in decided.items()},
-        )
-        if decided:
-            await to_thread.run_sync(forget_decisions, conversation, list(decided))
-        for outcome in outcomes:
-            await _report(self._on_outcome, outcome)
 
-    def _stored_decisions(self, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
-        """Return what was decided about calls already, here or elsewhere."""
-        stored = load_decisions(self._conversation)
-        digests = self._conversation.digests(calls)
-        asked = {call.id for call in calls}
+def options_after(
+    given: Mapping[str, Any],
+    model: Model,
+    calls: Sequence[ToolCallPart],
+    before: Sequence[ToolCallPart],
+) -> Mapping[str, Any]:
+    """Return the options of a step after some calls.
+
+    A forced call has been made, so no further call is forced. A model that repeats the same calls
+    would repeat them for ever, and a small model on this machine rarely makes better calls the
+    second time: both are asked for text.
+    """
+    same = [_signature(call) for call in calls] == [_signature(call) for call in before]
+    small = model.ref.provider_id == LOCAL_PROVIDER
+    if same or small or given.get("tool_choice") == "none":
+        return {**given, "tool_choice": "none"}
+    return {name: value for name, value in given.items() if name != "tool_choice"}
+
+
+# ── approvals ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def sort_calls(
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    needs_approval: Callable[[ToolCallPart], bool],
+) -> tuple[dict[str, Decision], list[ToolCallPart]]:
+    """Return what was decided about calls, here or elsewhere, and those that wait for a decision.
+
+    Decisions about calls that have changed since do not count.
+    """
+    asking = [call for call in calls if needs_approval(call)]
+    if not asking:
+        return {}, []
+
+    def valid() -> dict[str, Decision]:
+        stored, asked = load_decisions(conversation), {call.id for call in asking}
+        digests = conversation.digests(asking)
         return valid_decisions({n: one for n, one in stored.items() if n in asked}, digests)
 
-    async def _decide(self, calls: Sequence[ToolCallPart], approve: Approve) -> dict[str, Decision]:
-        """Ask about each call; what was decided about one is stored before the next is shown."""
-        digests = await to_thread.run_sync(self._conversation.digests, calls)
-        decisions: dict[str, Decision] = {}
-        for call in calls:
-            verdict = await _ask_about(call, approve)
-            if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
-                verdict = Decision("deny", reason=verdict)
-            try:
-                decided = parse_answer({call.id: verdict}, [call], digests)
-            except ValidationError as error:
-                detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
-                raise ValidationError(
-                    detail + error.detail, path="$.approve", rule="argument"
-                ) from None
-            await to_thread.run_sync(save_decisions, self._conversation, decided)
-            decisions |= decided
-        return decisions
+    decisions = await to_thread.run_sync(valid)
+    return decisions, [call for call in asking if call.id not in decisions]
+
+
+async def decide(
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    approve: Approve,
+    tools: Mapping[str, Tool] = EMPTY,
+) -> dict[str, Decision]:
+    """Ask about each call; what was decided about one is stored before the next is shown.
+
+    Raises `ValidationError` if `approve` decides nothing, or chooses arguments that the tool
+    refuses.
+    """
+    digests = await to_thread.run_sync(conversation.digests, calls)
+    decisions: dict[str, Decision] = {}
+    for call in calls:
+        verdict = await _ask_about(call, approve)
+        if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
+            verdict = Decision("deny", reason=verdict)
+        try:
+            decided = parse_answer({call.id: verdict}, [call], digests, tools)
+        except ValidationError as error:
+            detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
+            raise ValidationError(
+                detail + error.detail, path="$.approve", rule="argument"
+            ) from None
+        await to_thread.run_sync(save_decisions, conversation, decided)
+        decisions |= decided
+    return decisions
+
+
+async def run_decided(
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    decisions: Mapping[str, Decision],
+    *,
+    tools: Toolbox,
+    around: ToolMiddleware | None = None,
+) -> list[ToolOutcome]:
+    """Run calls as it was decided about them; decisions that were followed are forgotten."""
+    if not calls:
+        return []
+    decided = {call.id: decisions[call.id] for call in calls if call.id in decisions}
+    outcomes = await conversation.run_tools(calls, tools=tools, around=around, approved=decided)
+    if decided:
+        await to_thread.run_sync(forget_decisions, conversation, list(decided))
+    return outcomes
 
 
 async def _ask_about(call: ToolCallPart, approve: Approve) -> object:
@@ -470,21 +511,6 @@ async def _ask_about(call: ToolCallPart, approve: Approve) -> object:
         return await approve(call)
     verdict = await to_thread.run_sync(approve, call)
     return await verdict if inspect.isawaitable(verdict) else verdict
-
-
-def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware:
-    """Return a middleware that wraps a call with two of them."""
-    if inner is None:
-        return outer
-
-    async def middleware(
-        call: ToolCallPart,
-        context: ToolContext,
-        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
-    ) -> ToolOutput:
-        return await outer(call, context, lambda chosen: inner(chosen, context, run))
-
-    return middleware
 
 
 def _signature(call: ToolCallPart) -> tuple[str, str]:

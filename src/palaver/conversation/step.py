@@ -148,13 +148,20 @@ class ToolCallBatch:
         self._appended = False
 
     async def run(
-        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+        self,
+        calls: Sequence[ToolCallPart],
+        approved: Mapping[str, str] = EMPTY,
+        metadata: Mapping[str, Mapping[str, Any]] = EMPTY,
     ) -> list[ToolOutcome]:
-        """Run calls and return their outcomes in order; `approved` are their digests by id."""
+        """Run calls and return their outcomes in order.
+
+        By the ids of calls, `approved` are their digests, and `metadata` what is stored with them
+        from their start on.
+        """
         access = self._access
-        start_all = partial(self._start, calls, approved)
+        start_calls = partial(self._start, calls, approved, metadata)
         started = await access.lease.patiently(
-            lambda: run_shielded(start_all, undo=self._undo_start)
+            lambda: run_shielded(start_calls, undo=self._undo_start)
         )
         lease = started.lease
         release, holds = partial(access.lease.release, lease), partial(access.lease.holds, lease)
@@ -188,7 +195,12 @@ class ToolCallBatch:
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, calls: Sequence[ToolCallPart], approved: Mapping[str, str]) -> _Started:
+    def _start(
+        self,
+        calls: Sequence[ToolCallPart],
+        approved: Mapping[str, str],
+        metadata: Mapping[str, Mapping[str, Any]],
+    ) -> _Started:
         """Store the calls as running; of those that are done already, only results are missing."""
         access = self._access
         lease = access.lease.acquire()
@@ -197,7 +209,10 @@ class ToolCallBatch:
             done = {name: entry for name, entry in known.items() if entry.done}
             _refuse_running(known.values())
             running = {
-                name: entry.with_state(start(entry.state), idempotent=self._may_repeat(entry.tool))
+                name: entry.with_state(
+                    start(entry.state, metadata=metadata.get(name, EMPTY)),
+                    idempotent=self._may_repeat(entry.tool),
+                )
                 for name, entry in known.items()
                 if not entry.done
             }

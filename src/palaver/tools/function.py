@@ -144,12 +144,16 @@ class FunctionTool(Generic[_P, _R]):
         """Call the function itself."""
         return self._function(*args, **keywords)
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Check the arguments and run the function."""
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function takes them; `ValidationError` if they don't fit."""
         try:
-            given = self._arguments.read(arguments)
+            return self._arguments.read(arguments)
         except ValueError as error:  # of msgspec, and of pydantic
             raise ValidationError(str(error), path="$.arguments", rule="tool-arguments") from None
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """Check the arguments and run the function."""
+        given = self.check(arguments)
         if self._context is not None:
             given[self._context] = context
         return await call_function(partial(cast("Any", self._function), **given), context)
@@ -531,9 +535,13 @@ class SchemaTool:
         self._function = function
         self._checker = ArgumentChecker(parameters)
 
+    def check(self, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+        """Return a copy of the arguments; `ValidationError` if they don't fit the schema."""
+        return self._checker.check(arguments)
+
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments and run the function."""
-        given = self._checker.check(arguments)  # the function may change it
+        given = self.check(arguments)  # the function may change it
         return await call_function(partial(self._function, given), context)
 
 

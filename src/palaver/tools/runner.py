@@ -463,7 +463,8 @@ class ToolRunner:
             self._cut(result.text),
             tool=call.tool,
             title=result.title,
-            metadata=result.metadata,
+            # what was decided about the call is not for its tool to say
+            metadata={**result.metadata, **_decision_about(state)},
             attachments=result.attachments,
         )
 
@@ -472,6 +473,12 @@ class ToolRunner:
         if len(text) <= most:
             return text
         return text[:most] + _CUT.format(left=len(text) - most)
+
+
+def _decision_about(state: ToolState) -> Mapping[str, Any]:
+    """Return what was decided about a call, as its state has it from its start on."""
+    metadata: Mapping[str, Any] = getattr(state, "metadata", EMPTY)
+    return {name: metadata[name] for name in ("approval",) if name in metadata}
 
 
 def _check_chosen(call: ToolCallPart, chosen: ToolCallPart) -> None:
