@@ -298,7 +298,7 @@ async def test_a_decision_outlives_the_next_question_that_fails(store: Store) ->
         await talk.ask("Pay", approve=approve)
     assert [] == log
     await talk.ask(approve=approve)
-    assert ([5, 6, 6], [5, 6]) == (asked, log)
+    assert ([5, 6, 6], [5, 6]) == (asked, sorted(log))
 
 
 async def test_around_sees_what_was_decided(store: Store) -> None:
