@@ -14,7 +14,7 @@ import palaver
 from palaver import History
 from palaver.context import ContextManager
 from palaver.conversation import Conversation, Tool, ToolContext, ToolLimits, follow_events, tool
-from palaver.errors import BadRequest, PartValidationError, ValidationError
+from palaver.errors import BadRequest, PartValidationError, StoreError, ValidationError
 from palaver.history.log import RoleIndex
 from palaver.messages import (
     ReasoningPart,
@@ -511,3 +511,27 @@ def test_a_window_of_its_own_goes_by_any_spelling_of_an_agents_id() -> None:
         manager.add_message(said(f"said {n}"))
     assert 1 == len(manager.context_for("sarah", "claude").context_messages)
     assert 2 == len(manager.context_for("max", "claude").context_messages)
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_a_store_that_other_threads_use_can_be_closed(tmp_path: Path, turn: int) -> None:
+    store = palaver.open(tmp_path / f"{turn}.db")
+    history, ended = store.create(), list[type]()
+
+    def work() -> None:
+        try:
+            while True:
+                history.append(user("tea"))
+                store.get(history.id).refresh().view.log.positions_of("nothing")
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            ended.append(type(error))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while len(history) < 10:
+        history.refresh()
+    store.close()
+    for thread in threads:
+        thread.join(20)
+    assert [StoreError] * 3 == ended
