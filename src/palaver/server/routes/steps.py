@@ -181,7 +181,11 @@ async def settle(
     """
     steps = service.steps
     await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
-    waiting = await to_thread.run_sync(_find_waiting, service, conversation, call, data.digest)
+    try:
+        waiting = await to_thread.run_sync(_find_waiting, service, conversation, call, data.digest)
+    except RequestRefused:  # somebody decided a moment ago: that is a newer version
+        await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+        raise
     plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
     decision = _read_decision(data)
     in_team = await service.teams.settle(conversation, waiting, decision)
