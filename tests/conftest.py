@@ -12,6 +12,7 @@ import signal
 from typing import Final
 
 import pytest
+from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from tests.faults.summary import pytest_report_teststatus, pytest_terminal_summary, told
@@ -42,6 +43,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 _UNMEASURED: Final = {"page", "faults", "test_bench.py", "test_scale.py", "test_docs.py"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-cov starts the one whose data it takes
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Measure once in a worker: pytest-cov starts there twice, and drops the first one's data.
+
+    The first would go on whenever the second is paused: `no_cover` would spare nothing.
+    """
+    first = Coverage.current()
+    if first is not None and hasattr(session.config, "workerinput"):
+        first.stop()
 
 
 @pytest.hookimpl(trylast=True)  # after hypothesis has marked its own
