@@ -62,7 +62,10 @@ if settings.get_current_profile_name() == "repeatable" and _has_room(_MEMORY):
     os.environ.setdefault("TMPDIR", str(_MEMORY))
     tempfile.tempdir = None  # look it up again
 
-_UNMEASURED: Final = {"page", "faults", "test_bench.py", "test_scale.py", "test_docs.py"}
+_UNMEASURED: Final = {
+    "page", "faults", "devtools", "test_bench.py", "test_docs.py", "test_house.py",
+    "test_machine.py", "test_programs.py", "test_scale.py", "test_schemathesis.py",
+}  # fmt: skip
 gc.disable()  # until all tests are found
 _paused: Final[list[Coverage]] = []
 
