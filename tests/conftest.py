@@ -85,7 +85,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Don't measure how tests are collected, once `src` was: then all of palaver is imported."""
     measuring = Coverage.current()
-    if measuring and collector.path == Path(__file__).parent and "src" in collector.config.args:
+    whole = {"src", "tests"} <= set(collector.config.args)
+    if measuring and whole and collector.path == Path(__file__).parent:
         measuring.stop()
         _paused.append(measuring)
 
