@@ -212,6 +212,7 @@ def test_broken_text_is_read_or_refused_as_ever(log: list[Message], data: st.Dat
     agree(raw)
 
 
+@pytest.mark.no_cover  # as a property: the same lines thousands of times
 @pytest.mark.parametrize("first", range(len(ODD)))
 def test_an_odd_value_anywhere_is_read_or_refused_alike(first: int) -> None:
     """Each place of a talk with all kinds of fields holds each of them, in one of the runs."""
