@@ -20,10 +20,11 @@ from msgspec.structs import replace
 
 import palaver
 from palaver.adapters.langgraph import PalaverSaver
-from palaver.conversation import lease, model
+from palaver.conversation import model
 from palaver.messages import ToolPart, user
 from palaver.nodes import ConversationRegistry, human
 from palaver.nodes.langgraph import agent_graph
+from palaver.stores import lease
 from palaver.testing.servers import Answer, Call
 from palaver.tools.approval import save_decisions
 from palaver.wire import from_

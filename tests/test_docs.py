@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,10 @@ def test_blocks_know_their_line() -> None:
 def test_a_console_block_that_prints_something_else_fails() -> None:
     with pytest.raises(AssertionError, match="palaver --version"):
         run_console("$ palaver --version\nsomething else\n")
+
+
+def test_every_variable_that_palaver_reads_is_on_one_page() -> None:
+    page = (ROOT / "docs/howto/in-your-shell.md").read_text("utf-8")
+    known = set(re.findall(r"^\| `(_?PALAVER_\w+)` \|", page, re.MULTILINE))
+    code = (path.read_text("utf-8") for path in ROOT.glob("src/palaver/**/*.py"))
+    assert known == {name for text in code for name in re.findall(r"\b_?PALAVER_[A-Z_]+", text)}

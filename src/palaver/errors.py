@@ -48,11 +48,13 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
 __all__ = [
     "Aborted",
@@ -71,6 +73,7 @@ __all__ = [
     "ContextOverflow",
     "DoesNotFit",
     "InvalidStateTransition",
+    "LeaseHolder",
     "LeaseLost",
     "LeaseTaken",
     "LimitExceeded",
@@ -95,6 +98,7 @@ __all__ = [
     "UnsupportedOperation",
     "ValidationError",
     "VersionMismatch",
+    "needs_extra",
 ]
 
 
@@ -464,8 +468,66 @@ class AlreadyExists(StoreError):  # noqa: N818 - as above
     """A conversation has this id already."""
 
 
+class LeaseHolder(NamedTuple):
+    """Who holds a lease: a name, and times in milliseconds since 1970.
+
+    `since` is when it was taken, by the clock of the holder; None if that is not known. `until` is
+    when it ends unless it is renewed.
+    """
+
+    name: str
+    since: int | None
+    until: int
+    left: int
+
+
 class LeaseTaken(StoreError):  # noqa: N818 - as above
-    """Another worker holds the lease of this step. The text says until when."""
+    """Another worker holds the lease of a conversation: a run, a step or tool calls are under way.
+
+    `holder` is the name of the worker, `since` when it took the lease and `until` when the lease
+    ends unless it is renewed. Each is None if it is not known.
+
+    >>> error = LeaseTaken(LeaseHolder("anna", None, until=1_790_000_000_000, left=3_000))
+    >>> str(error).partition(" and ")[0]
+    'anna has the lease for another 3.000 s (until 2026-09-21 14:13:20 UTC)'
+    """
+
+    def __init__(self, held: LeaseHolder | str) -> None:
+        """Take who holds the lease, or a text."""
+        super().__init__(held)
+        self.holder: str | None = None
+        self.since: datetime | None = None
+        self.until: datetime | None = None
+        if isinstance(held, LeaseHolder):
+            self.holder, self.until = held.name, _utc(held.until)
+            self.since = None if held.since is None else _utc(held.since)
+
+    def __str__(self) -> str:
+        """Return who holds the lease, since when and until when, and how to wait for it."""
+        held = self.args[0]
+        if not isinstance(held, LeaseHolder):
+            return str(held)
+        times = f"until {self.until:%Y-%m-%d %H:%M:%S} UTC"
+        if self.since is not None:
+            times = f"since {self.since:%Y-%m-%d %H:%M:%S}, {times}"
+        return (
+            f"{held.name} has the lease for another {held.left / 1_000:.3f} s ({times}) and renews "
+            "it while it works; try again, or wait for it: Conversation(…, wait=SECONDS)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as JSON-ready data, with who holds the lease and the times."""
+        data = super().to_dict()
+        if self.holder is not None:
+            data["holder"] = self.holder
+        for name, at in (("since", self.since), ("until", self.until)):
+            if at is not None:
+                data[name] = at.isoformat()
+        return data
+
+
+def _utc(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)
 
 
 class LeaseLost(StoreError):  # noqa: N818 - as above
@@ -573,3 +635,22 @@ class Aborted(ModelError):  # noqa: N818 - as above
 
 def _short(path: str) -> str:
     return path if len(path) <= _LONG else f"{path[:100]}…{path[-40:]}"
+
+
+@contextmanager
+def needs_extra(extra: str) -> Generator[None]:
+    """Say which extra of palaver to install if a package that is imported here is missing.
+
+    >>> with needs_extra("langchain"):
+    ...     import a_missing_package
+    Traceback (most recent call last):
+        ...
+    ModuleNotFoundError: No module named 'a_missing_package': pip install 'palaver[langchain]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("palaver"):
+            raise
+        msg = f"No module named {error.name!r}: pip install 'palaver[{extra}]'"
+        raise ModuleNotFoundError(msg, name=error.name, path=error.path) from None

@@ -122,7 +122,8 @@ def test_pt_01_an_unknown_part_type_is_stored_unchanged() -> None:
     part = parse_part(strange)
     assert is_unknown_part(part)
     assert strange == to_dict(part)
-    message = {"role": "user", "content": [TEXT, strange], "id": "m1", "timestamp": 5}
+    owner = TEXT["messageID"]
+    message = {"role": "user", "content": [TEXT, strange], "id": owner, "timestamp": 5}
     assert message == json.loads(dump(parse_message(json.dumps(message))))
 
 

@@ -27,6 +27,12 @@ def slow() -> None:
     time.sleep(60)
 
 
+@tool(needs_approval=lambda arguments: arguments["amount"] > 10)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
 def fails() -> None:
     """Fail."""
     raise ValueError("on\nfire")

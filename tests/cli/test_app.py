@@ -18,6 +18,7 @@ import palaver.cli
 from palaver.cli import app as runtime
 from palaver.cli.app import COMMANDS, app
 from palaver.errors import PalaverError
+from palaver.stores import open_store
 from tests.cli.conftest import START
 
 if TYPE_CHECKING:
@@ -265,3 +266,39 @@ def test_shell_completion(palaver: Palaver) -> None:
     done = palaver(_PALAVER_COMPLETE="bash_source")
     assert 0 == done.returncode
     assert b"_palaver_completion" in done.stdout
+
+
+def test_a_shell_completes_the_ids_of_conversations(palaver: Palaver, tmp_path: Path) -> None:
+    with open_store(tmp_path / "chat.db") as store:
+        for name in ("tea-1", "tea-2", "rum"):
+            store.create(id=name, title=f"About {name}")
+    where = {"PALAVER_STORE": str(tmp_path / "chat.db"), "_PALAVER_COMPLETE": "zsh_complete"}
+
+    def offered(words: str, count: int, **variables: str) -> list[str]:
+        given = {**where, "COMP_WORDS": words, "COMP_CWORD": str(count), **variables}
+        lines = palaver(**given).stdout.decode().splitlines()
+        return [f"{name}: {title}" for name, title in zip(lines[1::3], lines[2::3], strict=True)]
+
+    assert ["tea-1: About tea-1", "tea-2: About tea-2"] == offered("palaver show te", 2)
+    assert {"tea-1", "tea-2", "rum"} == {
+        line.partition(":")[0] for line in offered("palaver export ", 2)
+    }
+    assert ["rum: About rum"] == offered("palaver search --conversation r", 3)
+    elsewhere = tmp_path / "other.db"
+    assert [] == offered(f"palaver show --store {elsewhere} te", 4)
+    assert [] == offered("palaver show te", 2, PALAVER_STORE="mysql://me:secret@here/x")
+    assert not elsewhere.exists()
+
+
+def test_every_argument_that_is_a_conversation_is_completed() -> None:
+    names = {"conversation", "conversations", "other", "into"}
+    context = click.Context(app)
+    found = 0
+    for name in COMMANDS:
+        command = app.get_command(context, name)
+        assert command is not None
+        for one in command.params:
+            if one.name in names:
+                found += 1
+                assert one._custom_shell_complete is not None, f"{name}: {one.name}"
+    assert found > 20

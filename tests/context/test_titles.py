@@ -71,7 +71,7 @@ def test_add_message_throws_on_missing_speaker() -> None:
         ({"content": None, "speaker": HUMAN}, "Message content must be a string"),
         ({"content": ["Hi"], "speaker": HUMAN}, "Message content must be a string"),
         ({"content": "Hi", "speaker": None}, "Message speaker is required"),
-        ({"content": "Hi", "speaker": {}}, "Message speaker is required"),
+        ({"content": "Hi", "speaker": {}}, "Message speaker.roleId is required"),
         (user("Hi"), "Message speaker is required"),
         ({"content": "Hi", "speaker": {"roleName": "x"}}, "Message speaker.roleId is required"),
         ({"content": "Hi", "speaker": {"roleId": ""}}, "Message speaker.roleId is required"),

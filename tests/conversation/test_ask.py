@@ -281,6 +281,26 @@ async def test_only_calls_that_need_it_are_asked_about(store: Store) -> None:
     assert ([50, "?"], [5]) == (asked, log)  # where it can't be told, it is asked
 
 
+async def test_a_decision_outlives_the_next_question_that_fails(store: Store) -> None:
+    log, asked = list[int](), list[Any]()
+    both = calling(("pay", {"amount": 5}), ("pay", {"amount": 6}))
+    talk = Conversation(
+        store, model=Scripted(both, saying("Done.")), tools=[paying(log, needs_approval=True)]
+    )
+
+    def approve(call: ToolCallPart) -> bool:
+        asked.append(call.input["amount"])
+        if asked == [5, 6]:
+            raise EOFError
+        return True
+
+    with pytest.raises(EOFError):
+        await talk.ask("Pay", approve=approve)
+    assert [] == log
+    await talk.ask(approve=approve)
+    assert ([5, 6, 6], [5, 6]) == (asked, sorted(log))
+
+
 async def test_around_sees_what_was_decided(store: Store) -> None:
     log, seen = list[int](), list[Any]()
 

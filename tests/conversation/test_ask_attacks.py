@@ -55,9 +55,12 @@ class Echo:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"limit": 1}, r"got an unexpected keyword argument 'limit'; it takes approve, around"),
-        ({"on_delta": print}, r"got an unexpected keyword argument 'on_delta'; it takes"),
-        ({"around": 5}, r"^\$\.around: must be an async function that wraps a call, not 5"),
+        (
+            {"limit": 1},
+            r"got an unexpected keyword argument 'limit'; did you mean 'limits'\? It takes approve",
+        ),
+        ({"on_delta": print}, r"got an unexpected keyword argument 'on_delta'; "),
+        ({"around": 5}, r"^\$\.around: must be an async function of a call, its context, .* not 5"),
         ({"key": "k" * 1_024}, r"^\$\.key: is longer than 1000 characters"),
         ({"key": 5}, r"^\$\.key: must be text, not a whole number"),
         ({"options": None}, r"^\$\.options: must be an object, such as \{'temperature': 0\}"),

@@ -15,10 +15,10 @@ import pytest
 
 import palaver
 from palaver.conversation import Conversation, run_until_answer
-from palaver.conversation import lease as leases
-from palaver.conversation.lease import run_shielded
 from palaver.errors import LeaseTaken
 from palaver.messages import user
+from palaver.stores import lease as leases
+from palaver.stores.lease import run_shielded
 from palaver.team.state import TeamStore
 from tests.conversation.scripted import Scripted, calling, saying
 

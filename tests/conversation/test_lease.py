@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from palaver.conversation import Conversation, lease, run_until_answer, tool
+from palaver.conversation import Conversation, run_until_answer, tool
 from palaver.errors import LeaseLost, LeaseTaken
 from palaver.messages import user
+from palaver.stores import lease
 from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:

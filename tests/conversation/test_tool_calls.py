@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from palaver.conversation import Conversation, ToolContext, ToolLimits, ToolOutput, tool
-from palaver.errors import ValidationError
+from palaver.errors import ToolFailed, ValidationError
 from palaver.messages import ToolCallPart, ToolPart, assistant, new_id, tool_call_part, user
 from tests.conversation.scripted import Scripted, calling, saying
 
@@ -116,18 +116,18 @@ def _hang_in_a_thread() -> None:
     time.sleep(0.3)
 
 
-def _timeout_of_its_own() -> None:
-    msg = "its own"
-    raise TimeoutError(msg)
+def _refuse() -> None:
+    msg = "no such city"
+    raise LookupError(msg)
 
 
 @pytest.mark.parametrize(
     ("function", "status", "said"),
     [
-        (_raise, "error", "OSError: the disk is full"),
+        (_raise, "error", "OSError: the tool failed; the reason is in the program's log"),
         (_hang, "error", "timed out after 50 ms"),
         (_hang_in_a_thread, "error", "timed out after 50 ms"),
-        (_timeout_of_its_own, "error", "TimeoutError: its own"),
+        (_refuse, "error", "LookupError: no such city"),
         (lambda: None, "completed", "(no output)"),
         (lambda: "", "completed", "(no output)"),
         (lambda: b"plain", "completed", "plain"),
@@ -327,3 +327,109 @@ async def test_plain_functions_run_in_threads(store: Store) -> None:
     await conversation.run_tools(open_calls(conversation))
 
     assert found[0] != main
+
+
+# ── what the model is told of an error ──────────────────────────────────────────────────────────
+
+
+async def test_a_hook_decides_what_the_model_is_told_of_an_error(store: Store) -> None:
+    seen: list[object] = []
+
+    def on_tool_error(call: ToolCallPart, error: BaseException) -> str | None:
+        seen.append((call.tool, type(error)))
+        return "Try later: Bearer abcdefghijklmnop1234" if call.call_id == "call_0" else None
+
+    tools = [tool(name="one")(_raise), tool(name="two")(_refuse)]
+    conversation = await asked(
+        store, ("one", {}), ("two", {}), tools=tools, on_tool_error=on_tool_error
+    )
+    first, _ = await conversation.run_tools(open_calls(conversation))
+
+    assert [("one", OSError), ("two", LookupError)] == sorted(seen, key=str)
+    assert ["Try later: Bearer [redacted]", "LookupError: no such city"] == [
+        text for _, _, text in results(conversation)
+    ]
+    assert "the disk is full" in first.traceback
+
+
+@pytest.mark.parametrize("broken", [lambda *_: 1 / 0, lambda *_: 5])
+async def test_a_hook_that_fails_leaves_the_usual_text(
+    store: Store,
+    broken: Any,  # noqa: ANN401 - a wrong one
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = tool(name="one")(_refuse)
+    conversation = await asked(store, ("one", {}), tools=[one], on_tool_error=broken)
+    await conversation.run_tools(open_calls(conversation))
+
+    assert [("call_0", "error", "LookupError: no such city")] == results(conversation)
+    assert "on_tool_error" in caplog.text
+
+
+# ── errors of what wraps a call ─────────────────────────────────────────────────────────────────
+
+
+class Refusal(Exception):  # noqa: N818 - the caller's own
+    pass
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_error_of_around_is_raised_and_nothing_runs_twice(store: Store, when: str) -> None:
+    """A call that was not begun waits again; the others have their results."""
+    ran: list[int] = []
+
+    def work(n: int) -> str:
+        ran.append(n)
+        return "done"
+
+    async def around(call: ToolCallPart, _: ToolContext, run: Any) -> Any:  # noqa: ANN401
+        if when == "before" and call.input["n"] == 1:
+            raise Refusal
+        output = await run(call)
+        if call.input["n"] == 1:
+            raise Refusal
+        return output
+
+    conversation = await asked(store, ("work", {"n": 1}), ("work", {"n": 2}), tools=[work])
+    with pytest.raises(Refusal):
+        await conversation.run_tools(open_calls(conversation), around=around)
+
+    began = when == "after"
+    assert ([1, 2] if began else [2]) == sorted(ran)
+    (*failed, done) = results(conversation)
+    assert ("call_1", "completed", "done") == done
+    assert began == bool(failed) == (not conversation.waiting())
+    if began:
+        assert "it may have run" in failed[0][2]
+    else:
+        await conversation.run_tools(conversation.waiting())
+        assert [2, 1] == ran
+    assert {} == conversation.ledger()
+
+
+async def test_around_refuses_a_call_with_tool_failed(store: Store) -> None:
+    async def around(call: ToolCallPart, _: ToolContext, run: Any) -> Any:  # noqa: ANN401
+        del run
+        raise ToolFailed(f"{call.tool} is closed today")
+
+    conversation = await asked(store, ("one", {}), tools=[tool(name="one")(_refuse)])
+    (outcome,) = await conversation.run_tools(open_calls(conversation), around=around)
+
+    assert "one is closed today" == outcome.text
+
+
+async def test_an_error_of_the_tool_stays_the_tools_behind_around(store: Store) -> None:
+    async def around(call: ToolCallPart, _: ToolContext, run: Any) -> Any:  # noqa: ANN401
+        return await run(call)
+
+    conversation = await asked(store, ("one", {}), tools=[tool(name="one")(_refuse)])
+    (outcome,) = await conversation.run_tools(open_calls(conversation), around=around)
+
+    assert "LookupError: no such city" == outcome.text
+
+
+async def test_around_that_is_not_async_is_told_so(store: Store) -> None:
+    conversation = await asked(store, ("one", {}), tools=[tool(name="one")(_refuse)])
+    with pytest.raises(ValidationError, match=r"^\$\.around: must be an async function"):
+        await conversation.run_tools(open_calls(conversation), around=lambda *_: "done")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert 1 == len(conversation.waiting())

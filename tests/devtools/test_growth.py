@@ -17,8 +17,11 @@ def public(kind: type) -> set[str]:
     """The public methods and properties of a class, and those of a sequence."""
     return {
         name
-        for name, _ in inspect.getmembers(kind)
-        if (not name.startswith("_") and name not in HOOKS)
+        for name, member in inspect.getmembers(kind)
+        if (
+            not inspect.iscoroutinefunction(member)  # a twin is its method, in a thread
+            and (not name.startswith("_") and name not in HOOKS)
+        )
         or (name in SEQUENCE and hasattr(kind, name))
     }
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import crowd, cuts, damage, inputs, kills, power, server_kills, steps
+from tests.faults import (
+    asks,
+    crowd,
+    cuts,
+    damage,
+    inputs,
+    kills,
+    power,
+    server_kills,
+    service,
+    steps,
+    takeovers,
+)
 from tests.faults.scratch import scratch
 from tests.profiles import SCALE, scaled
 
@@ -62,6 +74,38 @@ def test_a_lost_connection_loses_nothing_and_doubles_nothing(told: Told) -> None
 def test_a_step_killed_at_any_moment_is_accounted_for(told: Told) -> None:
     """CV-04, CV-06: each call once or not at all, and everybody knows which."""
     told(steps.run(8, seed=0))
+
+
+@pytest.mark.parametrize("kind", asks.NAMES)
+def test_a_question_killed_at_any_moment_is_asked_once(told: Told, kind: str) -> None:
+    told(asks.run(2, seed=0, kind=kind))
+
+
+def test_two_processes_take_over_from_a_killed_one(told: Told) -> None:
+    told(takeovers.run(2, seed=0, within=20))
+
+
+def test_the_service_of_the_docs_asks_once_whatever_is_repeated(told: Told) -> None:
+    pytest.importorskip("fastapi")
+    told(service.run(users=3, questions=1))
+
+
+@pytest.mark.faults
+def test_a_hundred_users_repeat_every_request(told: Told) -> None:
+    pytest.importorskip("fastapi")
+    told(service.run(users=scaled(100), questions=3))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", asks.NAMES)
+def test_questions_killed_by_the_dozen(told: Told, kind: str) -> None:
+    told(asks.run(scaled(30), seed=1, kind=kind))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", takeovers.NAMES)
+def test_conversations_taken_over_fifty_times(told: Told, kind: str) -> None:
+    told(takeovers.run(scaled(50), seed=1, kind=kind))
 
 
 @pytest.mark.faults

@@ -428,7 +428,7 @@ def test_parts_without_a_form_in_the_list_are_named() -> None:
     reasoning = reasoning_part(SESSION, MESSAGE, "hm")
     pdf = file_part(SESSION, MESSAGE, "application/pdf", "data:,")
     odd = UnknownPart({"type": "hologram"})
-    assert ([], (reasoning, pdf, odd)) == to_content(user([reasoning, pdf, odd]))
+    assert ([], (reasoning, pdf, odd)) == to_content(user([reasoning, pdf, odd], id=MESSAGE))
     assert ("plain", ()) == to_content(user("plain"))
 
 

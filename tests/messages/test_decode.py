@@ -57,29 +57,31 @@ DONE: dict[str, Any] = {
     "status": "completed", "input": CALL["input"], "output": "a", "title": "ls",
     "metadata": {"exit": 0}, "time": {"start": 1, "end": 2}, "attachments": [{**FILE, "id": "f1"}],
 }  # fmt: skip
+ANSWER, RESULT = str(uuid.UUID(int=2)), str(uuid.UUID(int=3))
+SAID, DID = {**IDS, "messageID": ANSWER}, {**IDS, "messageID": RESULT}
 TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "hi", "id": "m1", "timestamp": 1, "metadata": {"a": {"b": []}}},
     {
-        "role": "assistant", "id": "m2", "timestamp": 2,
+        "role": "assistant", "id": ANSWER, "timestamp": 2,
         "info": {"role": "assistant", "model": {"providerID": "p", "modelID": "m"}, "completed": 3},
         "content": [
-            {"type": "step-start", **IDS, "snapshot": "s"},
-            {"type": "reasoning", **IDS, "id": "p2", "text": "hm", "time": {"start": 1, "end": 2}},
-            {"type": "text", **IDS, "id": "p3", "text": "文", "time": {"start": 1}},
-            {"type": "tool-call", **IDS, "id": "p4", **CALL, "raw": "{}", "metadata": {"x": 1.5}},
-            {"type": "step-finish", **IDS, "id": "p5", "reason": "stop", "tokens": COUNTS,
+            {"type": "step-start", **SAID, "snapshot": "s"},
+            {"type": "reasoning", **SAID, "id": "p2", "text": "hm", "time": {"start": 1, "end": 2}},
+            {"type": "text", **SAID, "id": "p3", "text": "文", "time": {"start": 1}},
+            {"type": "tool-call", **SAID, "id": "p4", **CALL, "raw": "{}", "metadata": {"x": 1.5}},
+            {"type": "step-finish", **SAID, "id": "p5", "reason": "stop", "tokens": COUNTS,
              "cost": 0.5},
         ],
     },
     {
-        "role": "tool", "id": "m3", "timestamp": 3,
+        "role": "tool", "id": RESULT, "timestamp": 3,
         "content": [
-            {"type": "tool", **IDS, "callID": "c1", "tool": "ls", "state": DONE},
-            {"type": "tool", **IDS, "id": "p4", "callID": "c2", "tool": "ls", "metadata": {"a": 1},
+            {"type": "tool", **DID, "callID": "c1", "tool": "ls", "state": DONE},
+            {"type": "tool", **DID, "id": "p4", "callID": "c2", "tool": "ls", "metadata": {"a": 1},
              "state": {"status": "error", "input": {}, "error": "no", "time": DONE["time"]}},
-            {"type": "retry", **IDS, "id": "p2", "attempt": 1, "error": {"a": 1},
+            {"type": "retry", **DID, "id": "p2", "attempt": 1, "error": {"a": 1},
              "time": {"created": 1}},
-            {"type": "patch", **IDS, "id": "p3", "hash": "h", "files": ["a", "b"]},
+            {"type": "patch", **DID, "id": "p3", "hash": "h", "files": ["a", "b"]},
         ],
     },
 ]  # fmt: skip
@@ -129,7 +131,7 @@ def outcome(raw: bytes) -> tuple[object, list[str]]:
 
 def made_of(message: Message, given: dict[str, Any]) -> object:
     """A message as its classes and fields, but for an id or a time that it was given just now."""
-    fresh = {name for name in ("id", "timestamp") if name not in given}
+    fresh = {name for name in ("id", "timestamp") if given.get(name) is None}
     return anatomy(message, fresh)
 
 
@@ -210,6 +212,7 @@ def test_broken_text_is_read_or_refused_as_ever(log: list[Message], data: st.Dat
     agree(raw)
 
 
+@pytest.mark.no_cover  # as a property: the same lines thousands of times
 @pytest.mark.parametrize("first", range(len(ODD)))
 def test_an_odd_value_anywhere_is_read_or_refused_alike(first: int) -> None:
     """Each place of a talk with all kinds of fields holds each of them, in one of the runs."""
@@ -294,7 +297,8 @@ def test_many_parts_are_fine_and_too_many_are_refused_as_ever() -> None:
     def talk(*sizes: int) -> bytes:
         part = {"type": "text", **IDS, "text": ""}
         content = [[{**part, "id": f"p{index}"} for index in range(size)] for size in sizes]
-        return json.dumps([{"role": "user", "content": parts} for parts in content]).encode()
+        talk = [{"role": "user", "id": SESSION, "content": parts} for parts in content]
+        return json.dumps(talk).encode()
 
     assert decode_messages(talk(MAX_PARTS, MAX_PARTS)) is not None
     assert decode_messages(talk(MAX_PARTS + 1)) is None

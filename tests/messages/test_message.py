@@ -68,7 +68,7 @@ def test_text_is_the_text_of_all_text_parts() -> None:
 
 @pytest.mark.parametrize("make", [tuple, list, iter, lambda parts: (part for part in parts)])
 def test_parts_may_come_in_any_order_keeping_form(make: Any) -> None:  # noqa: ANN401
-    assert (HI, DONE) == user(make([HI, DONE])).content
+    assert (HI, DONE) == user(make([HI, DONE]), id=MESSAGE).content
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_an_answer_holds_no_results_and_no_message_holds_open_calls() -> None:
     assert "tool-part-in-answer" == misplaced.rule
     assert isinstance(unfinished, ValidationError)
     assert "open-tool-call" == unfinished.rule
-    assert (DONE,) == Message("tool", (DONE,)).content
+    assert (DONE,) == Message("tool", (DONE,), id=MESSAGE).content
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_a_turn_that_could_not_be_unfolded_is_refused(fields: dict[str, Any], pa
 
 def test_parts_of_a_turn_may_come_as_a_list() -> None:
     part = text_part(SESSION, MESSAGE, "hi")
-    info = TurnInfo(id="m", role="user", time=TurnTime(1))
+    info = TurnInfo(id=MESSAGE, role="user", time=TurnTime(1))
     assert (part,) == WithParts(info, [part]).parts  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValidationError) as caught:
         WithParts(info, (part, part))

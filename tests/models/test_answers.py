@@ -79,6 +79,7 @@ async def test_the_body_goes_out_as_it_was_given(provider: Provider) -> None:
 
 async def test_options_are_spelled_as_the_provider_wants_them(provider: Provider) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    closed = {**schema, "additionalProperties": False}
     wants: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 70, "schema": schema}
     async with asking(provider, "Yes.") as (asked, server):
         await asked.complete(provider.ask(**wants))
@@ -106,7 +107,7 @@ async def test_options_are_spelled_as_the_provider_wants_them(provider: Provider
             "temperature": 0.5,
             "top_p": 0.9,
             "max_tokens": 70,
-            "output_config": {"format": {"type": "json_schema", "schema": schema}},
+            "output_config": {"format": {"type": "json_schema", "schema": closed}},
         },
         "gemini": {
             "generationConfig": {

@@ -143,3 +143,27 @@ def test_who_may_call_nothing_may_only_answer() -> None:
         True,
         False,
     )
+
+
+def test_an_answer_may_have_a_schema_of_its_own() -> None:
+    place = {"type": "object", "properties": {"city": {"type": "string"}}}
+    wanted = {"type": "object", "properties": {"at": {"$ref": "#/$defs/Place"}}}
+    schema = output_schema(TOOLS, "auto", {**wanted, "$defs": {"Place": place}})
+    answer = schema["anyOf"][0]["properties"]["answer"]
+    assert {"$ref": "#/$defs/answer_Place"} == answer["properties"]["at"]
+    assert {"answer_Place": place} == schema["$defs"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        ('{"answer":{"city":"Oslo"}}', '{"city":"Oslo"}'),
+        ('{"answer":{"city":"Os', '{"city":"Os'),
+        ('{"answer":"Oslo"}', ""),
+        ('{"tool":"clock","arguments":{}}', ""),
+    ],
+)
+def test_an_answer_that_is_an_object_is_read_to_the_letter(raw: str, answer: str) -> None:
+    reader = OutputParser()
+    reader.feed(raw)
+    assert answer == reader.object()

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from palaver.conversation import Conversation
 from palaver.errors import ValidationError
@@ -137,7 +138,9 @@ async def test_approval_is_for_each_call_or_for_all(store: Store) -> None:
         pay.id: Decision("deny", "too dear", digest=digests[pay.id]),
         look.id: Decision("approve", digest=digests[look.id]),
     }
-    assert expected == load_decisions(conversation)
+    found = load_decisions(conversation)
+    assert all(decision.at for decision in found.values())
+    assert expected == {name: replace(one, at=None) for name, one in found.items()}
     nothing = await ask_human(conversation, ask=suspend)
     assert ("nothing", "tool") == (nothing.outcome, nothing.next)
 

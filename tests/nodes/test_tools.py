@@ -93,7 +93,7 @@ async def test_what_is_denied_does_not_run_and_the_model_is_told(store: Store) -
     await ask_human(conversation, AskApproval(), ask=lambda _: answer)
     done = await run_calls(conversation, {"approval": "all"})
     assert ["looked for tea"] == till.did
-    assert ("pay", "not run: the call was denied by Ann: too dear") == results(conversation)[1]
+    assert ("pay", "not run: the call was denied: too dear") == results(conversation)[1]
     assert (1, "llm") == (len(done.failed), done.next)
     left = conversation.store.records(conversation.id, "approval")
     assert {} == left, "what was decided is settled"
@@ -113,6 +113,7 @@ async def test_other_arguments_are_run_and_said(store: Store) -> None:
     assert isinstance(part.state, ToolCompleted)
     approval = dict(part.state.metadata["approval"])
     assert 64 == len(approval.pop("digest"))
+    assert approval.pop("at") > 0
     assert {"verdict": "edit", "arguments": {"amount": 5}, "by": "Ann"} == approval
     assert {"amount": 5} == part.state.input, "what ran is what is recorded"
     (asked,) = (p for p in conversation.messages[1].parts if isinstance(p, ToolCallPart))

@@ -15,13 +15,14 @@ from palaver.errors import ModelError
 from palaver.messages import Message
 from palaver.server.services import tools as server_tools
 from tests.conversation.scripted import calling, saying
+from tests.page.accessibility import violations
 from tests.page.server import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Locator, Page, Route
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -292,25 +293,93 @@ def without_models(route: Route) -> None:
     route.fulfill(response=answer, json=info)
 
 
-@pytest.mark.parametrize(
-    ("button", "state", "said"),
-    [("Run", "completed", "nothing"), ("Deny", "error", "did not allow")],
-)
-def test_a_call_that_asks_first_waits_for_a_person(
-    opened: Callable[[str], Page], server: PageServer, button: str, state: str, said: str
-) -> None:
-    server.say(calling(("search_conversations", {"words": "zeppelin"})), saying("Well then."))
-    page = opened(f"ask-{button}")
+def wait_for_call(page: Page, name: str) -> Locator:
+    """Ask for something that a person has to allow, and return the card of the call."""
     page.get_by_role("textbox", name="Say something").fill("Did we speak of airships?")
     page.keyboard.press("Enter")
     card = page.locator("pv-message[data-index='1'] .tool-card")
     expect(card.locator(".chip")).to_have_text("pending")
     expect(card).to_contain_text("zeppelin")
-    expect(page.locator(".conversation", has_text=f"ask-{button}")).to_contain_text("1 call waits")
-    card.get_by_role("button", name=button).click()
+    expect(page.locator(".conversation", has_text=name)).to_contain_text("1 call waits")
+    return card
+
+
+def test_a_call_that_asks_first_waits_for_a_person(
+    opened: Callable[[str], Page], server: PageServer
+) -> None:
+    server.say(calling(("search_conversations", {"words": "zeppelin"})), saying("Well then."))
+    page = opened("ask-approve")
+    wait_for_call(page, "ask-approve").get_by_role("button", name="Approve", exact=True).click()
     result = page.locator("pv-message[data-index='2']")
-    expect(result.locator(".chip")).to_contain_text(state)
-    expect(result).to_contain_text(said)
+    expect(result.locator(".chip")).to_contain_text("completed")
+    expect(result).to_contain_text("nothing was found")
+    expect(result).to_contain_text("Approved by ")
+    expect(page.locator("pv-message[data-index='3']")).to_contain_text("Well then.")
+
+
+def test_a_call_is_denied_with_a_reason_on_the_page(
+    opened: Callable[[str], Page], server: PageServer
+) -> None:
+    server.say(calling(("search_conversations", {"words": "zeppelin"})), saying("Well then."))
+    page = opened("ask-deny")
+    card = wait_for_call(page, "ask-deny")
+    card.get_by_role("button", name="Deny").click()
+    page.keyboard.press("Escape")  # nothing is decided by closing the question
+    expect(card.locator(".chip")).to_have_text("pending")
+    card.get_by_role("button", name="Deny").click()
+    dialog = page.get_by_role("dialog")
+    assert [] == violations(page)
+    dialog.get_by_label("Reason, which the model is told").fill("it is private")
+    dialog.get_by_role("button", name="Deny").click()
+    result = page.locator("pv-message[data-index='2']")
+    expect(result.locator(".chip")).to_contain_text("error")
+    expect(result).to_contain_text("not run: the call was denied: it is private")
+    expect(result).to_contain_text("Denied by ")
+    expect(page.locator("pv-message[data-index='3']")).to_contain_text("Well then.")
+
+
+@pytest.mark.parametrize(
+    ("language", "change", "field", "wrong", "approve", "decided"),
+    [
+        (
+            "en-US",
+            "Change and approve",
+            "Arguments, as JSON",
+            "no JSON object",
+            "Approve",
+            "Changed",
+        ),
+        ("zh-CN", "修改并批准", "参数", "不是 JSON 对象", "批准", "修改并批准"),
+    ],
+)
+def test_a_call_is_approved_with_other_arguments_on_the_page(  # noqa: PLR0917 - texts
+    open_page: OpenPage, server: PageServer,
+    language: str, change: str, field: str, wrong: str, approve: str, decided: str,
+) -> None:  # fmt: skip
+    """What runs is what was approved."""
+    server.model.lines.clear()
+    server.say(calling(("search_conversations", {"words": "zeppelin"})), saying("Well then."))
+    name = f"ask-change-{language}"
+    server.store.create(id=name, title=name)
+    server.store.create([palaver.user("a marmalade jar")], id=f"jar-{language}", title="Breakfast")
+    page = open_page(f"#/c/{name}", language=language)
+    page.locator("pv-composer textarea").fill("Did we speak of airships?")
+    page.keyboard.press("Enter")
+    card = page.locator("pv-message[data-index='1'] .tool-card")
+    expect(card).to_contain_text("zeppelin")
+    card.get_by_role("button", name=change).click()
+    dialog = page.get_by_role("dialog")
+    arguments = dialog.get_by_label(field)
+    expect(arguments).to_have_value('{\n  "words": "zeppelin"\n}')
+    arguments.fill("marmalade")
+    dialog.get_by_role("button", name=approve).click()
+    expect(dialog.get_by_role("alert")).to_contain_text(wrong)
+    assert [] == violations(page)
+    arguments.fill('{"words": "marmalade"}')
+    dialog.get_by_role("button", name=approve).click()
+    result = page.locator("pv-message[data-index='2']")
+    expect(result).to_contain_text("marmalade jar")
+    expect(result).to_contain_text(decided)
     expect(page.locator("pv-message[data-index='3']")).to_contain_text("Well then.")
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from palaver.cli import main
-from palaver.conversation import lease, step
+from palaver.conversation import step
 from palaver.models import register
+from palaver.stores import lease
 from palaver.tools import tool
 from tests.conversation.scripted import Scripted, calling, saying
 

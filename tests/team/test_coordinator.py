@@ -20,6 +20,7 @@ from palaver.team import (
     TeamState,
     TeamTurn,
 )
+from palaver.team.routing import describe_team
 from tests.conversation.scripted import saying
 from tests.team.members import USER, Stage, says, scripted, shell, who
 
@@ -113,7 +114,8 @@ async def test_each_member_has_its_own_look(store: Store) -> None:
     await stage.coordinator.say("Two. [NEXT: sarah]")
     await stage.coordinator.run()
     system, question = stage.models["max"].asked[0].body["messages"]
-    assert ("You are Max.", "[MESSAGE]\nOne.") == (system["content"], question["content"])
+    told = f"You are Max.\n\n{describe_team(members[1], stage.coordinator.team)}"
+    assert (told, "[MESSAGE]\nOne.") == (system["content"], question["content"])
     assert "[MESSAGE]\nTwo." == stage.asked("sarah")
 
 
@@ -126,7 +128,8 @@ async def test_instructions_are_read_from_a_file_each_time(store: Store, tmp_pat
     (tmp_path / "max.md").write_text("Be kind.", "utf-8")
     await stage.coordinator.say("[NEXT: max] Again.")
     await stage.coordinator.run()
-    assert "Be brief.\n\nBe kind." == stage.models["max"].asked[0].body["messages"][0]["content"]
+    told = stage.models["max"].asked[0].body["messages"][0]["content"]
+    assert f"Be brief.\n\n{describe_team(team.members[1], team)}\n\nBe kind." == told
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,8 @@ async def test_a_prompt_that_does_not_fit_is_a_failure(store: Store) -> None:
     stage = Stage(store, team, {"max": ["never"]})
     await stage.coordinator.say("x" * 99 + "[NEXT: max]")
     await stage.coordinator.run()
-    words = "what the prompt must hold takes 109 bytes, 89 more than the 20 there are"
+    size = 109 + len(describe_team(team.members[1], team))
+    words = f"what the prompt must hold takes {size} bytes, {size - 20} more than the 20 there are"
     assert [("max", f"(no answer) {words}")] == stage.said[1:]
 
 

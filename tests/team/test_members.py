@@ -15,8 +15,13 @@ import pytest
 from palaver.context import AssemblerOutput
 from palaver.errors import ArgumentTooLong, MemberFailed
 from palaver.team import PROFILES, CommandMember
-from palaver.team.coordinator import LONGEST_ARGUMENT, run_command_member
-from palaver.team.processes import kill_orphan, process_mark, run_program
+from palaver.team.processes import (
+    LONGEST_ARGUMENT,
+    kill_orphan,
+    process_mark,
+    run_command_member,
+    run_program,
+)
 from tests.team.members import is_at_work, python, shell
 
 if TYPE_CHECKING:

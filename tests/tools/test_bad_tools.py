@@ -71,6 +71,9 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
     return work
 
 
+_HIDDEN = "the tool failed; the reason is in the program's log"
+
+
 class Mute(Exception):  # noqa: N818 - it says nothing
     pass
 
@@ -81,13 +84,15 @@ class Mute(Exception):  # noqa: N818 - it says nothing
         (ValueError("no such city"), "ValueError: no such city"),
         (KeyError("x"), "KeyError: 'x'"),
         (ValueError("a\0b\ud800"), "ValueError: a\ufffdb\ufffd"),
-        (Mute(), "tests.tools.test_bad_tools.Mute"),
+        (Mute(), f"Mute: {_HIDDEN}"),
         (ToolFailed("the printer is on fire"), "the printer is on fire"),
-        (ToolFailed(" "), "palaver.errors.ToolFailed:"),
-        (SystemExit(3), "SystemExit: 3"),
-        (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
-        (TimeoutError("of its own"), "TimeoutError: of its own"),
-        (ExceptionGroup("both", [ValueError("a")]), "ExceptionGroup: both (1 sub-exception)"),
+        (ToolFailed(" "), f"ToolFailed: {_HIDDEN}"),
+        (ValueError(), "ValueError"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (SystemExit(3), f"SystemExit: {_HIDDEN}"),
+        (StopIteration(), f"RuntimeError: {_HIDDEN}"),
+        (TimeoutError("of its own"), f"TimeoutError: {_HIDDEN}"),
+        (ExceptionGroup("both", [ValueError("a")]), f"ExceptionGroup: {_HIDDEN}"),
     ],
 )
 async def test_what_a_tool_raises_becomes_its_result(

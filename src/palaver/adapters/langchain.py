@@ -25,25 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, cast
 
 import anyio.to_thread
 import msgspec
-from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    ChatMessage,
-    ChatMessageChunk,
-    FunctionMessage,
-    FunctionMessageChunk,
-    HumanMessage,
-    HumanMessageChunk,
-    SystemMessage,
-    SystemMessageChunk,
-    ToolMessage,
-    ToolMessageChunk,
-)
-from pydantic import ValidationError as Refused
 
-from palaver.errors import AlreadyExists, ValidationError
+from palaver.errors import AlreadyExists, ValidationError, needs_extra
 from palaver.messages import (
     AssistantInfo,
     CacheCounts,
@@ -87,6 +70,25 @@ from palaver.messages.parts import is_sendable, read_arguments
 from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.repair import pair_results
+
+with needs_extra("langchain"):
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        BaseMessage,
+        ChatMessage,
+        ChatMessageChunk,
+        FunctionMessage,
+        FunctionMessageChunk,
+        HumanMessage,
+        HumanMessageChunk,
+        SystemMessage,
+        SystemMessageChunk,
+        ToolMessage,
+        ToolMessageChunk,
+    )
+    from pydantic import ValidationError as Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

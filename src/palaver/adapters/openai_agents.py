@@ -30,15 +30,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
-from agents.memory.session_settings import (
-    SessionSettings,
-    coerce_session_settings,
-    resolve_session_limit,
-)
-from agents.run import ModelInputData
 from msgspec.structs import replace
 
-from palaver.errors import Conflict, UnknownConversation, ValidationError
+from palaver.errors import Conflict, UnknownConversation, ValidationError, needs_extra
 from palaver.history.erase import ERASED
 from palaver.messages.ids import new_id, now_ms, uuid_for
 from palaver.messages.limits import EMPTY, is_list, is_object, replace_refused
@@ -61,11 +55,16 @@ from palaver.wire.pairing import INTERRUPTED, Pairing
 from palaver.wire.request import ANY_TARGET, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
+with needs_extra("openai-agents"):
+    from agents.memory import session_settings as sdk
+    from agents.run import ModelInputData
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agents import TResponseInputItem
     from agents.memory.session import _CompactionSnapshot
+    from agents.memory.session_settings import SessionSettings
     from agents.run import CallModelData
 
     from palaver.history.view import View
@@ -458,7 +457,9 @@ class PalaverSession:
             given = "another id than its history's" if self._history is not None else "no id"
             raise ValueError(f"a session needs the id of its conversation: it was given {given}")
         self.session_id = session_id
-        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
+        self.session_settings = sdk.coerce_session_settings(
+            session_settings or sdk.SessionSettings()
+        )
         self._lock = threading.Lock()
         self._closed = False
         self._encoded: dict[str, _EncodedItems] = {}
@@ -477,7 +478,7 @@ class PalaverSession:
         `pop_item` removes the same items, one by one. What an edit or the limit has separated is
         returned as it is; `repair_input` makes a valid request of it.
         """
-        wanted = resolve_session_limit(limit, self.session_settings)
+        wanted = sdk.resolve_session_limit(limit, self.session_settings)
         found, _ = await run_cancellable(lambda: self._get(wanted))
         return cast("list[TResponseInputItem]", found)
 

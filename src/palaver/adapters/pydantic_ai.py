@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, repair_messages
 
-from palaver.errors import ValidationError
+from palaver.errors import ValidationError, needs_extra
 from palaver.history.erase import ERASED
 from palaver.messages.ids import derive_id, new_id, now_ms, uuid_for
 from palaver.messages.limits import is_list, is_object, replace_refused
@@ -42,6 +41,9 @@ from palaver.stores import StoredHistory
 from palaver.wire.format import CLEARED, part_as_text, raw_block
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
+
+with needs_extra("pydantic-ai"):
+    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, repair_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

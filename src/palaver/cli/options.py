@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from palaver.cli.app import Refused, display_name, open_input, printable
 from palaver.errors import ValidationError
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Originals",
     "choose_conversation",
+    "complete_conversation",
     "conversation_argument",
     "conversation_option",
     "detect_format",
     "find_conversation",
     "from_option",
+    "import_tools",
     "open_source",
     "read_list",
     "read_message_ref",
@@ -52,6 +55,8 @@ __all__ = [
 
 
 _LISTED: Final = 5
+_OFFERED: Final = 50
+"""Ids that a shell offers."""
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
@@ -64,6 +69,20 @@ def store_option(function: _Function) -> _Function:
         metavar="FILE|URL",
         help="The store: a file or a URL.  [a file in your data folder]",
     )(function)
+
+
+def import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has
+    """Import what `--tools module:attr` names; modules of the current folder are found too."""
+    from palaver.tools.runner import import_object  # noqa: PLC0415 - loads the MCP client
+
+    if not all(place.partition(":")):
+        msg = f"--tools {place}: must be MODULE:ATTR, as in my_tools:weather"
+        raise click.UsageError(msg)
+    try:
+        return import_object(place)
+    except Exception as error:
+        msg = f"--tools {place}: {type(error).__name__}: {error}"
+        raise Refused(msg) from error
 
 
 def resolve_address(address: str | None) -> str:
@@ -98,9 +117,29 @@ def use_store(address: str | None, *, create: bool = False) -> Generator[Store]:
         yield store
 
 
+def complete_conversation(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the ids that a shell offers for the beginning of one, with their titles.
+
+    Without a beginning, those that were changed last. A store that can't be read offers none.
+    """
+    del parameter
+    address = context.params.get("address") or os.environ.get("PALAVER_STORE")
+    try:
+        with use_store(address) as store:
+            if incomplete:
+                heads = [store.head(name) for name in store.named(incomplete, limit=_OFFERED)]
+            else:
+                heads = list(store.list(limit=_OFFERED).conversations)
+        return [CompletionItem(head.id, help=printable(head.title or "")) for head in heads]
+    except Exception:  # noqa: BLE001 - a shell has no place for an error here
+        return []
+
+
 def conversation_argument(function: _Function) -> _Function:
     """Add the argument CONVERSATION; look it up with `find_conversation`."""
-    return click.argument("conversation")(function)
+    return click.argument("conversation", shell_complete=complete_conversation)(function)
 
 
 def find_conversation(store: Store, text: str) -> StoredHistory:

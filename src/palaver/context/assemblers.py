@@ -122,7 +122,10 @@ class AssemblerInput(
         fields = dict(value)
         if is_list(lines := fields.get("contextMessages")):
             fields["contextMessages"] = [
-                {"to": "all", **line} if isinstance(line, Mapping) else line for line in lines
+                {**line, "to": "all"}
+                if isinstance(line, Mapping) and line.get("to") is None
+                else line
+                for line in lines
             ]
         try:
             return convert(fields, cls)

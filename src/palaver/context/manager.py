@@ -46,11 +46,12 @@ from palaver.context.visibility import (
     select,
     show,
 )
-from palaver.errors import DoesNotFit, ValidationError
+from palaver.errors import DoesNotFit, PalaverError, ValidationError
 from palaver.events import Event, EventBus
 from palaver.history import BaseHistory, History, View
 from palaver.history.frame import IMPORT, SESSION
-from palaver.messages import Message, new_id
+from palaver.messages import Message, ToolCallPart, new_id
+from palaver.messages.codec import load_json
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
@@ -59,8 +60,15 @@ from palaver.messages.limits import (
     check_name,
     check_text,
     describe_argument,
+    not_pickled,
+    shorten,
 )
-from palaver.messages.message import fold_name
+from palaver.messages.message import (
+    MOST_ALONE,
+    fold_name,
+    show_html,
+    show_rich,
+)
 from palaver.stores.transfer import read_message, read_snapshot, write_snapshot
 from palaver.tokens import counter, with_fallback
 
@@ -80,6 +88,7 @@ __all__ = [
     "PromptScope",
     "as_message",
     "previous_prompt",
+    "prompt_at_turn",
 ]
 
 
@@ -128,6 +137,47 @@ def previous_prompt(
         return None
 
 
+def prompt_at_turn(
+    agent: KnownAgent,
+    history: BaseHistory,
+    turn: int,
+    limits: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Prompt:
+    """Return the prompt that an agent had at one of its turns: 1 is its first.
+
+    A turn ends with a message without tool calls. A team stores with it which version the agent was
+    shown; without that, it is everything before the turn's first message. `limits` are keyword
+    arguments of `ContextManager`, `options` those of its `prompt_for`. Raises `ValidationError` if
+    there is no such turn.
+    """
+    wanted, began, turns = fold_name(agent.id), None, list[tuple[int, int]]()
+    for index, message in enumerate(history.view):
+        if message.speaker is None or wanted not in message.speaker.names:
+            continue
+        began = index if began is None else began
+        if not any(isinstance(part, ToolCallPart) for part in message.parts):
+            turns.append((began, index))
+            began = None
+    if type(turn) is not int or not 0 < turn <= len(turns):
+        detail = f"must be from 1 to {len(turns)}, the turns that {agent.name} has had, not {turn}"
+        raise ValidationError(detail, path="$.turn", rule="turn")
+    first, last = turns[turn - 1]
+    team: object = history.view[last].metadata.get("team")
+    seen = team.get("sees") if isinstance(team, Mapping) else None
+    try:
+        shown = None if type(seen) is not int else history.at(seen)
+    except PalaverError:  # a version of another conversation, from which this one was imported
+        shown = None
+    if shown is None or any(message.id == history.view[last].id for message in shown[-_RECENT:]):
+        earlier = History(history[:first])
+        earlier.set_team_task(history.team_task)
+        return ContextManager(earlier, **limits).prompt_for(agent.id, **options)
+    return ContextManager(history, **limits).prompt_for(agent.id, **options, at=seen)
+
+
+_RECENT: Final = 100
+"""How many messages of an earlier version are compared with the message that followed it."""
 WINDOW: Final = 5
 """The default number of messages before the current one that an agent is shown."""
 MAX_BYTES: Final = 768 * 1024
@@ -153,6 +203,8 @@ class ContextManager:
     [MESSAGE]
     Hello!
     """
+
+    __reduce_ex__ = not_pickled("make it again, over the history of a store")
 
     def __init__(
         self,
@@ -211,31 +263,40 @@ class ContextManager:
 
     def add_message(self, message: Message | Mapping[str, Any] | None) -> Message:
         """Add a message and return it; a team task marker in its text sets the team task."""
-        added = self.history.append(as_message(message, at=now_ms()))
+        added = as_message(message, at=now_ms())
+        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
+        if task is None:
+            self.history.append(added)
+        else:
+            self.history.set_team_task(_truncate_task(task), messages=(added,))
         _log.debug("[ContextManager] Message added: %s", added.id)
         _call(self._on_message_added, added)
         self._emit("message.added", {"id": added.id, "role": added.role})
-        task = find_team_task(added.sendable_text) if added.role in CONTEXT_ROLES else None
         if task is not None:
-            self.set_team_task(task)
+            self._team_task_changed()
         self._remove_oldest()
         return added
 
     def _remove_oldest(self) -> None:
         """Remove the oldest messages beyond `max_messages` from the view, in one change."""
         view = self.history.view
-        excess = 0 if self.max_messages is None else len(view) - self.max_messages
+        kept = self._newest(view)
+        if sum(map(len, kept)) < len(view):
+            self.history.rewrite(kept, reason=_TRUNCATE)
+            self._emit("history.edited", {"operation": _TRUNCATE})
+
+    def _newest(self, messages: Sequence[Message]) -> list[range]:
+        """Return the ranges that `max_messages` leaves: the newest, and all system messages."""
+        excess = 0 if self.max_messages is None else len(messages) - self.max_messages
         kept: list[range] = []
         index = 0
-        while excess > 0 and index < len(view):
-            if view[index].role == "system":
+        while excess > 0 and index < len(messages):
+            if messages[index].role == "system":
                 kept.append(range(index, index + 1))
             else:
                 excess -= 1
             index += 1
-        if index > len(kept):
-            self.history.rewrite([*kept, range(index, len(view))], reason=_TRUNCATE)
-            self._emit("history.edited", {"operation": _TRUNCATE})
+        return [*kept, range(index, len(messages))]
 
     @property
     def messages(self) -> list[Message]:
@@ -289,11 +350,12 @@ class ContextManager:
         instruction_file_text: str | None = None,
         visibility: Visibility | None = None,
         name: str | None = None,
+        at: int | None = None,
     ) -> Prompt:
         r"""Work out the prompt of an agent, which can be explained.
 
         An agent is known by its id and, if `name` is given, by its name. `window` and `visibility`
-        override the manager's own.
+        override the manager's own. With `at`, the prompt is that of an earlier version.
 
         >>> from palaver.history import History
         >>> from palaver.messages import user
@@ -304,7 +366,7 @@ class ContextManager:
         >>> [(entry.handle, entry.reason) for entry in prompt.explain().entries]
         [('msg-2', 'fits'), ('msg-3', 'current')]
         """
-        scope = self._scope(agent, agent_type, window, visibility, name)
+        scope = self._scope(agent, agent_type, window, visibility, name, at=at)
         given = self._input(scope, system_instruction, instruction_file_text)
         assembler = self._assembler(agent_type)
         limits = PromptLimits(given.max_bytes, given.max_tokens)
@@ -315,10 +377,11 @@ class ContextManager:
             assembler=assembler,
             output=output,
             lines=lines,
-            previous=self._fingerprints.get(agent),
+            previous=self._fingerprints.get(agent) if at is None else None,
             count=self._count,
         )
-        self._fingerprints[agent] = prompt.fingerprint
+        if at is None:
+            self._fingerprints[agent] = prompt.fingerprint
         return prompt
 
     def context_for(
@@ -417,8 +480,12 @@ class ContextManager:
         window: int | None,
         visibility: Visibility | None,
         name: str | None,
+        *,
+        at: int | None = None,
     ) -> PromptScope:
         scope = self._asked(agent, agent_type, window, visibility)
+        if at is not None:
+            scope = replace(scope, view=self.history.at(at))
         return replace(scope, selection=select(self._visible(scope, name), scope.window))
 
     def _asked(
@@ -429,11 +496,19 @@ class ContextManager:
             check_name(agent, "$.agent")
         normal = normalize_agent_type(agent_type)
         if window is None:
-            by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
-            window = self.windows.get(agent, by_type.get(normal, self.window))
+            window = self._window(agent, normal)
         sees = self.visibility if visibility is None else _check_visibility(visibility)
         size = _check_count(window, "$.window")
         return PromptScope(agent, normal, size, sees, self.history.view)
+
+    def _window(self, agent: str, agent_type: str) -> int:
+        """Return an agent's window: its own by its id, else that of its type, else the usual."""
+        if not self.windows:
+            return self.window
+        by_id = {fold_name(name): size for name, size in self.windows.items()}
+        by_type = {normalize_agent_type(name): size for name, size in self.windows.items()}
+        own = self.windows.get(agent, by_id.get(fold_name(agent)))
+        return by_type.get(agent_type, self.window) if own is None else own
 
     def _visible(self, scope: PromptScope, name: str | None) -> Iterator[Message]:
         """Iterate over the messages that an agent may see, the newest first."""
@@ -485,13 +560,23 @@ class ContextManager:
     def import_snapshot(self, snapshot: object) -> None:
         """Replace the messages and the team task by a snapshot of version 1, as a new session.
 
-        The snapshot is checked completely first. The import is one change, which `history.undo()`
-        reverses. Markers in its messages are text and set nothing.
+        The snapshot, or its JSON, is checked completely first. The import is one change, which
+        `history.undo()` reverses. Markers in its messages are text and set nothing.
         """
+        if isinstance(snapshot, bytes | str):
+            try:
+                snapshot = load_json(snapshot)
+            except ValidationError as error:
+                detail = f"Invalid snapshot format: {error.detail}"
+                raise ValidationError(detail, path=error.path, rule="import-format") from None
         checked = read_snapshot(snapshot)
-        self.history.replace_all(checked.messages, team_task=checked.team_task, reason=IMPORT)
+        self.history.replace_all(
+            checked.messages,
+            team_task=checked.team_task,
+            reason=IMPORT,
+            shown=self._newest(checked.messages),
+        )
         self._emit("history.edited", {"operation": IMPORT})
-        self._remove_oldest()
         self._team_task_changed()
 
     def _emit(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
@@ -538,6 +623,25 @@ class Prompt:
         self._lines = lines
         self._previous = previous
         self._count = count
+
+    def __repr__(self) -> str:
+        """Return the agent and the size, as text."""
+        agent = shorten(self._scope.agent, 72)
+        return f"<Prompt for {agent}: {self.output.size:,} bytes, {self._lines:,} lines of context>"
+
+    def _repr_html_(self) -> str:
+        """Return the prompt as a notebook shows it."""
+        return show_html(repr(self), self._rows())
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the prompt as `rich` shows it."""
+        return show_rich(repr(self), self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        system = [] if self.system_flag is None else [("system", self.system_flag)]
+        return [
+            (name, shorten(text, MOST_ALONE)) for name, text in (*system, ("prompt", self.prompt))
+        ]
 
     @property
     def fingerprint(self) -> PromptFingerprint:
@@ -603,7 +707,7 @@ def as_message(value: object, *, at: int) -> Message:
     if not isinstance(fields.get("content"), str):
         raise TypeError(_NO_TEXT)
     speaker = fields.get("speaker")
-    if not speaker:
+    if not speaker and not isinstance(speaker, Mapping):
         raise TypeError(_NO_SPEAKER)
     name = speaker.get("roleId") if isinstance(speaker, Mapping) else None
     if not name:

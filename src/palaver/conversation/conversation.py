@@ -12,16 +12,16 @@ from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast, overload
 
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
-from palaver.conversation.lease import run_shielded
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
+    AROUND,
     OutputType,
     RunResult,
     RunSettings,
@@ -33,7 +33,12 @@ from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Prices
-from palaver.errors import BudgetExceeded, LeaseTaken, PalaverError, ValidationError
+from palaver.errors import (
+    BudgetExceeded,
+    PalaverError,
+    UnknownConversation,
+    ValidationError,
+)
 from palaver.events import Event, EventBus
 from palaver.messages import (
     AssistantInfo,
@@ -42,6 +47,7 @@ from palaver.messages import (
     TokenCounts,
     ToolCallPart,
     parse_message,
+    user,
 )
 from palaver.messages.limits import (
     EMPTY,
@@ -50,12 +56,18 @@ from palaver.messages.limits import (
     check_number,
     describe_argument,
     is_object,
+    names_keywords,
+    not_pickled,
+    shorten,
 )
 from palaver.models import as_model
-from palaver.models.base import LOCAL_PROVIDER
+from palaver.models.base import LOCAL_PROVIDER, SdkModel
 from palaver.stores import StoredHistory, open_store
+from palaver.stores.lease import SharedLease, check_lease, run_shielded
 from palaver.stores.store import check_store
+from palaver.stores.twins import in_thread
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
+from palaver.tools.approval import Decision, apply_decisions
 from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
@@ -76,7 +88,7 @@ if TYPE_CHECKING:
     from palaver.stores import Store
     from palaver.tokens import TokenCounter
     from palaver.tools import Tool, Toolbox
-    from palaver.tools.runner import Executor, ToolMiddleware
+    from palaver.tools.runner import DescribeError, Executor, ToolMiddleware
     from palaver.wire import Request
 
 __all__ = ["Conversation"]
@@ -84,15 +96,7 @@ __all__ = ["Conversation"]
 _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("palaver.conversation")
-_POLL_SECONDS: Final = 0.25
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
-
-
-class _Held(NamedTuple):
-    """A run that holds a conversation: whether it was told to end, and when it has."""
-
-    cancelled: Callable[[], bool]
-    ended: anyio.Event
 
 
 def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
@@ -103,6 +107,43 @@ def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
     for index, call in enumerate(checked):
         check_argument(call, ToolCallPart, f"$.calls[{index}]", "a ToolCallPart of step.calls")
     return cast("list[ToolCallPart]", checked)
+
+
+def _read_message(given: object) -> Message:
+    """Return a message as it is added; raise `ValidationError` if it is none."""
+    message = given
+    if not isinstance(message, Message):
+        if not is_object(given):
+            detail = f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
+            raise ValidationError(detail, path="$", rule="empty-message")
+        if not given.get("role") or given.get("content") is None:
+            raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
+        message = parse_message(given)
+    if message.role in ("user", "system") and not message.content:
+        raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
+    return message
+
+
+def _read_question(given: object) -> Message:
+    """Return what the user says; raise `ValidationError` if nothing is said."""
+    wanted = "what the user says, as text or as a message"
+    check_argument(given, (str, Message, Mapping), "$.message", wanted)
+    if not isinstance(given, str):
+        return _read_message(given)
+    if not given.strip():
+        detail = f"is empty; give {wanted}, or leave it out to go on without a question"
+        raise ValidationError(detail, path="$.message", rule="empty-message")
+    return user(given)
+
+
+def _check_functions(executor: object, count: object, on_tool_error: object) -> None:
+    """Check that each is a function of as many values as it will be given, or None."""
+    wanted = "an async function of a call and its context"
+    check_callable(executor, "$.executor", wanted, takes=2)
+    wanted = "a function that returns the number of tokens in a text"
+    check_callable(count, "$.count", wanted, takes=1, plain=True)
+    wanted = "a plain function of a call and an error"
+    check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2, plain=True)
 
 
 def _check_instrumentation(value: object) -> None:
@@ -126,6 +167,7 @@ class Conversation:
     (1, 'user')
     """
 
+    @names_keywords("Conversation")
     def __init__(
         self,
         store: Store | str | PathLike[str],
@@ -139,8 +181,11 @@ class Conversation:
         prices: Prices | None = None,
         budget: float | None = None,
         limits: ToolLimits | None = None,
+        on_tool_error: DescribeError | None = None,
         events: EventBus | None = None,
         instrumentation: Instrumentation | None = None,
+        lease: float | None = None,
+        wait: float = 0.0,
     ) -> None:
         """Open a conversation of a store by its id, or create a new one.
 
@@ -150,18 +195,26 @@ class Conversation:
         published. `budget` is a cost: once it is spent, no further step is begun; a model of which
         no price is known is not asked. `executor` runs calls in place of the tools, `count` counts
         tokens in place of the best counter available, `limits` are those of tool calls,
-        `instrumentation` wraps every request and call (`telemetry.Telemetry`). Raises
-        `ValidationError` for an argument that can't be used, and creates nothing.
+        `on_tool_error` is given a call and what its tool raised, and returns what the model is told
+        (None for the usual text: that of `ToolFailed`, `ValueError`, `LookupError` and
+        `ArithmeticError`, and the type alone of any other error), `instrumentation` wraps every
+        request and call (`telemetry.Telemetry`).
+
+        While a run, a step or calls are under way, nobody else may work on the conversation, here
+        or in another process: `LeaseTaken` says who does. `wait` is how many seconds to wait for
+        them. `lease` is how many seconds a lease lasts that is not renewed (4, if it is not given),
+        and so how soon the work of a killed process can go on elsewhere. Raises `ValidationError`
+        for an argument that can't be used, and creates nothing.
         """
         self._owned: Store | None = None  # the store, if it was opened here
         if not isinstance(store, str | PathLike):
             check_store(store)
         wanted = "the id of a conversation of this store, or what Store.get returns"
         check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
-        check_callable(executor, "$.executor", "an async function of a call and its context")
-        check_callable(count, "$.count", "a function that returns the number of tokens in a text")
+        _check_functions(executor, count, on_tool_error)
         check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
-        check_argument(limits, (ToolLimits, NoneType), "$.limits", "ToolLimits(…)")
+        wanted, instead = "ToolLimits(…)", "Limits(…) of a run go to ask"
+        check_argument(limits, (ToolLimits, NoneType), "$.limits", wanted, instead)
         check_argument(events, (EventBus, NoneType), "$.events", "an EventBus")
         if instrumentation is not None:
             _check_instrumentation(instrumentation)
@@ -169,15 +222,19 @@ class Conversation:
             check_number(token_limit, "$.token_limit", whole=True)
         if budget is not None:
             check_number(budget, "$.budget")
+        check_lease(lease, wait)
         self._models: dict[str, Model] = {}  # by name
-        self._held: _Held | None = None
         self.model = self.find_model(model)
         self.tools = as_toolbox(tools)
         if isinstance(store, str | PathLike):
             self._owned = store = open_store(store)
         if conversation is None:
             conversation = store.create()
-        history = store.get(conversation) if isinstance(conversation, str) else conversation
+        try:
+            history = store.get(conversation) if isinstance(conversation, str) else conversation
+        except UnknownConversation as error:
+            msg = f"{error}; leave it out for a new one, or make it: store.create(id=…)"
+            raise UnknownConversation(msg) from None
         self.store = store
         self.history = history
         self.token_limit = token_limit
@@ -186,14 +243,32 @@ class Conversation:
         self._count = with_fallback(counter() if count is None else count)
         self.tally = RunningTotal(self._count)
         announcer = ChangeAnnouncer.of(store, history, self.events)
-        self._access = StoreAccess(store, history, self.tally, announcer)
+        shared = SharedLease(store, history.id, seconds=lease, wait=wait)
+        self._access = StoreAccess(store, history, self.tally, announcer, shared)
         self._executor = executor
         self._limits = ToolLimits() if limits is None else limits
+        self._on_tool_error = on_tool_error
         self._prices = prices
         self._cost_is_limited = budget is not None
         self._instrumentation = instrumentation
         self._over_limit = False
         self.compacted: dict[str, int] = {}
+
+    __reduce_ex__ = not_pickled("open it again: Conversation(store, talk.id, …) in each process")
+
+    def __repr__(self) -> str:
+        """Return the id, the number of messages and the model, as text."""
+        ref = None if self.model is None else self.model.ref
+        by = "" if ref is None else f", {ref.provider_id}:{ref.model_id}"
+        return shorten(f"<Conversation {self.id}: {len(self):,} messages{by}>")
+
+    def _repr_html_(self) -> str:
+        """Return the conversation as a notebook shows it."""
+        return self.history._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the conversation as `rich` shows it."""
+        return self.history.__rich__()
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 
@@ -223,19 +298,7 @@ class Conversation:
         `expect` is the version that it must follow; raises `VersionMismatch` if that is not the
         newest, and `ValidationError` if the message has no role or no content.
         """
-        if not isinstance(message, Message):
-            given: object = message
-            if not is_object(given):
-                detail = (
-                    f"{_NOT_A_MESSAGE}, and this is {describe_argument(given)}; write user('…')"
-                )
-                raise ValidationError(detail, path="$", rule="empty-message")
-            if not given.get("role") or given.get("content") is None:
-                raise ValidationError(_NOT_A_MESSAGE, path="$", rule="empty-message")
-            message = parse_message(given)
-        if message.role in ("user", "system") and not message.content:
-            raise ValidationError(_NOT_A_MESSAGE, path="$.content", rule="empty-message")
-        return self.history.append(message, key=key, expect=expect)
+        return self.history.append(_read_message(message), key=key, expect=expect)
 
     def recent(self, count: int) -> list[Message]:
         """Return the last so many messages."""
@@ -243,7 +306,7 @@ class Conversation:
 
     def by_role(self, role: Role) -> list[Message]:
         """Return the messages of a role."""
-        return self.history.query(role=role)
+        return self.history.by_role(role)
 
     def clear(self) -> Result:
         """Remove all messages but the system messages; `undo` restores them."""
@@ -279,9 +342,10 @@ class Conversation:
         or a `Decision`; `around` wraps every call; with the same `key` a question is asked only
         once, and goes on where a crash cut it off.
         """
+        question = None if message is None else _read_question(message)
         check_settings(self, settings, "ask")
         kind = None if output is None else OutputType(output)
-        answer, value = await ask(self, message, settings=settings, output=kind)
+        answer, value = await ask(self, question, settings=settings, output=kind)
         if output is None:
             return answer
         if answer.waiting:
@@ -303,7 +367,18 @@ class Conversation:
         else:
             msg = "ask_sync() would block the event loop that runs here; write `await talk.ask(…)`"
             raise RuntimeError(msg)
-        return anyio.run(partial(self.ask, message, **settings))
+        return anyio.run(self._ask_and_disconnect, message, settings)
+
+    async def _ask_and_disconnect(
+        self, message: Message | Mapping[str, Any] | str | None, settings: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - as above
+        """Ask, and close the connections: no other event loop can use them."""
+        try:
+            return await self.ask(message, **settings)
+        finally:
+            for used in (self.model, settings.get("model"), *self._models.values()):
+                if isinstance(used, SdkModel):
+                    await used.close()
 
     def stream(
         self,
@@ -314,10 +389,11 @@ class Conversation:
 
         A piece is a `TextDelta`, `ReasoningDelta` or another of `palaver.wire.reply`.
         """
+        question = None if message is None else _read_question(message)
         check_settings(self, settings, "stream")
 
         async def run(send: Callable[[RunEvent], None], cancelled: Callable[[], bool]) -> RunResult:
-            asked = ask(self, message, settings=settings, on_event=send, cancelled=cancelled)
+            asked = ask(self, question, settings=settings, on_event=send, cancelled=cancelled)
             return (await asked)[0]
 
         return RunStream(run)
@@ -358,20 +434,11 @@ class Conversation:
         Raises `LeaseTaken` if somebody is at work already. Work that was told to end, as
         `cancelled` tells, is waited for: it only has to store what had arrived.
         """
-        while self._held is not None:
-            if not self._held.cancelled():
-                msg = (
-                    "a run of this conversation is under way in this process already; await it "
-                    "first, or close its stream"
-                )
-                raise LeaseTaken(msg)
-            await self._held.ended.wait()
-        self._held = held = _Held(cancelled or (lambda: False), anyio.Event())
-        try:
-            return await self._access.lease.hold(work)
-        finally:
-            self._held = None
-            held.ended.set()
+        return await self._access.lease.hold(work, cancelled=cancelled)
+
+    def share_lease(self, lease: SharedLease) -> None:
+        """Work under a lease that the caller takes and renews, as a team does."""
+        self._access.lease = lease
 
     async def close(self) -> None:
         """Close the models and the store that this conversation opened itself."""
@@ -456,46 +523,54 @@ class Conversation:
         *,
         tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None = None,
         around: ToolMiddleware | None = None,
-        approved: Mapping[str, str] = EMPTY,
+        approved: Mapping[str, str | Decision] = EMPTY,
     ) -> list[ToolOutcome]:
         """Run tool calls side by side; their results are appended in the order of the calls.
 
-        `around` gets each call and a function that runs it: it may refuse the call, or run it
-        with other arguments. `approved` are the digests of calls that somebody approved, by the ids
-        of their parts (see `digests`). Raises `CallChanged` if a call in the conversation differs
-        from the one that is given or approved; then none of the calls has run.
+        `around` gets each call and a function that runs it: it may refuse the call with
+        `ToolFailed`, or run it with other arguments; another error of its own is raised here when
+        the other calls are done. `approved` are the digests of calls that somebody approved, by the
+        ids of their parts (see `digests`), or what was decided about them: a `Decision` with a
+        digest is followed and recorded, and one that denies its call lets nothing run. Raises
+        `CallChanged` if a call in the conversation differs from the one that is given or approved;
+        then none of the calls has run.
         """
         given = _check_calls(calls)
-        check_callable(around, "$.around", "an async function that wraps a call")
+        check_callable(around, "$.around", AROUND, takes=3)
         check_argument(approved, Mapping, "$.approved", "digests by the ids of calls")
+        decided = {name: one for name, one in approved.items() if isinstance(one, Decision)}
         runner = ToolRunner(
             self.toolbox(tools),
             limits=self._limits,
             executor=self._executor,
-            middleware=around,
+            middleware=apply_decisions(decided, around) if decided else around,
+            describe_error=self._on_tool_error,
         )
         batch = ToolCallBatch(self._access, self.events, runner, self._instrumentation)
-        return await batch.run(given, approved)
+        if not decided:
+            return await batch.run(given, cast("Mapping[str, str]", approved))
+        digests = {
+            name: (one.digest or "") if isinstance(one, Decision) else one
+            for name, one in approved.items()
+        }
+        metadata = {name: {"approval": one.record()} for name, one in decided.items()}
+        return await batch.run(given, digests, metadata)
 
     def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
         """Return the given tools as a toolbox; without any, the conversation's own."""
         return self.tools if tools is None else as_toolbox(tools)
 
-    async def recover(self, *, wait: float = 0.0) -> list[Recovered]:
+    async def recover(self, *, wait: float | None = None) -> list[Recovered]:
         """Settle what a crash left unfinished, and return what was found.
 
         Raises `LeaseTaken` while another worker has the lease. The lease of a worker that was
-        killed lasts for a few seconds; `wait` is how many seconds to wait for it.
+        killed lasts for a few seconds; `wait` is how many seconds to wait for it, in place of the
+        conversation's own `wait`.
         """
-        check_number(wait, "$.wait")
-        until = anyio.current_time() + wait
-        while True:
-            try:
-                return await run_shielded(partial(recover, self._access))
-            except LeaseTaken:
-                if anyio.current_time() >= until:
-                    raise
-            await anyio.sleep(_POLL_SECONDS)
+        if wait is not None:
+            check_number(wait, "$.wait")
+        settle = partial(recover, self._access)
+        return await self._access.lease.patiently(lambda: run_shielded(settle), wait)
 
     def recover_if_needed(self) -> None:
         """Settle what a crash left unfinished, if anything; for work that `hold` was given."""
@@ -568,7 +643,7 @@ class Conversation:
         over = self.token_limit is not None and count > self.token_limit
         if over and not self._over_limit:
             self._over_limit = True
-            usage = self.usage
+            usage = await self.ausage()
             known = "count" if usage.reported is None else "api"
             data = {"tokens": count, "limit": self.token_limit, "source": known}
             await self._publish("tokens.exceeded", data)
@@ -620,3 +695,26 @@ class Conversation:
     async def _publish(self, name: Any, data: Mapping[str, Any]) -> None:  # noqa: ANN401 - a Name
         if self.events.wanted(name):
             await self.events.publish(Event(name, self.id, self.history.version, data))
+
+    # ── async twins ─────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self) -> list[Message]:
+        """Return the messages of the conversation now, read in a worker thread."""
+        return self.history.messages
+
+    def _usage(self) -> Usage:
+        """Return the token usage of the last request and of all together (see `usage`)."""
+        return self.usage
+
+    aadd = in_thread(add)
+    amessages = in_thread(_messages)
+    arecent = in_thread(recent)
+    aby_role = in_thread(by_role)
+    aclear = in_thread(clear)
+    awaiting = in_thread(waiting)
+    adigests = in_thread(digests)
+    aledger = in_thread(ledger)
+    arequest = in_thread(request)
+    ausage = in_thread(_usage)
+    atokens = in_thread(tokens)
+    acount_messages = in_thread(count_messages)

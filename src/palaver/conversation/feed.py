@@ -154,10 +154,11 @@ class EventFeed:
         try:
             stop = change.first + change.count
             messages = self._store.messages(change.conversation, change.first, stop)
-            if change.kind in ("append", "create"):
+            if change.kind in ("append", "create", "team_task"):
                 for message in messages:
                     yield from self._message_events(change, message)
-                return
+                if change.kind != "team_task":
+                    return
             task = self._task(change) if change.kind == "team_task" else None
         except UnknownConversation:  # it was deleted meanwhile
             return

@@ -8,7 +8,7 @@ before the tool is called: after a crash it is known which calls may have run.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ from palaver.messages import (
     ToolCompleted,
     ToolError,
     ToolPart,
+    ToolRunning,
     ToolState,
     pending,
 )
@@ -28,7 +29,7 @@ from palaver.messages.decode import decode
 from palaver.messages.ids import derive_id, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from palaver.stores.records import Record
 
@@ -51,7 +52,8 @@ _MAX_QUOTED: Final = 1_000
 class LedgerEntry(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One tool call and its state.
 
-    `stray` marks a call whose answer has left the view: its result stays in the ledger for good.
+    `stray` marks an entry that stays in the ledger for good: the result of a call whose answer has
+    left the view, or one that came after its call had timed out.
     `asked` is the `content_digest` of the call in the log when it was started; the input in the
     state is what the tool really gets.
     """
@@ -76,6 +78,17 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """Return the entry in another state."""
         may = self.idempotent if idempotent is None else idempotent
         return replace(self, state=state, idempotent=may)
+
+    def with_progress(self, title: str, metadata: Mapping[str, Any]) -> LedgerEntry:
+        """Return the entry of a running call with what it has reported."""
+        state = self.state
+        if isinstance(state, ToolRunning):
+            state = replace(state, title=title, metadata={**state.metadata, **metadata})
+        return replace(self, state=state)
+
+    def beside(self) -> LedgerEntry:
+        """Return the entry for the ledger when the result of its call is in the log already."""
+        return replace(self, id=derive_id(self.id, "late"), stray=True, asked="")
 
     def reset(self) -> LedgerEntry:
         """Return the entry in the state pending."""

@@ -38,7 +38,7 @@ class Recovered(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 def recover(access: StoreAccess) -> list[Recovered]:
     """Settle what a crash left unfinished; raise `LeaseTaken` while another worker is active."""
-    lease = access.lease.acquire()
+    lease = access.lease.acquire("step")
     try:
         access.history.refresh()
         return [*_recover_steps(access, lease), *_recover_calls(access, lease)]
@@ -47,13 +47,7 @@ def recover(access: StoreAccess) -> list[Recovered]:
 
 
 def recover_if_needed(access: StoreAccess) -> None:
-    """Settle what a crash left unfinished, if it left anything. The caller holds the lease.
-
-    What else is at work under the same lease has calls that are running and not left behind: then
-    nothing is settled.
-    """
-    if access.lease.is_shared:
-        return
+    """Settle what a crash left unfinished, if it left anything. The caller holds the lease."""
     open_calls = [entry for entry in access.ledger().values() if not entry.stray]
     if access.intents() or any(entry.state.status != "pending" for entry in open_calls):
         recover(access)

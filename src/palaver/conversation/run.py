@@ -15,7 +15,19 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NoReturn,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_origin,
+)
 
 import anyio
 import msgspec
@@ -23,7 +35,6 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
-from palaver.conversation.lease import run_shielded
 from palaver.conversation.step import Step
 from palaver.conversation.usage import Usage
 from palaver.errors import (
@@ -34,21 +45,26 @@ from palaver.errors import (
     TooManySteps,
     ValidationError,
 )
-from palaver.messages import Message, ToolCallPart, parse_message, user
+from palaver.messages import Message, TextPart, ToolCallPart, user
 from palaver.messages.decode import convert
 from palaver.messages.limits import (
     EMPTY,
     MAX_NAME,
+    NamedFields,
     check_argument,
     check_callable,
     check_name,
     describe_argument,
+    is_object,
+    not_pickled,
+    short_repr,
+    unexpected_keyword,
 )
 from palaver.models.base import LOCAL_PROVIDER, check_options
+from palaver.stores.lease import run_shielded
 from palaver.tools.approval import (
     VERDICTS,
     Decision,
-    apply_decisions,
     forget_decisions,
     load_decisions,
     parse_answer,
@@ -56,7 +72,7 @@ from palaver.tools.approval import (
     valid_decisions,
 )
 from palaver.tools.approval import needs_approval as tool_needs_approval
-from palaver.tools.function import is_pydantic
+from palaver.tools.function import explain_type, is_pydantic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,8 +82,10 @@ if TYPE_CHECKING:
 
     from palaver.conversation.conversation import Conversation
     from palaver.conversation.step import OnDelta, ToolOutcome
+    from palaver.messages import Part
     from palaver.models import AnyModel
-    from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput
+    from palaver.models.base import Model
+    from palaver.tools import Tool, Toolbox
     from palaver.tools.runner import ToolMiddleware
     from palaver.wire.reply import Delta
 
@@ -80,7 +98,11 @@ __all__ = [
     "RunSettings",
     "RunStream",
     "ask",
+    "decide",
+    "options_after",
+    "run_decided",
     "run_until_answer",
+    "sort_calls",
 ]
 
 _T = TypeVar("_T")
@@ -99,6 +121,9 @@ _AGAIN: Final = (
     "That answer does not fit: {error}. Answer again, with nothing but JSON that fits the schema."
 )
 
+AROUND: Final = "an async function of a call, its context, and a function that runs the call"
+"""What `around` is."""
+
 ChooseOptions: TypeAlias = (
     "Callable[[Sequence[ToolCallPart], Sequence[ToolCallPart]], Mapping[str, Any]]"
 )
@@ -109,7 +134,7 @@ RunEvent: TypeAlias = "Delta | Step | ToolOutcome | RunResult"
 """What happens in a run: a piece of an answer, a finished step, the outcome of a call, the end."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
     """How much one run may use. What is None has no limit.
 
     >>> Limits(cost=-1)
@@ -160,6 +185,8 @@ class RunResult(Struct, frozen=True):
     cost: float | None = None
     waiting: tuple[ToolCallPart, ...] = ()
 
+    __repr__ = short_repr
+
     @property
     def text(self) -> str:
         """The text of the answer."""
@@ -168,6 +195,14 @@ class RunResult(Struct, frozen=True):
     def __str__(self) -> str:
         """Return the text of the answer."""
         return self.message.text
+
+    def _repr_html_(self) -> str:
+        """Return the answer as a notebook shows it."""
+        return self.message._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the answer as `rich` shows it."""
+        return self.message.__rich__()
 
 
 async def run_until_answer(
@@ -225,10 +260,11 @@ class _Run:
             detail = f"must be a Conversation, not {describe_argument(conversation)}"
             raise ValidationError(detail, path="$.conversation", rule="argument")
         check_argument(limits, Limits, "$.limits", "Limits(…)")
-        check_callable(on_step, "$.on_step", "a function that takes a step")
-        check_callable(approve, "$.approve", "a function that takes a call")
-        check_callable(needs_approval, "$.needs_approval", "a function that takes a call")
-        check_callable(around, "$.around", "an async function that wraps a call")
+        check_callable(on_step, "$.on_step", "a function that takes a step", takes=1)
+        wanted = "a function that takes a call"
+        check_callable(approve, "$.approve", wanted, takes=1)
+        check_callable(needs_approval, "$.needs_approval", wanted, takes=1, plain=True)
+        check_callable(around, "$.around", AROUND, takes=3)
         if key is not None:
             check_name(key, "$.key")
             if len(key) > _MAX_KEY:
@@ -240,7 +276,10 @@ class _Run:
             raise ValidationError(detail, path="$.model", rule="no-model")
         self._conversation, self._model = conversation, chosen
         self._box = conversation.toolbox(tools)
-        if not callable(options):
+        if callable(options):
+            wanted = "a function of the last calls and of those before them"
+            check_callable(options, "$.options", wanted, takes=2, plain=True)
+        else:
             check_argument(options, Mapping, "$.options", "an object, such as {'temperature': 0}")
             check_options(chosen, self._box.specs, options)
         if limits.cost is not None:
@@ -279,7 +318,7 @@ class _Run:
         if self._only_these:
             calls = [call for call in calls if call.tool in self._box]
         waiting = await self.run_calls(calls)
-        if waiting and self.key is None:
+        if waiting:
             unanswered = await to_thread.run_sync(self._message_of, waiting)
             if unanswered is not None:
                 usage = await to_thread.run_sync(lambda: conversation.usage)
@@ -346,87 +385,124 @@ class _Run:
     def next_options(
         self, calls: Sequence[ToolCallPart], before: Sequence[ToolCallPart]
     ) -> Mapping[str, Any]:
-        """Return the options of the next step, after these calls and those before them.
-
-        A forced call has been made, so no further call is forced. A model that repeats the same
-        calls would repeat them for ever, and a small model on this machine rarely makes better
-        calls the second time: both are asked for text.
-        """
+        """Return the options of the next step, after these calls and those before them."""
         given = self._options
         if callable(given):
             return given(calls, before)
         if not calls:
             return given
-        same = [_signature(call) for call in calls] == [_signature(call) for call in before]
-        small = self._model.ref.provider_id == LOCAL_PROVIDER
-        if same or small or given.get("tool_choice") == "none":
-            return {**given, "tool_choice": "none"}
-        return {name: value for name, value in given.items() if name != "tool_choice"}
+        return options_after(given, self._model, calls, before)
 
     async def run_calls(self, calls: Sequence[ToolCallPart]) -> list[ToolCallPart]:
         """Run the calls that may run; return those that wait for an approval."""
-        asking = [call for call in calls if self._needs(call)]
-        decisions: dict[str, Decision] = {}
-        if asking:
-            decisions = await to_thread.run_sync(self._stored_decisions, asking)
-            if self._approve is not None:
-                left = [call for call in asking if call.id not in decisions]
-                decisions |= await self._decide(left, self._approve)
-        waiting = [call for call in asking if call.id not in decisions]
+        decisions, waiting = await sort_calls(self._conversation, calls, self._needs)
+        if waiting and self._approve is not None:
+            decisions |= await decide(self._conversation, waiting, self._approve, self._box)
+            waiting = []
         ready = [call for call in calls if call not in waiting]
         most = self._limits.tool_calls
         allowed = ready if most is None else ready[: most - self._calls]
-        await self._run_allowed(allowed, decisions)
+        outcomes = await run_decided(
+            self._conversation, allowed, decisions, tools=self._box, around=self._around
+        )
+        for outcome in outcomes:
+            await _report(self._on_outcome, outcome)
         self._calls += len(ready)
         if len(allowed) < len(ready):  # the next run begins with the others
             detail = f"{self._calls} tool calls, and {most} are allowed: the last ones were not run"
             raise LimitExceeded(detail, limit="tool_calls")
         return waiting
 
-    async def _run_allowed(
-        self, calls: Sequence[ToolCallPart], decisions: Mapping[str, Decision]
-    ) -> None:
-        """Run calls as it was decided about them."""
-        if not calls:
-            return
-        conversation = self._conversation
-        decided = {call.id: decisions[call.id] for call in calls if call.id in decisions}
-        outcomes = await conversation.run_tools(
-            calls,
-            tools=self._box,
-            around=_both(apply_decisions(decided), self._around) if decided else self._around,
-            approved={name: one.digest or "" for name, one in decided.items()},
-        )
-        if decided:
-            await to_thread.run_sync(forget_decisions, conversation, list(decided))
-        for outcome in outcomes:
-            await _report(self._on_outcome, outcome)
 
-    def _stored_decisions(self, calls: Sequence[ToolCallPart]) -> dict[str, Decision]:
-        """Return what was decided about calls already, here or elsewhere."""
-        stored = load_decisions(self._conversation)
-        digests = self._conversation.digests(calls)
-        asked = {call.id for call in calls}
+def options_after(
+    given: Mapping[str, Any],
+    model: Model,
+    calls: Sequence[ToolCallPart],
+    before: Sequence[ToolCallPart],
+) -> Mapping[str, Any]:
+    """Return the options of a step after some calls.
+
+    A forced call has been made, so no further call is forced. A model that repeats the same calls
+    would repeat them for ever, and a small model on this machine rarely makes better calls the
+    second time: both are asked for text.
+    """
+    same = [_signature(call) for call in calls] == [_signature(call) for call in before]
+    small = model.ref.provider_id == LOCAL_PROVIDER
+    if same or small or given.get("tool_choice") == "none":
+        return {**given, "tool_choice": "none"}
+    return {name: value for name, value in given.items() if name != "tool_choice"}
+
+
+# ── approvals ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def sort_calls(
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    needs_approval: Callable[[ToolCallPart], bool],
+) -> tuple[dict[str, Decision], list[ToolCallPart]]:
+    """Return what was decided about calls, here or elsewhere, and those that wait for a decision.
+
+    Decisions about calls that have changed since do not count.
+    """
+    asking = [call for call in calls if needs_approval(call)]
+    if not asking:
+        return {}, []
+
+    def valid() -> dict[str, Decision]:
+        stored, asked = load_decisions(conversation), {call.id for call in asking}
+        digests = conversation.digests(asking)
         return valid_decisions({n: one for n, one in stored.items() if n in asked}, digests)
 
-    async def _decide(self, calls: Sequence[ToolCallPart], approve: Approve) -> dict[str, Decision]:
-        """Ask about each call, and store what was decided before anything runs."""
-        digests = await to_thread.run_sync(self._conversation.digests, calls)
-        decisions: dict[str, Decision] = {}
-        for call in calls:
-            verdict = await _ask_about(call, approve)
-            if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
-                verdict = Decision("deny", reason=verdict)
-            try:
-                decisions |= parse_answer({call.id: verdict}, [call], digests)
-            except ValidationError as error:
-                detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
-                raise ValidationError(
-                    detail + error.detail, path="$.approve", rule="argument"
-                ) from None
-        if decisions:
-            await to_thread.run_sync(save_decisions, self._conversation, decisions)
-        return decisions
+    decisions = await to_thread.run_sync(valid)
+    return decisions, [call for call in asking if call.id not in decisions]
+
+
+async def decide(
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    approve: Approve,
+    tools: Mapping[str, Tool] = EMPTY,
+) -> dict[str, Decision]:
+    """Ask about each call; what was decided about one is stored before the next is shown.
+
+    Raises `ValidationError` if `approve` decides nothing, or chooses arguments that the tool
+    refuses.
+    """
+    digests = await to_thread.run_sync(conversation.digests, calls)
+    decisions: dict[str, Decision] = {}
+    for call in calls:
+        verdict = await _ask_about(call, approve)
+        if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
+            verdict = Decision("deny", reason=verdict)
+        try:
+            decided = parse_answer({call.id: verdict}, [call], digests, tools)
+        except ValidationError as error:
+            detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "
+            raise ValidationError(
+                detail + error.detail, path="$.approve", rule="argument"
+            ) from None
+        await to_thread.run_sync(save_decisions, conversation, decided)
+        decisions |= decided
+    return decisions
+
+
+async def run_decided(
+    conversation: Conversation,
+    calls: Sequence[ToolCallPart],
+    decisions: Mapping[str, Decision],
+    *,
+    tools: Toolbox,
+    around: ToolMiddleware | None = None,
+) -> list[ToolOutcome]:
+    """Run calls as it was decided about them; decisions that were followed are forgotten."""
+    if not calls:
+        return []
+    decided = {call.id: decisions[call.id] for call in calls if call.id in decisions}
+    outcomes = await conversation.run_tools(calls, tools=tools, around=around, approved=decided)
+    if decided:
+        await to_thread.run_sync(forget_decisions, conversation, list(decided))
+    return outcomes
 
 
 async def _ask_about(call: ToolCallPart, approve: Approve) -> object:
@@ -435,21 +511,6 @@ async def _ask_about(call: ToolCallPart, approve: Approve) -> object:
         return await approve(call)
     verdict = await to_thread.run_sync(approve, call)
     return await verdict if inspect.isawaitable(verdict) else verdict
-
-
-def _both(outer: ToolMiddleware, inner: ToolMiddleware | None) -> ToolMiddleware:
-    """Return a middleware that wraps a call with two of them."""
-    if inner is None:
-        return outer
-
-    async def middleware(
-        call: ToolCallPart,
-        context: ToolContext,
-        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
-    ) -> ToolOutput:
-        return await outer(call, context, lambda chosen: inner(chosen, context, run))
-
-    return middleware
 
 
 def _signature(call: ToolCallPart) -> tuple[str, str]:
@@ -485,7 +546,7 @@ async def _call(function: Callable[[Any], Any], value: object) -> Any:  # noqa: 
 
 async def ask(
     conversation: Conversation,
-    message: Message | Mapping[str, Any] | str | None = None,
+    message: Message | None = None,
     *,
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None = None,
@@ -499,7 +560,7 @@ async def ask(
 
 async def _ask(
     conversation: Conversation,
-    message: Message | Mapping[str, Any] | str | None,
+    message: Message | None,
     settings: RunSettings,
     on_event: Callable[[RunEvent], object] | None,
     output: OutputType[Any] | None,
@@ -516,12 +577,11 @@ async def _ask(
             await _call(on_event, step)
 
     watchers: Any = {"on_delta": on_event, "on_step": on_step, "on_outcome": on_event}
-    run = _Run(conversation, rest.pop("model", None), **rest, **watchers)
+    run = _new_run(conversation, {**rest, **watchers})
     key = run.key
     await run_shielded(conversation.recover_if_needed)
     if message is not None:
-        given = user(message) if isinstance(message, str) else message
-        await to_thread.run_sync(_add_question, conversation, given, key)
+        await to_thread.run_sync(_add_question, conversation, message, key)
     before = await to_thread.run_sync(lambda: conversation.usage)
 
     async def answered() -> RunResult:
@@ -554,12 +614,18 @@ async def _ask(
     return answer, None
 
 
-def _add_question(
-    conversation: Conversation, given: Message | Mapping[str, Any], key: str | None
-) -> None:
+def _new_run(conversation: Conversation, settings: dict[str, Any]) -> _Run:
+    """Return a run; a schema that the model's provider does not take is that of the type."""
+    try:
+        return _Run(conversation, settings.pop("model", None), **settings)
+    except ValidationError as error:
+        path = error.path.replace("$.options.schema", "$.output")
+        raise ValidationError(error.detail, path=path, rule=error.rule) from None
+
+
+def _add_question(conversation: Conversation, wanted: Message, key: str | None) -> None:
     """Add a message once for its key; raise `ValidationError` if the key is that of another."""
-    found = conversation.add(given, key=key)
-    wanted = given if isinstance(given, Message) else parse_message(given)
+    found = conversation.add(wanted, key=key)
     if key is not None and found.text and (found.role, found.text) != (wanted.role, wanted.text):
         detail = f"is the key of another message, {found.text[:_SHOWN]!r}; a new one needs its own"
         raise ValidationError(detail, path="$.key", rule="key")
@@ -570,9 +636,7 @@ def check_settings(conversation: Conversation, settings: RunSettings, of: str) -
     known = RunSettings.__optional_keys__
     for name in settings:
         if name not in known:
-            takes = ", ".join(sorted({*known, "output"} if of == "ask" else known))
-            msg = f"{of}() got an unexpected keyword argument {name!r}; it takes {takes}"
-            raise TypeError(msg)
+            raise unexpected_keyword(of, name, {*known, "output"} if of == "ask" else known)
     rest: dict[str, Any] = dict(settings)
     _Run(conversation, rest.pop("model", None), **rest)
 
@@ -586,6 +650,10 @@ class OutputType(Generic[_T]):
 
     def __init__(self, kind: type[_T]) -> None:
         """Take the type; raise `ValidationError` if JSON can't have it."""
+        if not _is_type(kind):
+            wanted = "a type, such as a dataclass or list[str]"
+            detail = f"must be {wanted}, not {describe_argument(kind)}"
+            raise ValidationError(detail, path="$.output", rule="output-type")
         self._kind = kind
         self._validate: Callable[[Any], _T] = lambda value: convert(value, kind)
         try:
@@ -596,8 +664,8 @@ class OutputType(Generic[_T]):
             else:
                 self.schema = _inline(msgspec.json.schema(kind))
         except (TypeError, ValueError) as error:
-            detail = f"{_name(kind)} can't be the type of an answer: "
-            detail += " ".join(str(error).split())
+            detail = f"{_name(kind)} can't be the type of an answer: {explain_type(error)}; give a "
+            detail += "dataclass, a pydantic model or a type such as list[str], or leave it out"
             raise ValidationError(detail, path="$.output", rule="output-type") from None
         self._wrapped = self.schema.get("type") != "object"
         if self._wrapped:  # providers take objects only
@@ -618,7 +686,8 @@ class OutputType(Generic[_T]):
 
     def read(self, message: Message) -> _T:
         """Return the value of an answer; raise `ValidationError` if the answer does not fit."""
-        if getattr(message.info, "finish", None) == "content-filter":
+        finish = getattr(message.info, "finish", None)
+        if finish == "content-filter" or any(map(_is_refusal, message.parts)):
             detail = f"the model refused to answer: {message.text[:_SHOWN]}"
             raise ContentFiltered(detail)
         text = message.text.strip()
@@ -637,7 +706,21 @@ class OutputType(Generic[_T]):
             return self._validate(value)
         except (ValueError, RecursionError) as error:  # of msgspec, and of pydantic
             detail = str(error) or type(error).__name__
+            if finish == "length":
+                detail += " (it was cut off: be shorter, or allow more max_tokens)"
             raise ValidationError(detail, path="$", rule="output-type") from None
+
+
+def _is_refusal(part: Part) -> bool:
+    """Tell whether a provider marked a text as the model's refusal."""
+    metadata = part.metadata if isinstance(part, TextPart) else EMPTY
+    return any(is_object(one) and one.get("refusal") is True for one in metadata.values())
+
+
+def _is_type(value: object) -> bool:
+    """Tell whether a value is a class, or a type that is none, such as `list[str]` or `Any`."""
+    typing = type(value).__module__ in ("typing", "types", "typing_extensions")
+    return typing or isinstance(value, type) or get_origin(value) is not None
 
 
 def _name(kind: object) -> str:
@@ -676,6 +759,8 @@ class RunStream(AsyncIterator[RunEvent]):
     arrives. Who leaves the loop early cancels the run; `async with` waits until it is cancelled.
     """
 
+    __reduce_ex__ = not_pickled("send what it yields instead")
+
     def __init__(self, run: StreamedRun) -> None:
         """Take the run: a function of where to send events, and of whether it is to end."""
         self._run = run
@@ -702,6 +787,18 @@ class RunStream(AsyncIterator[RunEvent]):
         if isinstance(event, RunResult):
             self.answer = event
         return event
+
+    if not TYPE_CHECKING:  # the type checkers find these mistakes themselves
+
+        def __await__(self) -> NoReturn:
+            """Say how a stream is read."""
+            msg = "a stream is not awaited: write `async for event in talk.stream(…)`, or talk.ask"
+            raise TypeError(msg)
+
+        def __iter__(self) -> NoReturn:
+            """Say how a stream is read."""
+            msg = "a stream is read in an event loop: write `async for event in talk.stream(…)`"
+            raise TypeError(msg)
 
     async def __aenter__(self) -> Self:
         """Return itself."""

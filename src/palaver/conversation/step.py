@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 import time
 from contextlib import aclosing, nullcontext
 from functools import partial
@@ -25,7 +26,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
-from palaver.conversation.lease import OnExit, clean_up, run_shielded
 from palaver.conversation.ledger import LedgerEntry, pending_entries
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Usage
@@ -44,10 +44,16 @@ from palaver.messages import (
     text_part,
 )
 from palaver.messages.ids import uuid_for
-from palaver.messages.limits import EMPTY, MAX_ANSWER
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_ANSWER,
+    short_repr,
+)
 from palaver.messages.message import MAX_PARTS, WorkingPath
 from palaver.messages.parts import step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
+from palaver.stores.lease import OnExit, clean_up, run_shielded
+from palaver.tools.runner import MiddlewareFailed
 from palaver.wire import Note
 
 if TYPE_CHECKING:
@@ -65,6 +71,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from anyio.abc import TaskGroup
+
     from palaver.conversation.store_access import StoreAccess
     from palaver.conversation.telemetry import Instrumentation
     from palaver.events import EventBus
@@ -72,11 +80,11 @@ if TYPE_CHECKING:
     from palaver.stores.records import Lease
     from palaver.tools.runner import ToolRunner
 
-    _RecordArguments: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[ToolState]]
-
 
 _BATCH_SECONDS: Final = 0.002
 """How long an outcome waits for others before it is stored by itself."""
+_PROGRESS_SECONDS: Final = 0.05
+"""How long a report of progress waits for others before it is stored."""
 
 
 class ToolOutcome(Struct, frozen=True):
@@ -90,6 +98,8 @@ class ToolOutcome(Struct, frozen=True):
     state: ToolState
     message: Message | None
     traceback: str = ""
+
+    __repr__ = short_repr
 
     @property
     def failed(self) -> bool:
@@ -106,7 +116,8 @@ class _Started(NamedTuple):
     """Calls that are stored as running.
 
     `running` and `done` are entries by the id of their part; `before` are the entries of the
-    running ones as they were before. `tracebacks` has those of the calls that have failed since.
+    running ones as they were before. `tracebacks` has those of the calls that have failed since,
+    `errors` what was raised around the calls.
     """
 
     lease: Lease
@@ -114,6 +125,7 @@ class _Started(NamedTuple):
     done: dict[str, LedgerEntry]
     before: list[LedgerEntry]
     tracebacks: dict[str, str]
+    errors: list[BaseException]
 
 
 class ToolCallBatch:
@@ -131,13 +143,26 @@ class ToolCallBatch:
         self._events = events
         self._runner = runner
         self._instrumentation = instrumentation
+        self._late = dict[str, LedgerEntry]()  # with results that came after a timeout
+        self._late_lock = threading.Lock()
+        self._appended = False
 
     async def run(
-        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+        self,
+        calls: Sequence[ToolCallPart],
+        approved: Mapping[str, str] = EMPTY,
+        metadata: Mapping[str, Mapping[str, Any]] = EMPTY,
     ) -> list[ToolOutcome]:
-        """Run calls and return their outcomes in order; `approved` are their digests by id."""
+        """Run calls and return their outcomes in order.
+
+        By the ids of calls, `approved` are their digests, and `metadata` what is stored with them
+        from their start on.
+        """
         access = self._access
-        started = await run_shielded(partial(self._start, calls, approved), undo=self._undo_start)
+        start_calls = partial(self._start, calls, approved, metadata)
+        started = await access.lease.patiently(
+            lambda: run_shielded(start_calls, undo=self._undo_start)
+        )
         lease = started.lease
         release, holds = partial(access.lease.release, lease), partial(access.lease.holds, lease)
         async with OnExit(release, needed=holds):
@@ -147,16 +172,17 @@ class ToolCallBatch:
             except BaseException as error:
                 await clean_up(error, partial(self._undo_start, started))
                 raise
-            finished, appended, strays = await access.lease.keep_renewed(
+            settled, appended, strays = await access.lease.keep_renewed(
                 lambda: self._run_and_append(calls, started)
             )
-        for entry in finished:
-            await self._publish_state(entry)
+        for name in started.running:
+            await self._publish_state(settled[name])
         for message in appended:
             await self._publish("message.added", {"id": message.id, "role": message.role})
+        if started.errors:
+            raise started.errors[0]
         messages = {message.id: message for message in appended}
         left = {entry.id for entry in strays}
-        settled = {entry.id: entry for entry in (*finished, *started.done.values())}
         return [
             ToolOutcome(
                 call,
@@ -169,7 +195,12 @@ class ToolCallBatch:
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, calls: Sequence[ToolCallPart], approved: Mapping[str, str]) -> _Started:
+    def _start(
+        self,
+        calls: Sequence[ToolCallPart],
+        approved: Mapping[str, str],
+        metadata: Mapping[str, Mapping[str, Any]],
+    ) -> _Started:
         """Store the calls as running; of those that are done already, only results are missing."""
         access = self._access
         lease = access.lease.acquire()
@@ -178,7 +209,10 @@ class ToolCallBatch:
             done = {name: entry for name, entry in known.items() if entry.done}
             _refuse_running(known.values())
             running = {
-                name: entry.with_state(start(entry.state), idempotent=self._may_repeat(entry.tool))
+                name: entry.with_state(
+                    start(entry.state, metadata=metadata.get(name, EMPTY)),
+                    idempotent=self._may_repeat(entry.tool),
+                )
                 for name, entry in known.items()
                 if not entry.done
             }
@@ -186,7 +220,7 @@ class ToolCallBatch:
         except BaseException:
             access.lease.release(lease)
             raise
-        return _Started(lease, running, done, [known[name] for name in running], {})
+        return _Started(lease, running, done, [known[name] for name in running], {}, [])
 
     def _undo_start(self, started: _Started) -> None:
         """Undo `_start`: no tool was called, so the calls are pending as before."""
@@ -197,13 +231,41 @@ class ToolCallBatch:
 
     def _append_results(
         self, finished: Sequence[LedgerEntry], lease: Lease
-    ) -> tuple[list[Message], list[LedgerEntry]]:
+    ) -> tuple[dict[str, LedgerEntry], list[Message], list[LedgerEntry]]:
         """Append the results and release the lease."""
         try:
             with self._access.announcer.silently():  # `run` publishes them, in the event loop
-                return self._access.append_results(finished, lease)
+                return self._append(finished, lease)
         finally:
             self._access.lease.release(lease)
+
+    def _append(
+        self, finished: Sequence[LedgerEntry], lease: Lease
+    ) -> tuple[dict[str, LedgerEntry], list[Message], list[LedgerEntry]]:
+        """Append the results, each with what came after its timeout."""
+        with self._late_lock:
+            settled = {entry.id: self._late.get(entry.id, entry) for entry in finished}
+            try:
+                return settled, *self._access.append_results([*settled.values()], lease)
+            finally:
+                self._appended = True
+
+    def _add_late_result(self, entry: LedgerEntry, state: ToolState) -> None:
+        """Store the result of a call that has timed out, with its error or beside it."""
+        entry = entry.with_state(state)
+        with self._late_lock:
+            if not self._appended:
+                self._late[entry.id] = entry
+                return
+        try:
+            stored = self._access.save_late_result(entry)
+        except Exception:  # noqa: BLE001 - it is a tool's thread, and nobody waits for it
+            detail = "a result of %s (call %s) came too late to be stored"
+            _log.warning(detail, entry.tool, entry.call_id, exc_info=True)
+            return
+        if stored:
+            data = {**_about(entry), "state": msgspec.to_builtins(state)}
+            self._events.emit(self._event("tool.error", data))
 
     def _may_repeat(self, name: str) -> bool:
         tool = self._runner.tools.get(name)
@@ -213,75 +275,58 @@ class ToolCallBatch:
 
     async def _run_and_append(
         self, calls: Sequence[ToolCallPart], started: _Started
-    ) -> tuple[list[LedgerEntry], list[Message], list[LedgerEntry]]:
-        """Run the calls and append results: the entries that ran, the messages, and the strays."""
+    ) -> tuple[dict[str, LedgerEntry], list[Message], list[LedgerEntry]]:
+        """Run the calls and append results: the entries by id, the messages, and the strays."""
         outcomes = await self._run_all(calls, started)
         finished = [outcomes[call.id] for call in calls if call.id in outcomes]
         results = [*finished, *started.done.values()]
-        append = partial(self._append_results, results, started.lease)
-        return finished, *await run_shielded(append)
+        return await run_shielded(partial(self._append_results, results, started.lease))
 
     async def _run_all(
         self, calls: Sequence[ToolCallPart], started: _Started
     ) -> dict[str, LedgerEntry]:
-        access, entries, lease = self._access, started.running, started.lease
-        outcomes, unsaved = dict[str, LedgerEntry](), dict[str, LedgerEntry]()
-        all_done = anyio.Event()
+        group = anyio.create_task_group()
+        save = partial(self._access.save_entries, lease=started.lease)
+        states = _RunningStates(started.running, save, group)
         slots = anyio.Semaphore(max(1, self._runner.limits.at_once), fast_acquire=True)
+        before = {entry.id: entry for entry in started.before}
 
-        async def record_arguments(name: str, arguments: Mapping[str, Any]) -> ToolState:
-            """Store other arguments than the call's before a tool gets them."""
-            entry = entries[name]
-            entries[name] = entry = entry.with_state(replace(entry.state, input=arguments))
-            await run_shielded(partial(access.save_entries, [entry], lease))
-            return entry.state
-
-        async def run_one(call: ToolCallPart, entry: LedgerEntry) -> None:
-            try:
-                async with slots:
-                    state = await self._run_call(
-                        call,
-                        entry,
-                        partial(record_arguments, entry.id),
-                        partial(started.tracebacks.__setitem__, entry.id),
-                    )
-            except anyio.get_cancelled_exc_class():
-                entry = entries[entry.id]
-                outcomes[entry.id] = entry.with_state(fail(entry.state, "cancelled"))
-                raise
-            outcomes[entry.id] = unsaved[entry.id] = entry.with_state(state)
-            if len(outcomes) == len(entries):
-                all_done.set()
-            with anyio.move_on_after(_BATCH_SECONDS, shield=True):
-                await all_done.wait()  # what is done at once is stored at once, with the results
-                return
-            saved = list(unsaved.values())
-            unsaved.clear()
-            if saved:
-                await run_shielded(partial(access.save_entries, saved, lease))
+        async def run_one(call: ToolCallPart) -> None:
+            async with slots:
+                on_failure = partial(started.tracebacks.__setitem__, call.id)
+                try:
+                    state = await self._run_call(call, states, on_failure)
+                except MiddlewareFailed as failed:  # the caller's own error
+                    started.errors.append(failed.error)
+                    state = failed.state
+            if state.status == "running":  # its tool was not begun
+                await states.wait_again(call.id, before[call.id])
+            else:
+                await states.finish(call.id, state)
 
         try:
-            async with anyio.create_task_group() as group:
+            async with group:
                 for call in calls:
-                    if call.id in entries:
-                        group.start_soon(run_one, call, entries[call.id])
+                    if call.id in before:
+                        group.start_soon(run_one, call)
         except anyio.get_cancelled_exc_class():
-            for name, entry in entries.items():
-                outcomes.setdefault(name, entry.with_state(fail(entry.state, "cancelled")))
-            await run_shielded(partial(access.append_results, list(outcomes.values()), lease))
+            outcomes = states.cancel()
+            await run_shielded(partial(self._append, list(outcomes.values()), started.lease))
             raise
-        return outcomes
+        return states.outcomes
 
     async def _run_call(
-        self,
-        call: ToolCallPart,
-        entry: LedgerEntry,
-        record_arguments: _RecordArguments,
-        on_failure: Callable[[str], None],
+        self, call: ToolCallPart, states: _RunningStates, on_failure: Callable[[str], None]
     ) -> ToolState:
         tool = self._runner.tools.get(call.tool)
         spec = None if tool is None else tool.spec
-        conversation = self._access.history.id
+        conversation, entry = self._access.history.id, states.running[call.id]
+
+        def record_progress(title: str, metadata: Mapping[str, Any]) -> ToolState:
+            data = {**_about(entry), "title": title, "metadata": dict(metadata)}
+            self._events.emit(self._event("tool.running", data))
+            return states.record_progress(call.id, title, metadata)
+
         observed: AbstractContextManager[Callable[[ToolState], None] | None] = nullcontext()
         if self._instrumentation is not None:
             observed = observe(partial(self._instrumentation.call, conversation, call, spec))
@@ -290,19 +335,16 @@ class ToolCallBatch:
                 call,
                 entry.state,
                 conversation=conversation,
-                record_arguments=record_arguments,
-                on_progress=partial(self._report_progress, entry),
+                record_arguments=partial(states.record_arguments, call.id),
+                record_progress=record_progress,
                 on_failure=on_failure,
+                on_late=partial(self._add_late_result, entry),
             )
             if on_end is not None:
                 on_end(state)
         return state
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
-
-    def _report_progress(self, entry: LedgerEntry, title: str, metadata: Mapping[str, Any]) -> None:
-        data = {**_about(entry), "title": title, "metadata": dict(metadata)}
-        self._events.emit(self._event("tool.running", data))
 
     async def _publish_state(self, entry: LedgerEntry) -> None:
         name: Any = f"tool.{entry.state.status}"
@@ -317,6 +359,88 @@ class ToolCallBatch:
     def _event(self, name: Any, data: Mapping[str, Any]) -> Event:  # noqa: ANN401 - a Name
         history = self._access.history
         return Event(name, history.id, history.version, data)
+
+
+class _RunningStates:
+    """The states of calls that run side by side, each stored soon after it is known.
+
+    The last outcome of all is not stored here but with the results. `running` are the entries of
+    the calls by their ids, `outcomes` those of the calls that are done.
+    """
+
+    def __init__(
+        self,
+        running: dict[str, LedgerEntry],
+        save: Callable[[list[LedgerEntry]], None],
+        group: TaskGroup,
+    ) -> None:
+        self.running = running
+        self.outcomes = dict[str, LedgerEntry]()
+        self._save = save
+        self._group = group
+        self._unsaved = set[str]()
+        self._saving = anyio.Lock()  # or a state could be stored over the one that follows it
+        self._all_done = anyio.Event()
+        self._has_reports = False
+
+    async def record_arguments(self, name: str, arguments: Mapping[str, Any]) -> ToolState:
+        """Store other arguments than the call's before a tool gets them."""
+        entry = self.running[name]
+        self.running[name] = entry.with_state(replace(entry.state, input=arguments))
+        self._unsaved.add(name)
+        await self._flush()
+        return self.running[name].state
+
+    def record_progress(self, name: str, title: str, metadata: Mapping[str, Any]) -> ToolState:
+        """Take what a running call reports; it is stored soon, with what else is reported."""
+        self.running[name] = entry = self.running[name].with_progress(title, metadata)
+        self._unsaved.add(name)
+        if not self._has_reports:
+            self._has_reports = True
+            self._group.start_soon(self._flush_reports)
+        return entry.state
+
+    async def _flush_reports(self) -> None:
+        with anyio.move_on_after(_PROGRESS_SECONDS):
+            await self._all_done.wait()
+            return
+        self._has_reports = False
+        await self._flush()
+
+    async def finish(self, name: str, state: ToolState) -> None:
+        """Take the state that a call ends in; what is done at once is stored at once."""
+        self.outcomes[name] = self.running[name].with_state(state)
+        self._unsaved.add(name)
+        self._look_for_the_end()
+        with anyio.move_on_after(_BATCH_SECONDS, shield=True):
+            await self._all_done.wait()
+            return
+        await self._flush()
+
+    async def wait_again(self, name: str, before: LedgerEntry) -> None:
+        """Store a call that was not begun after all as it was before."""
+        async with self._saving:
+            del self.running[name]
+            self._unsaved.discard(name)
+            self._look_for_the_end()
+            await run_shielded(partial(self._save, [before]))
+
+    def _look_for_the_end(self) -> None:
+        if len(self.outcomes) == len(self.running):
+            self._all_done.set()
+
+    async def _flush(self) -> None:
+        async with self._saving:
+            entries = [self.outcomes.get(name, self.running[name]) for name in self._unsaved]
+            self._unsaved.clear()
+            if entries:
+                await run_shielded(partial(self._save, entries))
+
+    def cancel(self) -> dict[str, LedgerEntry]:
+        """End the calls that are still running, and return the outcomes of all."""
+        for name, entry in self.running.items():
+            self.outcomes.setdefault(name, entry.with_state(fail(entry.state, "cancelled")))
+        return self.outcomes
 
 
 def _refuse_running(entries: Iterable[LedgerEntry]) -> None:
@@ -360,6 +484,8 @@ class Step(Struct, frozen=True):
     entries: tuple[LedgerEntry, ...] = ()
     again: bool = False
 
+    __repr__ = short_repr
+
     @property
     def calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in order."""
@@ -384,7 +510,7 @@ async def take_step(
     """Take one step; `add_cost` adds the cost that the provider left out of its answer."""
     target = replace(model.target, model=model.ref)
     begin = partial(access.begin_step, model.format, target, key)
-    begun = await run_shielded(begin, undo=access.withdraw)
+    begun = await access.lease.patiently(lambda: run_shielded(begin, undo=access.withdraw))
     if isinstance(begun, Message):
         usage = await to_thread.run_sync(access.usage)
         return Step(begun, usage, (), tuple(pending_entries(begun)), again=True)

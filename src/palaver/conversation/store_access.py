@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from palaver.conversation.feed import CHANGE_EVENTS, EventFeed
-from palaver.conversation.lease import SharedLease
 from palaver.conversation.ledger import (
     CALL,
     LedgerEntry,
@@ -30,6 +29,7 @@ from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import drop_empty_usage, read_usage
 from palaver.errors import CallChanged, StoreDamaged, ValidationError
 from palaver.events import Event, EventName
+from palaver.history import ERASED
 from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from palaver.events import EventBus
     from palaver.history import View
     from palaver.stores import StoredHistory
+    from palaver.stores.lease import SharedLease
     from palaver.stores.records import JournalEntry, Record
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
@@ -145,6 +146,8 @@ class ChangeAnnouncer:
         names = _MESSAGE_EVENTS
         if change.kind != "append":
             names = (CHANGE_EVENTS.get(change.kind, "history.edited"),)
+            if change.kind == "team_task" and change.count:
+                names += _MESSAGE_EVENTS
         if getattr(self._local, "silent", False) or not any(map(self._events.wanted, names)):
             return
         feed = EventFeed(self._store, self._conversation, change.version)
@@ -162,13 +165,14 @@ class StoreAccess:
         history: StoredHistory,
         tally: RunningTotal,
         announcer: ChangeAnnouncer,
+        lease: SharedLease,
     ) -> None:
-        """Take the conversation, the count of its tokens, and what announces its changes."""
+        """Take the conversation, the count of its tokens, what announces its changes, the lease."""
         self.store = store
         self.history = history
         self.tally = tally
         self.announcer = announcer
-        self.lease = SharedLease(store, history.id)
+        self.lease = lease
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
@@ -180,7 +184,7 @@ class StoreAccess:
         """
         check_idempotency_key(key)  # it is stored with the answer, when it is too late to refuse
         history = self.history
-        lease = self.lease.acquire()
+        lease = self.lease.acquire("step")
         try:
             history.refresh()
             if key is not None and (known := self._find_answer(key)) is not None:
@@ -226,8 +230,11 @@ class StoreAccess:
             ]
             if intent.key is not None and complete:
                 records += self._answer_records(intent.key, message)
-            with self.announcer.silently() if complete else nullcontext():
-                history.extend([message], key=intent.id, records=records, lease=step.lease)
+            with (
+                self.announcer.silently() if complete else nullcontext(),
+                self.lease.writing(step.lease) as lease,
+            ):
+                history.extend([message], key=intent.id, records=records, lease=lease)
         finally:
             self.lease.release(step.lease)
         return message, usage, entries
@@ -382,13 +389,14 @@ class StoreAccess:
         while here := [entry for entry in ordered if entry.id not in left]:
             key = f"results-{'-'.join(entry.id for entry in here)}"[:200]
             try:
-                self.history.extend(
-                    [entry.message() for entry in here],
-                    key=key,
-                    records=[entry.removal() for entry in here],
-                    lease=lease,
-                    unless=partial(_check_calls, here),
-                )
+                with self.lease.writing(lease) as renewed:
+                    self.history.extend(
+                        [entry.message() for entry in here],
+                        key=key,
+                        records=[entry.removal() for entry in here],
+                        lease=renewed,
+                        unless=partial(_check_calls, here),
+                    )
             except _CallsChanged as found:
                 left |= found.calls
                 ordered = [e.with_edit_note() if e.id in found.edited else e for e in ordered]
@@ -400,6 +408,15 @@ class StoreAccess:
         if strays:
             self.save_entries(strays, lease)
         return [entry.message() for entry in here], strays
+
+    def save_late_result(self, entry: LedgerEntry) -> bool:
+        """Store what came after a call's result, beside it; nothing if the call was erased."""
+        log = self.history.refresh().view.log
+        for name in (entry.message_id, entry.message().id):
+            if any(ERASED in log[position].metadata for position in log.positions_of(name)):
+                return False
+        self.store.put_records(self.history.id, [entry.beside().record()])
+        return True
 
     # ── after a crash ───────────────────────────────────────────────────────────────────────────
 
@@ -421,10 +438,12 @@ class StoreAccess:
         """Append what had arrived of an answer as a message, and end its step."""
         entries = tuple(pending_entries(message))
         records = [*_removals(intent.id), *(entry.record() for entry in entries)]
-        self.history.extend([message], key=intent.id, records=records, lease=lease)
+        with self.lease.writing(lease) as renewed:
+            self.history.extend([message], key=intent.id, records=records, lease=renewed)
 
     def _put(self, records: Sequence[Record], lease: Lease) -> None:
-        self.store.put_records(self.history.id, records, token=lease.token)
+        with self.lease.writing(lease) as renewed:
+            self.store.put_records(self.history.id, records, token=renewed.token)
 
 
 def _removals(step: str) -> list[Record]:

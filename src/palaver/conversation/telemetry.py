@@ -27,7 +27,7 @@ from palaver.messages import (
     ToolError,
     ToolPart,
 )
-from palaver.messages.limits import describe_argument
+from palaver.messages.limits import EMPTY, describe_argument
 from palaver.wire import write_tools
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ class Telemetry:
     ) -> Generator[Callable[[Message], None]]:
         """Make a span around one request to a model."""
         name = model.ref.model_id
+        options = {**getattr(model, "defaults", EMPTY), **options}
         about: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": _PROVIDERS.get(model.ref.provider_id, model.ref.provider_id),
@@ -164,7 +165,9 @@ class Telemetry:
             "gen_ai.conversation.id": conversation.id,
             "gen_ai.output.type": "json" if options.get("schema") else "text",
         }
-        about |= {name: options[own] for own, name in _OPTIONS.items() if own in options}
+        about |= {
+            name: options[own] for own, name in _OPTIONS.items() if options.get(own) is not None
+        }
         if self.content:
             about |= _request_content(conversation.messages, model.format, tools)
         with self._span(f"chat {name}", self._trace.SpanKind.CLIENT, about) as span:

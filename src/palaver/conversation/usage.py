@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged
 from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
 from palaver.messages.decode import decode
-from palaver.messages.limits import EMPTY, check_argument, check_number, path_step
+from palaver.messages.limits import EMPTY, NamedFields, check_argument, check_number, path_step
 from palaver.messages.parts import check_figures
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _sum(one: TokenCounts, other: TokenCounts) -> TokenCounts:
     )
 
 
-class ModelPrice(Struct, frozen=True):
+class ModelPrice(Struct, frozen=True, metaclass=NamedFields):
     """The price of a million tokens in dollars; what is None costs what input or output does."""
 
     input: float

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from palaver.messages.codec import to_dict
+from palaver.messages.message import message_rows, show_html, show_rich
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,23 @@ class Diff(Struct, frozen=True):
     def __bool__(self) -> bool:
         """Tell whether there is any difference."""
         return bool(self.removed or self.added)
+
+    def __repr__(self) -> str:
+        """Return the numbers, as text."""
+        return f"<Diff: {len(self.removed):,} removed, {len(self.added):,} added>"
+
+    def _repr_html_(self) -> str:
+        """Return the difference as a notebook shows it."""
+        return show_html(repr(self), self._rows())
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the difference as `rich` shows it."""
+        return show_rich(repr(self), self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        for sign, entries in (("-", self.removed), ("+", self.added)):
+            rows = message_rows([entry.message for entry in entries])
+            yield from ((f"{sign} {who}", text) for who, text in rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as JSON-ready data."""

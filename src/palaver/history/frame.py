@@ -439,6 +439,7 @@ def jump_of(before: Batch | None) -> Batch | None:
 # ── handles: `msg-1`, `msg-2`, … number the messages of a session ────────────────────────────────
 
 _HANDLE: Final = re.compile(r"msg-([1-9][0-9]{0,15})")
+_NUMBERED: Final = re.compile(r"msg-([0-9]{1,16})")
 
 
 def handle_number(name: str) -> int:
@@ -455,13 +456,14 @@ def numbering_after(first: int, ids: Sequence[str]) -> tuple[int, int] | None:
     """Return where and after which number handles go on after an import at `first`.
 
     Ids of the form `msg-N` are the handles of their messages, and new messages are numbered after
-    the greatest. None if there are no such ids: then handles count the imported messages too.
+    the greatest, however it is spelled. None if there are no such ids: then handles count the
+    imported messages too.
 
-    >>> numbering_after(10, ["msg-4", "msg-2"]), numbering_after(10, ["a"])
+    >>> numbering_after(10, ["msg-04", "msg-2"]), numbering_after(10, ["a"])
     ((12, 4), None)
     """
-    greatest = max(map(handle_number, ids), default=0)
-    return (first + len(ids), greatest) if greatest else None
+    numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, ids) if found]
+    return (first + len(ids), max(numbers)) if numbers else None
 
 
 def session_of(frame: Frame) -> Session:
@@ -488,7 +490,7 @@ def handle_of(position: int, message_id: str, frame: Frame) -> str | None:
     opened, start, number = session_of(frame)
     if position < opened:
         return None
-    if handle_number(message_id):
+    if handle_number(message_id) or (position < start and _NUMBERED.fullmatch(message_id)):
         return message_id
     return f"msg-{number + position - start + 1}" if position >= start else None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast, overload
 
 from msgspec.structs import replace
 
@@ -54,7 +54,14 @@ from palaver.history.plan import (
 from palaver.history.view import View, check_range, view_of_log
 from palaver.messages import Message, new_id, parse_message
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import check_argument, check_callable, check_name, check_text
+from palaver.messages.limits import (
+    check_argument,
+    check_callable,
+    check_name,
+    check_text,
+    not_pickled,
+)
+from palaver.messages.message import message_rows, show_html, show_rich
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -67,6 +74,8 @@ if TYPE_CHECKING:
     from palaver.messages import Role
 
 __all__ = ["BaseHistory", "History"]
+
+_Ranges: TypeAlias = "Sequence[range]"  # in the class, `range` is a method
 
 
 class BaseHistory(Sequence[Message]):
@@ -151,7 +160,21 @@ class BaseHistory(Sequence[Message]):
 
     def __repr__(self) -> str:
         """Return the id, the number of messages and the version, as text."""
-        return f"<History {self.id}: {len(self)} messages at version {self.version}>"
+        return (
+            f"<{type(self).__name__} {self.id}: {len(self):,} messages at version {self.version}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the history as a notebook shows it."""
+        return show_html(repr(self), message_rows(self.view))
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the history as `rich` shows it."""
+        return show_rich(repr(self), message_rows(self.view))
+
+    __reduce_ex__ = not_pickled(
+        "pickle its messages, or keep it in a store: palaver.open('chat.db')"
+    )
 
     @property
     def messages(self) -> list[Message]:
@@ -441,12 +464,14 @@ class BaseHistory(Sequence[Message]):
         *,
         team_task: str | None,
         reason: str = IMPORT,
+        shown: _Ranges | None = None,
         expect: Expected | None = None,
     ) -> Result:
         """Replace all messages and set the team task, in one change.
 
         Importing a snapshot does this, and, with no messages, starting a new session. `undo` and
-        `rollback` lead back.
+        `rollback` lead back. With `shown`, only these ranges of the messages are in the view; the
+        log has all.
 
         >>> history = History([{"role": "user", "content": "old"}])
         >>> history.replace_all([], team_task=None).stats.total_messages
@@ -457,7 +482,7 @@ class BaseHistory(Sequence[Message]):
             check_text(team_task, "$.teamTask")
         check_name(reason, "$.reason")
         return self._change(
-            lambda state: plan_replace_all(state, new, team_task, reason), "refuse", expect
+            lambda state: plan_replace_all(state, new, team_task, reason, shown), "refuse", expect
         )
 
     # ── back and forth ──────────────────────────────────────────────────────────────────────────
@@ -534,11 +559,21 @@ class BaseHistory(Sequence[Message]):
         self._commit(planner, expect=expect)
         self._announce()
 
-    def set_team_task(self, task: str | None, *, expect: Expected | None = None) -> None:
-        """Set the task that the team is working on; None for no task."""
+    def set_team_task(
+        self,
+        task: str | None,
+        *,
+        messages: Iterable[Message | Mapping[str, Any]] = (),
+        expect: Expected | None = None,
+    ) -> None:
+        """Set the task that the team is working on; None for no task.
+
+        `messages`, such as the one that sets it, are added at the end in the same change.
+        """
         if task is not None:
             check_text(task, "$.teamTask")
-        self._commit(lambda state: plan_team_task(state, task), expect=expect)
+        new = read_messages(messages)
+        self._commit(lambda state: plan_team_task(state, task, new), expect=expect)
         self._announce()
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "RoleIndex",
     "Segment",
     "StagedLog",
+    "check_count",
     "packed_count",
 ]
 
@@ -87,6 +88,13 @@ class LogReader(Protocol):
         ...
 
 
+def check_count(value: object, path: str) -> None:
+    """Raise `ValidationError` unless a value of a query is a whole number from 0 on."""
+    if type(value) is not int or value < 0:
+        detail = f"must be a whole number from 0 on, not {value!r}"
+        raise ValidationError(detail, path=path, rule="query")
+
+
 class RoleIndex:
     """The sorted positions of each role's messages, one array for each role.
 
@@ -109,6 +117,7 @@ class RoleIndex:
     def add(self, role: Role, position: int) -> None:
         """Add the position of a message; positions must come in order."""
         known = self._of(role)
+        check_count(position, "$.position")
         if known and known[-1] >= position:
             detail = f"positions come in order: {position} after {known[-1]}"
             raise ValidationError(detail, path="$.position", rule="position-order")
@@ -120,14 +129,15 @@ class RoleIndex:
 
     def recent(self, role: Role, n: int) -> list[int]:
         """Return the last n positions of a role."""
-        if n < 0:
-            raise ValidationError(f"must not be negative: {n}", path="$.n", rule="query")
+        check_count(n, "$.n")
         known = self._of(role)
         return known[max(len(known) - n, 0) :].tolist()
 
     def range(self, role: Role, start: int, end: int) -> list[int]:
         """Return the positions of a role from its start-th to before its end-th."""
-        if start < 0 or end < start:
+        check_count(start, "$.range")
+        check_count(end, "$.range")
+        if end < start:
             detail = f"must be 0 ≤ start ≤ end, not {start} and {end}"
             raise ValidationError(detail, path="$.range", rule="query")
         return self._of(role)[start:end].tolist()

@@ -18,6 +18,7 @@ from palaver.errors import UnsupportedOperation, ValidationError
 from palaver.messages import ROLES, Message, Role, parse_message, parse_messages
 from palaver.messages.codec import load_json, to_dict, translate_error
 from palaver.messages.decode import convert
+from palaver.messages.limits import quote_value
 
 __all__ = [
     "Append", "Clear", "Edit", "Filter", "Insert", "Operation", "OperationInput", "Piece", "Range",
@@ -361,6 +362,10 @@ def read_messages(value: object) -> tuple[Message, ...]:
     messages = tuple(value)
     if {*map(type, messages)} <= {Message}:
         return messages
+    for index, message in enumerate(messages):
+        if isinstance(message, str):
+            detail = f"must be a message, not text; write user({quote_value(message)})"
+            raise ValidationError(detail, path=f"$.messages[{index}]", rule="schema")
     return tuple(_under("$.messages", parse_messages, messages))
 
 

@@ -32,7 +32,7 @@ from palaver.history.frame import (
     split_last,
 )
 from palaver.history.log import LogReader, StagedLog
-from palaver.history.marks import PersistentMap
+from palaver.history.marks import PersistentMap, has, put
 from palaver.history.merge import MergeInput, merge_views
 from palaver.history.operations import (
     Append,
@@ -263,18 +263,40 @@ def plan_edit(state: HistoryState, operation: Edit) -> Commit:
     origins = dict(edit.origins)
     log = StagedLog(state.log, edit.messages, origins) if edit.messages else state.log
     rope = edit_rope(edit, view.rope, len(state.log), log)
+    frame = _carry_marks(state.frame, origins, len(state.log), log)
     return _begin_batch(
-        state, state.frame, rope, edit.reason, edit.place, messages=edit.messages, origins=origins
+        state, frame, rope, edit.reason, edit.place, messages=edit.messages, origins=origins
     )
 
 
+def _carry_marks(frame: Frame, origins: Mapping[int, int], first: int, log: LogReader) -> Frame:
+    """Put the marks of a message on the one that replaces it under the same id."""
+    if not frame.marks:
+        return frame
+    marks = PersistentMap.of(frame.marks)
+    for new, old in origins.items():
+        if log[first + new].id == log[old].id:
+            for name, rope in list(marks.items()):
+                if has(rope, old):
+                    marks = marks.set(name, put(rope, first + new, log))
+    return replace(frame, marks=marks)
+
+
 def plan_replace_all(
-    state: HistoryState, messages: tuple[Message, ...], team_task: str | None, reason: str
+    state: HistoryState,
+    messages: tuple[Message, ...],
+    team_task: str | None,
+    reason: str,
+    shown: Sequence[range] | None = None,
 ) -> Commit:
-    """Plan other messages in the place of all, and another team task."""
+    """Plan other messages in the place of all, and another team task.
+
+    All go into the log; `shown` are the ranges of them that the view has, by default one of all.
+    """
     first = len(state.log)
     log = StagedLog(state.log, messages, _NO_ORIGINS)
-    rope = build([(first, first + len(messages))] if messages else [], log)
+    ranges = [range(len(messages))] if shown is None else shown
+    rope = build([(first + one.start, first + one.stop) for one in ranges if one], log)
     frame = replace(state.frame, team_task=team_task)
     numbering = numbering_after(first, [message.id for message in messages])
     commit = _begin_batch(state, frame, rope, reason, None, messages=messages, numbering=numbering)
@@ -389,11 +411,18 @@ def plan_mark(
     return _change_frame(state, replace(state.frame, marks=marks), state.stop, "mark")
 
 
-def plan_team_task(state: HistoryState, task: str | None) -> Commit | None:
-    """Plan another team task."""
+def plan_team_task(
+    state: HistoryState, task: str | None, messages: tuple[Message, ...] = ()
+) -> Commit | None:
+    """Plan another team task, with messages at the end."""
+    added = plan_append(state, messages)
     if task == state.frame.team_task:
-        return None
-    return _change_frame(state, replace(state.frame, team_task=task), state.stop, "team_task")
+        return added
+    frame, stop = state.frame, state.stop
+    if added is not None:
+        frame, stop = added.frame or frame, added.stop
+    commit = _change_frame(state, replace(frame, team_task=task), stop, "team_task")
+    return replace(commit, messages=messages)
 
 
 def plan_erase(state: HistoryState) -> Commit:
@@ -505,8 +534,9 @@ def rebase(planner: Planner, stale: StaleCommit, state: HistoryState) -> Commit:
     staged = StagedLog(state.log, merged.messages, origins)
     rope = merged.rope(ours.rope, first, staged)
     place = merged.place if merged.new else batch.place
+    kept = _carry_marks(state.frame, origins, first, staged)
     return _begin_batch(
-        state, state.frame, rope, batch.reason, place, messages=merged.messages, origins=origins
+        state, kept, rope, batch.reason, place, messages=merged.messages, origins=origins
     )
 
 

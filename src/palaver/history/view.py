@@ -37,10 +37,20 @@ from palaver.history.frame import (
     session_of,
     size,
 )
+from palaver.history.log import check_count
 from palaver.history.marks import overlaps
 from palaver.messages import ROLES, Message, Role
 from palaver.messages.codec import to_dict
-from palaver.messages.message import fold_name
+from palaver.messages.limits import (
+    not_pickled,
+    short_repr,
+)
+from palaver.messages.message import (
+    fold_name,
+    message_rows,
+    show_html,
+    show_rich,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -130,7 +140,17 @@ class View(Sequence[Message]):
 
     def __repr__(self) -> str:
         """Return the number of messages and the version, as text."""
-        return f"<View of {len(self)} messages at version {self.version}>"
+        return f"<View of {len(self):,} messages at version {self.version}>"
+
+    def _repr_html_(self) -> str:
+        """Return the view as a notebook shows it."""
+        return show_html(repr(self), message_rows(self))
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the view as `rich` shows it."""
+        return show_rich(repr(self), message_rows(self))
+
+    __reduce_ex__ = not_pickled("pickle its messages: list(view)")
 
     # ── positions ───────────────────────────────────────────────────────────────────────────────
 
@@ -285,10 +305,11 @@ class View(Sequence[Message]):
 
     def by_role(self, role: Role) -> list[Message]:
         """Return all messages of a role."""
-        return self.query(role=role)
+        return self.query(roles=(role,))
 
     def recent(self, n: int, *, role: Role | None = None) -> list[Message]:
         """Return the last n messages, or the last n of a role."""
+        check_count(n, "$.recent")
         return self.query(role=role, recent=n)
 
     def range(self, start: int, end: int, *, role: Role | None = None) -> list[Message]:
@@ -448,6 +469,8 @@ class BatchSnapshot(Struct, frozen=True):
     description: str
     boundary: int = 0
 
+    __repr__ = short_repr
+
     @property
     def message_count(self) -> int:
         """The number of messages it had."""
@@ -468,6 +491,8 @@ class State(Struct, frozen=True):
     """A moment of a history: its messages and the snapshots of the batches before it."""
 
     messages: View
+
+    __repr__ = short_repr
 
     @property
     def batch_snapshots(self) -> list[BatchSnapshot]:
@@ -558,17 +583,13 @@ def window(total: int, bounds: tuple[int, int] | None, recent: int | None) -> tu
         check_range(bounds)
         start, stop = bounds
         for name, value in (("start", start), ("end", stop)):
-            if type(value) is not int or value < 0:
-                detail = f"must be a whole number from 0 on, not {value!r}"
-                raise ValidationError(detail, path=f"$.range.{name}", rule="query")
+            check_count(value, f"$.range.{name}")
         if start > stop:
             detail = f"must not be beyond the end: {start} > {stop}"
             raise ValidationError(detail, path="$.range.start", rule="query")
         start, stop = min(start, total), min(stop, total)
     if recent is not None:
-        if type(recent) is not int or recent < 0:
-            detail = f"must be a whole number from 0 on, not {recent!r}"
-            raise ValidationError(detail, path="$.recent", rule="query")
+        check_count(recent, "$.recent")
         start = max(start, stop - recent)
     return start, stop
 

@@ -14,13 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp_types import ToolAnnotations
-from pydantic import Field
 
 from palaver import __version__
-from palaver.errors import PalaverError
+from palaver.errors import PalaverError, needs_extra
 from palaver.mcp.service import (
     ConversationService,
     DiffOutput,
@@ -32,6 +28,12 @@ from palaver.mcp.service import (
     WriteOutput,
 )
 from palaver.messages import dump
+
+with needs_extra("mcp"):
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+    from mcp_types import ToolAnnotations
+    from pydantic import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -68,18 +68,14 @@ class ConversationService:
         """Find the messages with all these words, best first."""
         name = None if conversation is None else self._history(conversation).id
         hits: list[HitOutput] = []
-        views: dict[str, View] = {}
         for hit in self._store.search(words, conversation=name, limit=limit):
-            if hit.conversation not in views:
-                views[hit.conversation] = self._store.get(hit.conversation).view
-            index = views[hit.conversation].index_of(hit.position)
             message, snippet = hit.message, hit.snippet[:_SNIPPET]
             if message.sendable_parts != message.parts:  # the words may be what no model may see
                 snippet = message_text(message)[:_SNIPPET]
                 if not snippet:
                     continue
-            at = _time(message.timestamp)
-            hits.append(HitOutput(hit.conversation, index, message.id, message.role, at, snippet))
+            name, at = hit.conversation, _time(message.timestamp)
+            hits.append(HitOutput(name, hit.index, message.id, message.role, at, snippet))
         return SearchOutput(tuple(hits))
 
     def conversations(

@@ -60,6 +60,8 @@ from palaver.messages.parts import (
 from palaver.messages.tool_state import (
     ToolCompleted,
     ToolError,
+    ToolPending,
+    ToolRunning,
     complete,
     pending,
     raw_output,
@@ -335,6 +337,7 @@ def _read_message(value: object, path: str, tools: dict[str, str]) -> Message:
         detail = "Invalid message format: role and content are required"
         missing = "role" if "role" not in value else "content"
         raise ValidationError(detail, path=f"{path}.{missing}", rule="message")
+    value = _without_nulls(value, Message)
     content = value["content"]
     try:
         if not is_list(content):
@@ -392,28 +395,46 @@ def _read_part(value: object, path: str) -> Part:
     kind = value.get("type")
     try:
         known = PART_TYPES.get(kind) if isinstance(kind, str) else None
-        return UnknownPart(value) if known is None else convert(value, known)
+        if known is None:
+            return UnknownPart(value)
+        return convert(_without_nulls(value, known), known)
     except (RecursionError, UnicodeError):
         _explain_value(value, path)
     except ValidationError as error:
-        name = kind if isinstance(kind, str) and _is_readable(kind) else "unknown"
-        refusal = PartValidationError(
-            error.detail, path=error.path, rule=error.rule, part=name
-        ).under(path)
-        _log.error("%s", refusal)
-        raise refusal from None
+        raise error.under(path) from None
     except msgspec.ValidationError as error:
         raise translate_error(error, value).under(path) from None
+
+
+def _without_nulls(value: Mapping[str, Any], kind: type[Struct]) -> Mapping[str, Any]:
+    """Return an object without the nulls of optional fields: null is the default.
+
+    The state of a tool part is such an object too.
+    """
+    if None not in value.values() and kind is not ToolPart:
+        return value
+    optional = {field.encode_name for field in msgspec.structs.fields(kind) if not field.required}
+    found = {name: item for name, item in value.items() if item is not None or name not in optional}
+    state = found.get("state")
+    if kind is ToolPart and is_object(state):
+        status = state.get("status")
+        known = _STATES.get(status) if isinstance(status, str) else None
+        found["state"] = state if known is None else _without_nulls(state, known)
+    return found
+
+
+_STATES: Final[Mapping[str, type[Struct]]] = {
+    "pending": ToolPending,
+    "running": ToolRunning,
+    "completed": ToolCompleted,
+    "error": ToolError,
+}
 
 
 def _explain_value(value: object, path: str) -> NoReturn:
     """Raise the error that stopped the decoder, with its path: `freeze` finds it again."""
     freeze(value, path)
     raise ValidationError("is too deep", path=path)  # pragma: no cover - a nearly full stack
-
-
-def _is_readable(name: str) -> bool:
-    return 0 < len(name) <= _LONG and name.isprintable()
 
 
 def _raise_own(error: Exception) -> None:

@@ -38,6 +38,7 @@ from msgspec import UNSET, Meta, MsgspecError, Raw, UnsetType
 from msgspec.json import Decoder
 
 from palaver.errors import ValidationError
+from palaver.messages.ids import uuid_for
 from palaver.messages.limits import (
     EMPTY,
     MAX_DEPTH,
@@ -195,6 +196,7 @@ def _accept(messages: list[Any]) -> None:
         _check_parts_of_each(messages)
     collected.names.extend(ids)
     _check_ids(collected)
+    _check_owners(messages)
 
 
 def _accept_messages(messages: list[Any], objects: _FrozenObjects) -> dict[type, list[Any]]:
@@ -223,6 +225,16 @@ def _accept_messages(messages: list[Any], objects: _FrozenObjects) -> dict[type,
     for part in others:
         kinds[type(part)].append(part)
     return kinds
+
+
+def _check_owners(messages: list[Any]) -> None:
+    """Require each part to be its message's; the careful way makes it so."""
+    for message in messages:
+        if type(message.content) is tuple:
+            name = message.id
+            for part in message.content:
+                if part.message_id not in (name, uuid_for(name)):
+                    raise _Unusual
 
 
 def _accept_parts(parts: list[Any], kind: type[Struct], collected: _Collected) -> list[str]:

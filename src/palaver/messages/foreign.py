@@ -29,7 +29,7 @@ from palaver.messages.limits import (
     is_plain,
     kind_of,
 )
-from palaver.messages.message import AssistantInfo, UserInfo
+from palaver.messages.message import AssistantInfo, UserInfo, own_parts
 from palaver.messages.part_base import PartBase
 from palaver.messages.parts import Part, StepFinishPart, TextTime, ToolPart, UnknownPart
 from palaver.messages.tool_state import CompletedTime, ToolCompleted, ToolError, ToolTime, stand_in
@@ -147,6 +147,7 @@ def _parse_turn(value: object, path: str) -> WithParts:
         _read_part(part, f"{path}.parts[{index}]") for index, part in enumerate(raw_parts)
     )
     info = _read_info(raw_info, session_of(parts), f"{path}.info")
+    parts = own_parts(parts, info.id)
     noted = _differences_of(info, parts, value)
     if noted:
         known = object_at(info.keep, "foreign")

@@ -9,17 +9,22 @@ is refused is logged before its error is raised.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
+import reprlib
 from collections.abc import Mapping
-from functools import cache
+from difflib import get_close_matches
+from functools import cache, wraps
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
     Final,
     NoReturn,
+    ParamSpec,
     Self,
+    SupportsIndex,
     TypeGuard,
     TypeVar,
     cast,
@@ -28,6 +33,7 @@ from typing import (
     get_origin,
 )
 
+from msgspec import StructMeta
 from msgspec.structs import fields, force_setattr
 
 from palaver.errors import PartValidationError, ValidationError
@@ -50,6 +56,7 @@ __all__ = [
     "MAX_TEXT",
     "FrozenDict",
     "FrozenList",
+    "NamedFields",
     "check_all",
     "check_argument",
     "check_callable",
@@ -70,10 +77,15 @@ __all__ = [
     "is_plain",
     "is_text",
     "kind_of",
+    "names_keywords",
+    "not_pickled",
     "path_step",
     "quote_value",
     "refuse",
     "replace_refused",
+    "short_repr",
+    "shorten",
+    "unexpected_keyword",
 ]
 
 
@@ -94,6 +106,7 @@ _SHALLOW: Final = 1
 """Levels of objects within an object that the fast path accepts."""
 
 _log = logging.getLogger("palaver.messages")
+_P = ParamSpec("_P")
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -294,11 +307,142 @@ def check_argument(
         raise ValidationError(f"{detail}; {hint}" if hint else detail, path=path, rule="argument")
 
 
-def check_callable(value: object, path: str, wanted: str) -> None:
-    """Raise `ValidationError` unless the value is None or can be called."""
-    if value is not None and not callable(value):
+def check_callable(
+    value: object, path: str, wanted: str, *, takes: int | None = None, plain: bool = False
+) -> None:
+    """Raise `ValidationError` unless the value is None or a function that takes so many arguments.
+
+    A `plain` function is not async: nobody would await what it returns.
+
+    >>> check_callable(lambda: True, "$.approve", "a function that takes a call", takes=1)
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.approve: must be a function that takes a call, ...
+    """
+    if value is None:
+        return
+    if not callable(value):
         detail = f"must be {wanted}, not {describe_argument(value)}"
         raise ValidationError(detail, path=path, rule="argument")
+    if plain and inspect.iscoroutinefunction(value):
+        detail = f"must be {wanted}, not an async function: write def, not async def"
+        raise ValidationError(detail, path=path, rule="argument")
+    if takes is None:
+        return
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # a builtin does not say what it takes
+        return
+    try:
+        signature.bind(*range(takes))
+    except TypeError:
+        arguments = "1 argument" if takes == 1 else f"{takes} arguments"
+        name = getattr(value, "__name__", type(value).__name__)
+        detail = f"must be {wanted}, and {name}{signature} can't be called with {arguments}"
+        raise ValidationError(detail, path=path, rule="argument") from None
+
+
+def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error of a keyword that a function does not take; it says which was meant.
+
+    >>> raise unexpected_keyword("Limits", "step", ["cost", "steps"])
+    Traceback (most recent call last):
+    TypeError: Limits() got an unexpected keyword argument 'step'; did you mean 'steps'? It takes...
+    """
+    takes = sorted(known)
+    close = get_close_matches(name, takes, n=1, cutoff=0.7)
+    meant = f"did you mean {close[0]!r}? It takes" if close else "it takes"
+    problem = f"{function}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{problem}; {meant} {', '.join(takes)}")
+
+
+def names_keywords(name: str) -> Callable[[Callable[_P, _V]], Callable[_P, _V]]:
+    """Make a function say of an unknown keyword which was meant; `name` is what it is called."""
+
+    def decorate(function: Callable[_P, _V]) -> Callable[_P, _V]:
+        known = [
+            each.name
+            for each in inspect.signature(function).parameters.values()
+            if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and each.name != "self"
+        ]
+
+        @wraps(function)
+        def call(*args: _P.args, **keywords: _P.kwargs) -> _V:
+            for given in keywords:
+                if given not in known:
+                    raise unexpected_keyword(name, given, known)
+            return function(*args, **keywords)
+
+        return call
+
+    return decorate
+
+
+class NamedFields(StructMeta):
+    """The type of structs that people make by keyword; it does what `names_keywords` does.
+
+    >>> from msgspec import Struct
+    >>> class Size(Struct, metaclass=NamedFields):
+    ...     width: int = 1
+    >>> Size(widht=3)
+    Traceback (most recent call last):
+    TypeError: Size() got an unexpected keyword argument 'widht'; did you mean 'width'? It takes...
+    """
+
+    if not TYPE_CHECKING:  # the type checkers know the fields themselves
+
+        def __call__(self, *values: object, **fields: object) -> Struct:
+            """Make a value."""
+            for name in fields:
+                if name not in self.__struct_fields__:
+                    raise unexpected_keyword(self.__name__, name, self.__struct_fields__)
+            if len(values) > len(self.__match_args__):
+                msg = f"{self.__name__}() takes keywords: {', '.join(self.__struct_fields__)}"
+                raise TypeError(msg)
+            return super().__call__(*values, **fields)
+
+
+def not_pickled(instead: str) -> Callable[[object, SupportsIndex], NoReturn]:
+    """Return a `__reduce_ex__` that refuses to pickle or copy, and says what to do instead."""
+
+    def refuse(self: object, protocol: SupportsIndex, /) -> NoReturn:
+        del protocol
+        name = type(self).__name__
+        article = "an" if name[:1] in "AEIOU" else "a"
+        msg = f"{article} {name} can't be pickled or copied; {instead}"
+        raise TypeError(msg)
+
+    return refuse
+
+
+def short_repr(self: Struct) -> str:
+    """A `__repr__` of structs: the fields that are not their defaults, in one short line.
+
+    Long texts and lists are cut, so that a value with megabytes in it can be printed.
+    """
+    known = [
+        (one.name, getattr(self, one.name))
+        for one in fields(self)
+        if getattr(self, one.name) != one.default
+    ]
+    known.sort(key=lambda field: field[0] in _OWNERS)
+    shown = ", ".join(f"{name}={_SHORT.repr(field)}" for name, field in known)
+    return shorten(f"{type(self).__name__}({shown})")
+
+
+def shorten(text: str, most: int = 240) -> str:
+    """Return a text, cut if it is longer than so many characters.
+
+    >>> shorten("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxtuple, _SHORT.maxlist = 2, 3, 2, 2
+_SHORT.maxstring, _SHORT.maxother = 72, 120
+_OWNERS: Final = ("id", "session_id", "message_id")
+"""The fields that a repr shows last: they are long, and say little."""
 
 
 def describe_argument(value: object) -> str:
@@ -595,16 +739,16 @@ def _digits(value: int) -> str:
         return hex(value)
 
 
-def refuse(owner: Struct, detail: str, path: str, rule: str) -> NoReturn:
-    """Log and raise a `PartValidationError` for a part, or for the state of a tool part."""
-    part: str = getattr(owner, "type", "tool")
+def refuse(owner: Struct | str, detail: str, path: str, rule: str) -> NoReturn:
+    """Log and raise a `PartValidationError` for a part or its type, or for a tool part's state."""
+    part: str = owner if isinstance(owner, str) else getattr(owner, "type", "tool")
     error = PartValidationError(detail, path=path, rule=rule, part=part)
     _log.error("%s", error)
     raise error
 
 
 def check_value(
-    owner: Struct,
+    owner: Struct | str,
     check: Callable[[Any, str], None],
     value: object,
     path: str,

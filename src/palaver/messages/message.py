@@ -6,14 +6,16 @@ message that exists is valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import html
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from palaver.errors import ValidationError
-from palaver.messages.ids import new_id, now_ms
+from palaver.messages.ids import new_id, now_ms, uuid_for
 from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
@@ -28,6 +30,8 @@ from palaver.messages.limits import (
     kind_of,
     path_step,
     quote_value,
+    shorten,
+    unexpected_keyword,
 )
 from palaver.messages.part_base import (
     FilePart,
@@ -58,6 +62,7 @@ from palaver.messages.tool_state import ToolCompleted, ToolError, ToolPending, T
 
 __all__ = [
     "MAX_PARTS",
+    "MOST_ALONE",
     "ROLES",
     "AssistantInfo",
     "Message",
@@ -67,9 +72,16 @@ __all__ = [
     "Summary",
     "UserInfo",
     "WorkingPath",
+    "as_parts",
     "assistant",
+    "check_kind",
+    "check_tools",
     "check_unique_ids",
     "fold_name",
+    "message_rows",
+    "own_parts",
+    "show_html",
+    "show_rich",
     "system",
     "user",
 ]
@@ -185,8 +197,13 @@ class UserInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
         check_fields(self)
         if self.tools is not None:
             force_setattr(self, "tools", freeze_mapping(self.tools, "$.tools"))
-            for name, enabled in self.tools.items():
-                _check_kind(enabled, f"$.tools{path_step(name)}", bool)
+            check_tools(self.tools)
+
+
+def check_tools(tools: Mapping[str, bool] | None) -> None:
+    """Raise `ValidationError` unless it is said of each tool by true or false whether it is on."""
+    for name, enabled in (tools or EMPTY).items():
+        check_kind(enabled, f"$.tools{path_step(name)}", bool)
 
 
 class AssistantInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
@@ -256,6 +273,19 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
     routing: Routing | None = None
     info: UserInfo | AssistantInfo | None = None
 
+    def __repr__(self) -> str:
+        """Return the role, the beginning of the content, and the id."""
+        shown = describe_content(self, 72)
+        return f"Message({self.role!r}, {shown!r}, id={shorten(self.id, 72)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the message as a notebook shows it."""
+        return show_html("", message_rows([self], MOST_ALONE))
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - a table of rich
+        """Return the message as `rich` shows it."""
+        return show_rich("", message_rows([self], MOST_ALONE))
+
     def __post_init__(self) -> None:
         """Check every field; a message of plain text and nothing else is checked fastest."""
         if self.role not in ROLES:
@@ -275,6 +305,10 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True, rename=json_nam
             force_setattr(self, "metadata", freeze_mapping(self.metadata, "$.metadata"))
         if not (self.info is None and self.speaker is None and self.routing is None):
             _check_extras(self)
+        if not isinstance(self.content, str):
+            owned = own_parts(self.content, name)
+            if owned is not self.content:
+                force_setattr(self, "content", owned)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -366,47 +400,68 @@ def _texts(value: object) -> Iterator[str]:
 def _check_extras(message: Message) -> None:
     info = message.info
     if message.speaker is not None:
-        _check_kind(message.speaker, "$.speaker", Speaker)
+        check_kind(message.speaker, "$.speaker", Speaker)
     if message.routing is not None:
-        _check_kind(message.routing, "$.routing", Routing)
+        check_kind(message.routing, "$.routing", Routing)
     if info is None:
         return
-    _check_kind(info, "$.info", UserInfo, AssistantInfo)
+    check_kind(info, "$.info", UserInfo, AssistantInfo)
     if info.__struct_config__.tag != message.role:
         detail = f"is of another role than the message: {info.__struct_config__.tag}"
         raise ValidationError(detail, path="$.info.role", rule="info-role")
 
 
-def _check_kind(value: object, path: str, *kinds: type) -> None:
+def check_kind(value: object, path: str, *kinds: type) -> None:
+    """Raise `ValidationError` unless a value is of one of the kinds."""
     if not isinstance(value, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValidationError(f"must be {names}, not {kind_of(value)}", path=path, rule="schema")
 
 
-def _parts_of(content: object) -> tuple[Any, ...]:
-    if isinstance(content, bytes | Mapping) or not isinstance(content, Iterable):
-        detail = f"must be text or a list of parts, not {kind_of(content)}"
-        raise ValidationError(detail, path="$.content", rule="schema")
-    return tuple(content)
+def as_parts(parts: object, path: str) -> tuple[Part, ...]:
+    """Return parts as a tuple; raise `ValidationError` for anything else, or for too many."""
+    if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Iterable):
+        wanted = "text or a list of parts" if path == "$.content" else "a list of parts"
+        detail = f"must be {wanted}, not {kind_of(parts)}"
+        raise ValidationError(detail, path=path, rule="schema")
+    found = parts if type(parts) is tuple else tuple(parts)
+    if len(found) > MAX_PARTS:
+        detail = f"has {len(found):,} parts; {MAX_PARTS:,} is the most"
+        raise ValidationError(detail, path=path, rule="size")
+    if not set(map(type, found)) <= _PARTS:
+        index = next(i for i, part in enumerate(found) if type(part) not in _PARTS)
+        detail = f"must be a part, not {type(found[index]).__name__}"
+        raise ValidationError(detail, path=f"{path}[{index}]", rule="schema")
+    return found
 
 
 def _check_parts(message: Message) -> None:
-    parts: Any = message.content
-    if type(parts) is not tuple:
-        parts = _parts_of(parts)
+    parts = as_parts(message.content, "$.content")
+    if parts is not message.content:
         force_setattr(message, "content", parts)
-    if len(parts) > MAX_PARTS:
-        detail = f"has {len(parts):,} parts; {MAX_PARTS:,} is the most"
-        raise ValidationError(detail, path="$.content", rule="size")
-    kinds = set(map(type, parts))
-    if not kinds <= _PARTS:
-        index = next(i for i, part in enumerate(parts) if type(part) not in _PARTS)
-        detail = f"must be a part, not {type(parts[index]).__name__}"
-        raise ValidationError(detail, path=f"$.content[{index}]", rule="schema")
-    if ToolPart in kinds:
+    if ToolPart in map(type, parts):
         _check_tool_parts(message.role, parts)
     if len(parts) > 1 and len({part.id for part in parts}) < len(parts):
         check_unique_ids(parts, "$.content")
+
+
+def own_parts(parts: tuple[Part, ...], message_id: str) -> tuple[Part, ...]:
+    """Return the parts as those of a message: their `message_id` is its id, or stands for it.
+
+    >>> from palaver.messages import new_id, text_part
+    >>> owner = new_id()
+    >>> own_parts((text_part(new_id(), new_id(), "hi"),), owner)[0].message_id == owner
+    True
+    """
+    owner = uuid_for(message_id)
+    for part in parts:
+        if not isinstance(part, UnknownPart) and part.message_id != owner:
+            break
+    else:
+        return parts
+    return tuple(
+        part if isinstance(part, UnknownPart) else replace(part, message_id=owner) for part in parts
+    )
 
 
 def check_unique_ids(parts: tuple[Part, ...], path: str) -> None:
@@ -461,6 +516,98 @@ def system(content: str | Iterable[Part], **fields: Any) -> Message:  # noqa: AN
     return _message("system", content, fields)
 
 
+_FIELDS: Final = ("id", "timestamp", "metadata", "speaker", "routing", "info")
+
+
 def _message(role: Role, content: str | Iterable[Part], fields: dict[str, Any]) -> Message:
+    for name in fields:
+        if name not in _FIELDS:
+            raise unexpected_keyword(role, name, _FIELDS)
     # the message makes a tuple of a list or any other iterable
     return Message(role, content, **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── display ─────────────────────────────────────────────────────────────────────────────────────
+
+MOST_ALONE: Final = 20_000
+"""The characters of a text that is shown by itself."""
+_MOST_OF_MANY: Final = 500
+"""The characters of each message of a history."""
+_ENDS: Final = 15
+"""The messages that are shown at each end of a longer history."""
+_STYLE: Final = "text-align:left;vertical-align:top;white-space:pre-wrap"
+
+Row: TypeAlias = tuple[str, str]
+"""A line of what is shown: who, or what, and the text."""
+
+
+def describe_content(message: Message, most: int) -> str:
+    """Return the content as text, cut to so many characters; other parts in brackets."""
+    if isinstance(message.content, str):
+        return shorten(message.content, most)
+    pieces: list[str] = []
+    room = most
+    for part in message.content:
+        texts = (part.text,) if isinstance(part, TextPart) else (f"[{part.type}", *_texts(part))
+        piece = " ".join(shorten(text, room) for text in texts if text)
+        pieces.append(piece if isinstance(part, TextPart) else f"{piece}]")
+        room -= len(piece)
+        if room <= 0:
+            break
+    return shorten(" ".join(pieces), most)
+
+
+def message_rows(messages: Sequence[Message], most: int = _MOST_OF_MANY) -> Iterator[Row]:
+    """Yield what is shown of messages: of many, those at both ends."""
+    count = len(messages)
+    left_out = count - 2 * _ENDS
+    if left_out <= 0:
+        yield from (_row(message, most) for message in messages)
+        return
+    yield from (_row(message, most) for message in messages[:_ENDS])
+    yield "…", f"{left_out:,} more messages"
+    yield from (_row(message, most) for message in messages[count - _ENDS :])
+
+
+def _row(message: Message, most: int) -> Row:
+    who = message.role if message.speaker is None else message.speaker.role_name
+    text = describe_content(message, most)
+    if isinstance(message.content, str) and len(message.content) > most:
+        text += f" [{len(message.content) - most:,} more characters]"
+    return who, text
+
+
+def show_html(title: str, rows: Iterable[Row]) -> str:
+    """Return rows as a table for a notebook; every text is escaped."""
+    caption = f"<caption>{_escape(title)}</caption>" if title else ""
+    cell = f'<{{0}} style="{_STYLE}">{{1}}</{{0}}>'
+    lines = (
+        f"<tr>{cell.format('th', _escape(who))}{cell.format('td', _escape(text))}</tr>"
+        for who, text in rows
+    )
+    return f"<table>{caption}{''.join(lines)}</table>"
+
+
+def show_rich(title: str, rows: Iterable[Row]) -> Any:  # noqa: ANN401 - a table of rich
+    """Return rows as a table for `rich`, which called this and so is there; no text is markup."""
+    text_class: Any = importlib.import_module("rich.text").Text
+    table: Any = importlib.import_module("rich.table").Table(
+        title=text_class(_plain(title)) if title else None, show_header=False, box=None
+    )
+    for who, text in rows:
+        table.add_row(text_class(_plain(who), style="bold"), text_class(_plain(text)))
+    return table
+
+
+def _escape(text: str) -> str:
+    return html.escape(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Return a text in which nothing controls a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from palaver.messages.limits import check_all, check_fields
+from palaver.messages.limits import check_all, check_fields, short_repr
 
 __all__ = [
     "FilePart",
@@ -44,6 +44,8 @@ class PartBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True,
     id: str
     session_id: str
     message_id: str
+
+    __repr__ = short_repr
 
     @property
     def type(self) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from palaver.errors import PartValidationError, ValidationError
+from palaver.errors import ValidationError
 from palaver.messages.ids import new_id, now_ms
 from palaver.messages.limits import (
     EMPTY,
@@ -40,6 +40,7 @@ from palaver.messages.limits import (
     kind_of,
     refuse,
     replace_refused,
+    shorten,
 )
 from palaver.messages.part_base import FilePart, PartBase, SourceText, json_name
 from palaver.messages.tool_state import ToolState
@@ -358,6 +359,14 @@ class SnapshotPart(PartBase, frozen=True, kw_only=True, tag="snapshot"):
     snapshot: str
 
 
+_LONGEST_SHOWN: Final = 200
+"""Characters of a type that an error shows."""
+
+
+def _is_readable(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST_SHOWN and name.isprintable()
+
+
 class UnknownPart:
     """A part of a type that palaver does not know; it is written back as it was read.
 
@@ -370,14 +379,18 @@ class UnknownPart:
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         """Take the JSON object. It needs a `type` and must be within the limits."""
-        frozen = freeze_mapping(raw)
+        given = raw.get("type") if is_object(raw) else None
+        name = given if isinstance(given, str) and _is_readable(given) else "unknown"
+        try:
+            frozen = freeze_mapping(raw)
+        except ValidationError as error:
+            refuse(name, error.detail, error.path, error.rule)
         kind = frozen.get("type")
         if not isinstance(kind, str):
             detail = f"must be text, not {kind_of(kind)}" if "type" in frozen else "is missing"
-            raise PartValidationError(detail, path="$.type", rule="part-type", part="unknown")
+            refuse(name, detail, "$.type", "part-type")
         if not kind:
-            detail = "must not be empty"
-            raise PartValidationError(detail, path="$.type", rule="part-type", part="unknown")
+            refuse(name, "must not be empty", "$.type", "part-type")
         self._raw = frozen
 
     @property
@@ -406,7 +419,7 @@ class UnknownPart:
 
     def __repr__(self) -> str:
         """Show the JSON."""
-        return f"UnknownPart({dict(self._raw)!r})"
+        return shorten(f"UnknownPart({dict(self._raw)!r})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as its JSON."""

@@ -8,7 +8,7 @@ payload); with another payload it raises `InvalidStateTransition`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
@@ -19,6 +19,7 @@ from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
+    check_number,
     check_text,
     check_time,
     check_value,
@@ -28,6 +29,7 @@ from palaver.messages.limits import (
     is_plain,
     kind_of,
     refuse,
+    short_repr,
 )
 from palaver.messages.part_base import FilePart, json_name
 
@@ -118,6 +120,8 @@ class _State(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, ta
     """The fields that all four states share."""
 
     input: Mapping[str, Any]
+
+    __repr__ = short_repr
 
     @property
     def status(self) -> Status:
@@ -221,28 +225,31 @@ def running(
     return ToolRunning(input=input, title=title, metadata=metadata, time=time)
 
 
-def completed(
+def completed(  # noqa: PLR0917 - the design's order
     input: Mapping[str, Any],  # noqa: A002 - the design's name
     output: str,
     title: str,
     metadata: Mapping[str, Any] = EMPTY,
+    start: int | None = None,
+    end: int | None = None,
     *,
-    start: int,
-    end: int,
     attachments: Iterable[FilePart] = (),
 ) -> ToolCompleted:
-    """Make the state of a call that is done. An empty output is stored as `complete` does it.
+    """Make the state of a call that is done, now if no `end` is given.
 
-    >>> completed({}, "warm", "Weather", start=1, end=5).output
+    An empty output is stored as `complete` does it.
+
+    >>> completed({}, "warm", "Weather", {}, 1, 5).output
     'warm'
     """
-    files = tuple(attachments)
+    stored, files, noted = _checked_output(output, attachments)
+    until = _time(end)
     return ToolCompleted(
         input=input,
-        output=output or stand_in(file.mime for file in files),
+        output=stored,
         title=title,
-        metadata=metadata if output else {**metadata, "rawOutput": output},
-        time=CompletedTime(start, end),
+        metadata=_merge(metadata, noted),
+        time=CompletedTime(until if start is None else start, until),
         attachments=files or UNSET,
     )
 
@@ -250,17 +257,19 @@ def completed(
 def failed(
     input: Mapping[str, Any],  # noqa: A002 - the design's name
     error: str,
+    start: int | None = None,
+    end: int | None = None,
     *,
     metadata: Mapping[str, Any] = EMPTY,
-    start: int,
-    end: int,
 ) -> ToolError:
-    """Make the state of a call that failed.
+    """Make the state of a call that failed, now if no `end` is given.
 
-    >>> failed({}, "no such file", start=1, end=5).status
+    >>> failed({}, "no such file", 1, 5).status
     'error'
     """
-    return ToolError(input=input, error=error, metadata=metadata, time=ToolTime(start, end))
+    until = _time(end)
+    time = ToolTime(until if start is None else start, until)
+    return ToolError(input=input, error=error, metadata=metadata, time=time)
 
 
 def start(
@@ -308,26 +317,29 @@ def complete(
     >>> done.output, done.title, done.metadata["rawOutput"]
     ('(no output)', 'ls', '')
     """
-    end = now_ms() if at is None else at
-    noted = {"rawOutput": output} if not output else EMPTY
-    files = tuple(attachments)
-    stored = output or stand_in(file.mime for file in files)
+    end = _time(at)
+    stored, files, noted = _checked_output(output, attachments)
+    for name, value in (("title", title), ("tool", tool)):
+        if value is not None:
+            check_value("tool", check_text, value, f"$.{name}")
+    metadata = _merge(metadata, noted)
     if isinstance(state, ToolRunning):
         return ToolCompleted(
             input=state.input,
             output=stored,
             title=title or state.title or tool,
-            metadata={**state.metadata, **metadata, **noted},
+            metadata={**state.metadata, **metadata},
             time=CompletedTime(state.time.start, max(end, state.time.start)),
             attachments=files or UNSET,
         )
     if isinstance(state, ToolCompleted):
-        again = (stored, title or state.title, {**state.metadata, **metadata, **noted})
+        again = (stored, title or state.title, {**state.metadata, **metadata})
         same_files = (files or UNSET) == state.attachments
         if same_files and again == (state.output, state.title, state.metadata):
             return state
     if isinstance(state, ToolError) and state.metadata.get("timedOut"):
-        rest = {"title": title, "metadata": metadata, "attachments": to_builtins(files)}
+        said = {name: value for name, value in metadata.items() if name not in noted}
+        rest = {"title": title, "metadata": said, "attachments": to_builtins(files)}
         late = {"output": output, **{name: value for name, value in rest.items() if value}}
         return _add_late_result(state, late, "completed", end)
     return _invalid(state, "completed")
@@ -347,7 +359,8 @@ def fail(
     >>> fail(start(pending({}, ""), at=1), "no such file", at=2).time.end
     2
     """
-    end = now_ms() if at is None else at
+    end = _time(at)
+    metadata = _merge(metadata)
     if isinstance(state, ToolPending):
         state = start(state, at=end)
     if isinstance(state, ToolRunning):
@@ -371,7 +384,9 @@ def expire(state: ToolState, *, limit_ms: int, at: int | None = None) -> ToolSta
     >>> expire(start(pending({}, ""), at=0), limit_ms=50, at=80).error
     'timed out after 50 ms'
     """
-    now = now_ms() if at is None else at
+    _check_state(state, "$.state")
+    check_number(limit_ms, "$.limit_ms")
+    now = _time(at)
     if isinstance(state, ToolRunning) and now - state.time.start >= limit_ms:
         return fail(state, f"timed out after {limit_ms} ms", metadata={"timedOut": True}, at=now)
     return state
@@ -386,6 +401,8 @@ def states_between(before: ToolState, after: ToolState) -> tuple[ToolState, ...]
     >>> [state.status for state in states_between(first, fail(first, "no such tool"))]
     ['running', 'error']
     """
+    _check_state(before, "$.before")
+    _check_state(after, "$.after")
     if before == after:
         return ()
     if isinstance(before, ToolPending) and isinstance(after, ToolError):
@@ -413,7 +430,41 @@ def _add_late_result(state: ToolError, result: dict[str, Any], status: str, at: 
     return replace(state, metadata={**state.metadata, "lateResult": {**result, "at": at}})
 
 
-def _files(state: ToolCompleted, attachments: object) -> tuple[FilePart, ...]:
+def _time(at: int | None) -> int:
+    if at is None:
+        return now_ms()
+    check_value("tool", check_time, at, "$.at", "tool-end-time")
+    return at
+
+
+def _merge(*given: object) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for metadata in given:
+        if not is_object(metadata):
+            refuse("tool", f"must be an object, not {kind_of(metadata)}", "$.metadata", "schema")
+        found |= metadata
+    return found
+
+
+def _checked_output(
+    output: object, attachments: object
+) -> tuple[str, tuple[FilePart, ...], Mapping[str, Any]]:
+    """Return the output as it is stored, the files, and what the metadata says of an empty one."""
+    if not isinstance(output, str):
+        refuse("tool", f"must be text, not {kind_of(output)}", "$.output", "schema")
+    given = tuple(attachments) if isinstance(attachments, Iterator) else attachments
+    files = _files("tool", given)
+    stored = output or stand_in(file.mime for file in files)
+    return stored, files, EMPTY if output else {"rawOutput": output}
+
+
+def _check_state(state: object, path: str) -> None:
+    if not isinstance(state, ToolPending | ToolRunning | ToolCompleted | ToolError):
+        detail = f"must be the state of a tool call, such as pending(…), not {kind_of(state)}"
+        refuse("tool", detail, path, "schema")
+
+
+def _files(state: ToolCompleted | str, attachments: object) -> tuple[FilePart, ...]:
     if not is_list(attachments):
         refuse(state, f"must be a list, not {kind_of(attachments)}", "$.attachments", "schema")
     for index, item in enumerate(attachments):
@@ -424,6 +475,7 @@ def _files(state: ToolCompleted, attachments: object) -> tuple[FilePart, ...]:
 
 
 def _invalid(state: ToolState, attempted: str) -> NoReturn:
+    _check_state(state, "$.state")
     error = InvalidStateTransition(state.status, attempted, _NEXT[state.status])
     _log.error("%s", error)
     raise error

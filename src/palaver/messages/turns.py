@@ -27,8 +27,10 @@ from palaver.messages.limits import (
     freeze_mapping,
     is_list,
     is_object,
+    quote_value,
 )
 from palaver.messages.message import (
+    ROLES,
     AssistantInfo,
     Message,
     Role,
@@ -37,7 +39,11 @@ from palaver.messages.message import (
     Summary,
     UserInfo,
     WorkingPath,
+    as_parts,
+    check_kind,
+    check_tools,
     check_unique_ids,
+    own_parts,
 )
 from palaver.messages.part_base import json_name
 from palaver.messages.parts import (
@@ -113,6 +119,9 @@ class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
     def __post_init__(self) -> None:
         """Check what a message checks, so that every turn that exists can be unfolded."""
         check_name(self.id, "$.id", "id")
+        if self.role not in ROLES:
+            detail = f"must be system, user, assistant or tool, not {quote_value(self.role)}"
+            raise ValidationError(detail, path="$.role", rule="role")
         check_fields(self)
         check_time(self.time.created, "$.time.created")
         if self.time.completed is not None:
@@ -125,6 +134,7 @@ class TurnInfo(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
             value = getattr(self, name)
             if value is not None:
                 force_setattr(self, name, freeze_mapping(value, f"$.{name}"))
+        check_tools(self.tools)
 
 
 class WithParts(Struct, frozen=True, gc=False):
@@ -134,9 +144,18 @@ class WithParts(Struct, frozen=True, gc=False):
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        """Check that the ids of the parts differ; a list becomes a tuple."""
-        force_setattr(self, "parts", tuple(self.parts))
-        check_unique_ids(self.parts, "$.parts")
+        """Check the info and the parts; a list becomes a tuple, and each part is this turn's.
+
+        A turn is in its parts' session, where its info names none.
+        """
+        info = self.info
+        check_kind(info, "$.info", TurnInfo)
+        parts = as_parts(self.parts, "$.parts")
+        check_unique_ids(parts, "$.parts")
+        force_setattr(self, "parts", own_parts(parts, info.id))
+        session = session_of(parts)
+        if info.session_id is None and session != NIL_ID:
+            force_setattr(self, "info", replace(info, session_id=session))
 
 
 class Unfolded(Struct, frozen=True, gc=False):
@@ -263,7 +282,7 @@ class _Folder:
     def _join(
         self, index: int, message: Message, results: list[Message], keep: dict[str, Any]
     ) -> tuple[Part, ...]:
-        by_call = {_tool(result).call_id: _joined(message, result, keep) for result in results}
+        by_call = {_tool(result).call_id: _joined(message, result) for result in results}
         calls = _calls(message)
         taken = {part.id for part in (*message.parts, *by_call.values())}
         joined: list[Part] = []
@@ -296,6 +315,8 @@ class _Folder:
                 keep.setdefault("ids", {})[derive_id(call.id, "state")] = known.id
                 known = replace(known, id=derive_id(call.id, "state"))
             taken.add(known.id)
+            if known.message_id != uuid_for(self.messages[index].id):
+                keep.setdefault("owners", {})[known.id] = known.message_id
             return known, "ledger"
         part = ToolPart(
             id=derive_id(call.id, "state"),
@@ -321,12 +342,9 @@ def _tool(message: Message) -> ToolPart:
     return part
 
 
-def _joined(message: Message, result: Message, keep: dict[str, Any]) -> ToolPart:
+def _joined(message: Message, result: Message) -> ToolPart:
     """Return the part of a result as a part of the answer that made the call."""
-    part = _tool(result)
-    if part.message_id != uuid_for(result.id):
-        keep.setdefault("owners", {})[part.id] = part.message_id
-    return replace(part, message_id=uuid_for(message.id))
+    return replace(_tool(result), message_id=uuid_for(message.id))
 
 
 def _session(message: Message) -> str:
@@ -440,7 +458,10 @@ def _unfold(turn: WithParts) -> tuple[list[Message], dict[str, ToolPart]]:
             results[part.id] = _result(part, keep)
         elif source == "ledger":
             own = object_at(keep, "ids").get(part.id, part.id)
-            ledger[part.call_id] = replace(part, id=own) if own != part.id else part
+            owner = object_at(keep, "owners").get(part.id, part.message_id)
+            if (own, owner) != (part.id, part.message_id):
+                part = replace(part, id=own, message_id=owner)  # noqa: PLW2901 - the ledger's own
+            ledger[part.call_id] = part
     first = keep.get("order", ())
     order = [name for name in first if name in results] if is_list(first) else []
     order += [name for name in results if name not in order]
@@ -452,9 +473,7 @@ def _result(state: ToolPart, keep: Mapping[str, Any]) -> Message:
     message = _usual_result(state)
     if envelope:
         message = parse_message({"role": "tool", "content": "", **envelope})
-    owner = object_at(keep, "owners").get(state.id) or uuid_for(message.id)
-    message = replace(message, content=(replace(state, message_id=owner),))
-    return _with_foreign(message, keep)
+    return _with_foreign(replace(message, content=(state,)), keep)
 
 
 def tool_message_id(state: ToolPart, keep: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from palaver.errors import ModelError, ValidationError
 from palaver.messages.limits import check_argument, check_callable, check_name, describe_argument
-from palaver.models.base import Generates, GeneratingModel, Model, ModelRequest
+from palaver.models.base import ClosingModel, Generates, GeneratingModel, Model, ModelRequest
 from palaver.models.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyModel",
+    "ClosingModel",
     "Generates",
     "GeneratingModel",
     "Model",
@@ -51,18 +52,30 @@ _PROVIDERS: Final = {
 _registered: Final[dict[str, Callable[..., Model]]] = {}
 
 
-def model(name: str, **options: Any) -> Model:  # noqa: ANN401 - the model's own options
+def model(name: str, **options: Any) -> ClosingModel:  # noqa: ANN401 - the model's own options
     """Make a model by its name.
 
     `openai:NAME` uses Chat Completions and `responses:NAME` the Responses API; with `base_url=`
     they reach any server that speaks them. `anthropic:NAME` and `gemini:NAME` use those providers.
     `local:NAME` is a model that `palaver model install` fetched, `local:/path/file.gguf` any other
-    GGUF file. API keys are read from the provider's usual environment variable. All but `local`
-    take the options `base_url`, `timeout` (seconds), `retries`, `window` (tokens) and `target`.
-    Raises `ValidationError` for an unknown provider and `ModelError` when its SDK is missing.
+    GGUF file. API keys are read from the provider's usual environment variable. `async with` closes
+    the model's connections; so does `close`.
+
+    `temperature`, `top_p`, `max_tokens`, `stop`, `effort` (how much it thinks: `low`, `high` …),
+    `schema` and `extra` are options of every request that does not say otherwise. All but `local`
+    take `api_key`, `base_url`, `default_headers`, `timeout` (seconds), `retries` (a number or a
+    `RetryPolicy`), `window` (tokens) and `target`; `http_client`, with which the SDK sends its
+    requests; and `client`, the SDK's own client, such as one for Azure, Bedrock or Vertex.
+
+    Raises `ValidationError` for an unknown provider or a wrong value, `TypeError` for an unknown
+    argument, and `ModelError` when the SDK is missing.
 
     >>> model("openai:gpt-5", base_url="http://127.0.0.1:11434/v1").ref.model_id
     'gpt-5'
+    >>> model("openai:gpt-5", temperature="hot")
+    Traceback (most recent call last):
+        ...
+    palaver.errors.ValidationError: $.temperature: must be a number from 0 on, not 'hot' [option]
     >>> model("gpt-5")
     Traceback (most recent call last):
         ...
@@ -76,7 +89,7 @@ def model(name: str, **options: Any) -> Model:  # noqa: ANN401 - the model's own
         detail += f"providers are {', '.join(known)}"
         raise ValidationError(detail, path="$", rule="model")
     factory = _registered.get(scheme) or _load(_PROVIDERS[scheme])
-    return factory(rest, **options)
+    return cast("ClosingModel", factory(rest, **options))
 
 
 def as_model(value: AnyModel) -> Model:

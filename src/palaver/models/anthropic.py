@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anthropic
+from anthropic.lib.bedrock import AsyncAnthropicBedrock
+from anthropic.lib.vertex import AsyncAnthropicVertex
 
-from palaver.errors import AuthError
+from palaver.errors import AuthError, ModelError, ValidationError
+from palaver.messages.limits import check_argument, is_list, is_object
 from palaver.models.base import CONNECT_SECONDS, SdkModel
 from palaver.models.errors import (
     ErrorReply,
@@ -26,6 +29,8 @@ from palaver.models.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
+    from anthropic._types import RequestOptions
+
     from palaver.models.base import ModelRequest
 
 __all__ = ["MAX_TOKENS", "AnthropicModel"]
@@ -35,6 +40,13 @@ MAX_TOKENS: Final = 8_192
 
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens"}
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+_NEWER: Final = ("AsyncAnthropicBedrockMantle",)
+"""Clients that the oldest SDK does not have; the others are derived from these."""
+_SECRETS: Final = (
+    *("api_key", "auth_token", "access_token"),
+    *("aws_access_key", "aws_secret_key", "aws_session_token"),
+)
+"""Where the SDK's clients have their keys."""
 
 
 class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
@@ -42,19 +54,24 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
 
     provider: ClassVar[str] = "anthropic"
     format: str = "anthropic"
+    clients: ClassVar[tuple[type, ...]] = (
+        anthropic.AsyncAnthropic,
+        AsyncAnthropicBedrock,
+        AsyncAnthropicVertex,
+        *(getattr(anthropic, name) for name in _NEWER if hasattr(anthropic, name)),
+    )
+    efforts: ClassVar[Sequence[str]] = ("low", "medium", "high", "xhigh", "max")
 
     def __init__(self, name: str, *, cache: bool = False, **rest: Any) -> None:  # noqa: ANN401 - SdkModel advice which
         """Take the options of every model, and whether the prompt cache is used."""
-        super().__init__(name, **rest)
+        check_argument(cache, bool, "$.cache", "True or False")
         self.cache = cache
+        super().__init__(name, **rest)
 
-    def open_client(self) -> anthropic.AsyncAnthropic:
+    def open_client(self, http_client: Any) -> anthropic.AsyncAnthropic:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from ANTHROPIC_API_KEY."""
         client = anthropic.AsyncAnthropic(
-            api_key=self._api_key,
-            base_url=self.base_url,
-            timeout=anthropic.Timeout(self.timeout, connect=min(CONNECT_SECONDS, self.timeout)),
-            max_retries=0,
+            api_key=self._api_key, base_url=self.base_url, http_client=http_client
         )
         if not (client.api_key or client.auth_token or client.credentials):
             raise AuthError("there is no key: set ANTHROPIC_API_KEY", provider=self.provider)
@@ -72,10 +89,13 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
         if "stop" in settings:
             stop = settings["stop"]
             fields["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+        output: dict[str, Any] = {}
+        if "effort" in settings:
+            output["effort"] = settings["effort"]
         if "schema" in settings:
-            fields["output_config"] = {
-                "format": {"type": "json_schema", "schema": settings["schema"]}
-            }
+            output["format"] = {"type": "json_schema", "schema": _closed(settings["schema"])}
+        if output:
+            fields["output_config"] = output
         choice = settings.get("tool_choice")
         if choice in _CHOICES:
             if request.tools:
@@ -88,19 +108,30 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
 
     async def send(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> object:
         """Request a complete answer."""
-        return await client.post("/v1/messages", cast_to=object, body=body)
+        return await client.post("/v1/messages", cast_to=object, body=body, options=self._http())
 
     async def send_stream(
         self, client: anthropic.AsyncAnthropic, body: dict[str, Any]
     ) -> AsyncGenerator[object]:
         """Request a stream, and yield its events."""
-        kind = anthropic.AsyncStream[object]
-        asked = {**body, "stream": True}
         async with await client.post(
-            "/v1/messages", cast_to=object, body=asked, stream=True, stream_cls=kind
+            "/v1/messages",
+            cast_to=object,
+            body={**body, "stream": True},
+            options=self._http(),
+            stream=True,
+            stream_cls=anthropic.AsyncStream[object],
         ) as events:
             async for event in events:
                 yield event
+
+    def _http(self) -> RequestOptions:
+        """Return what belongs to every request, also of a client that the caller has set up."""
+        found: RequestOptions = {"max_retries": 0, "headers": self.headers}
+        if self.timeout is not None:
+            connect = min(CONNECT_SECONDS, self.timeout)
+            found["timeout"] = anthropic.Timeout(self.timeout, connect=connect)
+        return found
 
     def is_final(self, event: Mapping[str, Any]) -> bool:
         """Tell whether this is `message_stop`."""
@@ -114,8 +145,8 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
         return classify(ErrorReply(self.provider, None, text, code))
 
     def secrets(self, client: anthropic.AsyncAnthropic) -> Sequence[str | None]:
-        """Return the key, or the token in its place."""
-        return (client.api_key, client.auth_token)
+        """Return the key, or what a client of a cloud has in its place."""
+        return [getattr(client, name, None) for name in _SECRETS]
 
     def classify_error(self, error: Exception) -> Failure | None:
         """Classify an error of the SDK."""
@@ -134,8 +165,48 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
             )
         if isinstance(error, anthropic.APIConnectionError):
             return connection_failed(self.provider, str(error.__cause__ or error))
-        if isinstance(error, anthropic.CredentialsError):
-            return Failure(AuthError(str(error), provider=self.provider))
-        if isinstance(error, anthropic.AnthropicError):
-            return bad_answer(self.provider, str(error))
+        return _other_failure(error, self.provider)
+
+
+def _other_failure(error: Exception, provider: str) -> Failure | None:
+    """Classify an error of the SDK that no request has had."""
+    missing = None
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("boto"):
+        missing = "bedrock"
+    elif type(error).__name__ == "MissingDependencyError":  # the SDK has no public name for it
+        missing = "vertex"
+    if missing is not None:
+        detail = f"this client needs more packages: pip install 'palaver[{missing}]'"
+        return Failure(ModelError(detail, provider=provider))
+    if isinstance(error, anthropic.CredentialsError):
+        return Failure(AuthError(str(error), provider=provider))
+    if isinstance(error, anthropic.AnthropicError):
+        return bad_answer(provider, str(error))
+    return None
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema as Anthropic takes it: with closed objects, and limits as descriptions."""
+    where = _open_object(schema, "$.options.schema")
+    if where is not None:
+        detail = "Anthropic takes objects with named fields only; use a type with fields, or a list"
+        raise ValidationError(detail, path=where, rule="option")
+    try:
+        return anthropic.transform_schema(schema)
+    except (ValueError, TypeError, AttributeError, AssertionError) as error:
+        detail = f"Anthropic can't hold a model to this schema: {error}"
+        raise ValidationError(detail, path="$.options.schema", rule="option") from None
+
+
+def _open_object(schema: object, path: str) -> str | None:
+    """Return the path of an object of any fields: closed, it could only be empty."""
+    if is_list(schema):
+        inner = ((f"{path}[{index}]", value) for index, value in enumerate(schema))
+    elif is_object(schema):
+        some = schema.get("additionalProperties", "properties" not in schema)
+        if schema.get("type") == "object" and some is not False:
+            return path
+        inner = ((f"{path}.{name}", value) for name, value in schema.items())
+    else:
         return None
+    return next((found for where, value in inner if (found := _open_object(value, where))), None)

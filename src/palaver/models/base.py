@@ -15,29 +15,47 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 from anyio import to_thread
 from anyio.lowlevel import RunVar
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from palaver.errors import BadAnswer, ModelError, NetworkError, ValidationError
 from palaver.messages.limits import (
     EMPTY,
+    MAX_INT,
     check_argument,
     check_name,
     check_number,
+    describe_argument,
     is_list,
     is_object,
     kind_of,
+    not_pickled,
     quote_value,
 )
 from palaver.messages.message import Message
@@ -48,17 +66,22 @@ from palaver.wire import ToolSpec, reply_reader, spell_tool, write_tools
 from palaver.wire.request import Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator
 
 __all__ = [
     "CONNECT_SECONDS",
+    "EFFORTS",
     "LOCAL_PROVIDER",
     "OPTIONS",
+    "ClosingModel",
     "Generates",
     "GeneratingModel",
     "Model",
     "ModelRequest",
     "SdkModel",
+    "as_policy",
+    "check_defaults",
+    "check_option",
     "merge_fields",
 ]
 
@@ -68,9 +91,11 @@ _LEVELS: Final = 8
 LOCAL_PROVIDER: Final = "local"
 """The provider of the models on this machine."""
 OPTIONS: Final = frozenset(
-    ("temperature", "top_p", "max_tokens", "stop", "tool_choice", "schema", "extra")
+    ("temperature", "top_p", "max_tokens", "stop", "effort", "tool_choice", "schema", "extra")
 )
 """The options that every model takes; `extra` holds fields of the provider's own."""
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""How much a model may think before it answers; a provider has some of these."""
 
 
 class ModelRequest(Struct, frozen=True):
@@ -78,8 +103,8 @@ class ModelRequest(Struct, frozen=True):
 
     `body` holds the conversation in the provider's format (`wire.Request.body`), `names` the tools'
     own names by those in the body (`wire.Request.names`). `options` are those of `OPTIONS`:
-    `tool_choice` is `auto`, `none`, `required` or a tool's own name, `schema` is a JSON schema for
-    the answer's text, `extra` is merged over the request.
+    `effort` is one of `EFFORTS`, `tool_choice` is `auto`, `none`, `required` or a tool's own name,
+    `schema` is a JSON schema for the answer's text, `extra` is merged over the request.
 
     >>> ModelRequest({"messages": []}, options={"temprature": 1}).check()
     Traceback (most recent call last):
@@ -93,11 +118,12 @@ class ModelRequest(Struct, frozen=True):
     options: Mapping[str, Any] = EMPTY
 
     def check(self) -> ModelRequest:
-        """Return this request; raise `ValidationError` for an unknown option or tool choice."""
-        for name in self.options:
+        """Return this request; raise `ValidationError` for an option that no model has."""
+        for name, value in self.options.items():
             if name not in OPTIONS:
                 detail = f"unknown option; known are {', '.join(sorted(OPTIONS))}"
                 raise ValidationError(detail, path=f"$.options.{name}", rule="option")
+            check_option(name, value, f"$.options.{name}")
         choice = self.options.get("tool_choice")
         if choice is not None and choice not in ("auto", "none"):
             known = [tool.name for tool in self.tools]
@@ -119,6 +145,79 @@ class ModelRequest(Struct, frozen=True):
     def extra(self) -> Mapping[str, Any]:
         """The provider's own fields, to be merged over the request."""
         return self.options.get("extra") or EMPTY
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> ModelRequest:
+        """Return this request with a model's default options; an option that is None has none.
+
+        >>> request = ModelRequest({}, options={"temperature": None, "max_tokens": 9})
+        >>> request.with_defaults({"temperature": 0, "effort": "low"}).settings
+        {'effort': 'low', 'max_tokens': 9}
+        """
+        if not defaults:
+            return self
+        options = {**defaults, **self.options}
+        if "extra" in self.options:
+            options["extra"] = merge_fields(defaults.get("extra") or EMPTY, self.extra)
+        return replace(self, options=options)
+
+
+def check_option(name: str, value: object, path: str) -> None:
+    """Raise `ValidationError` for a value that no model takes for this option.
+
+    >>> check_option("top_p", 7, "$.top_p")
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.top_p: must be a number from 0 to 1, not 7 [option]
+    """
+    wanted = _WANTED.get(name)
+    if value is None or wanted is None or wanted[1](value):
+        return
+    detail = f"must be {wanted[0]}, not {describe_argument(value)}"
+    raise ValidationError(detail, path=path, rule="option")
+
+
+def _is_number(value: object, most: float = MAX_INT) -> bool:
+    return type(value) in (int, float) and 0 <= cast("float", value) <= most
+
+
+def _is_stop(value: object) -> bool:
+    given = [value] if isinstance(value, str) else value
+    return is_list(given) and bool(given) and all(isinstance(one, str) and one for one in given)
+
+
+_WANTED: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "temperature": ("a number from 0 on", _is_number),
+    "top_p": ("a number from 0 to 1", partial(_is_number, most=1)),
+    "max_tokens": ("a whole number from 1 on", lambda value: type(value) is int and value > 0),
+    "stop": ("text or a list of texts, none of them empty", _is_stop),
+    "effort": (f"one of {', '.join(EFFORTS)}", EFFORTS.__contains__),
+    "schema": ("a JSON schema, which is an object", is_object),
+    "extra": ("an object with fields of the provider's own", is_object),
+}
+"""What each option's value may be; `tool_choice` depends on the tools."""
+
+
+def check_defaults(given: Mapping[str, Any], *takers: Callable[..., object]) -> Mapping[str, Any]:
+    """Return the default options of a model; raise an error for what is none.
+
+    `takers` are the functions that have the other arguments of the model.
+    """
+    for name, value in given.items():
+        if name == "tool_choice":
+            detail = "can't be a default: with it every answer, also the last, would make a call; "
+            detail += "give it to a question, options={'tool_choice': …}"
+            raise ValidationError(detail, path="$.tool_choice", rule="option")
+        if name not in OPTIONS:
+            taken = {
+                one.name
+                for taker in takers
+                for one in inspect.signature(taker).parameters.values()
+                if one.kind is one.KEYWORD_ONLY
+            }
+            known = ", ".join(sorted((taken | OPTIONS) - {"tool_choice"}))
+            msg = f"model() got an unexpected keyword argument {name!r}; it takes {known}"
+            raise TypeError(msg)
+        check_option(name, value, f"$.{name}")
+    return {name: value for name, value in given.items() if value is not None}
 
 
 class Model(Protocol):
@@ -154,6 +253,22 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+        ...
+
+
+class ClosingModel(Model, Protocol):
+    """A model that `async with` closes, as all are that `palaver.model` makes of its own."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class ChecksOptions(Protocol):
+    """A model that refuses options before it is asked."""
+
+    def check_options(self, request: ModelRequest, /) -> None:
+        """Raise `ValidationError` for an option that it does not have."""
         ...
 
 
@@ -393,19 +508,34 @@ ClientT = TypeVar("ClientT")
 
 CONNECT_SECONDS: Final = 10.0
 _log: Final = logging.getLogger("palaver.models")
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LOOP: Final[RunVar[object]] = RunVar("palaver.models.loop")
 """An object for each event loop: connections of one loop can't be used in another."""
+
+
+_TIMEOUT: Final = 600.0
+_SHOWN_URL: Final = "an address such as https://example.com/v1"
 
 
 class SdkModel(ABC, Generic[ClientT]):
     """A model that is reached through its provider's SDK.
 
     `timeout` is the longest wait for the next piece of an answer, in seconds. The SDK reads the API
-    key from the provider's usual environment variables, unless `api_key` is given.
+    key from the provider's usual environment variables, unless `api_key` is given. `client` is the
+    SDK's own async client, set up by the caller, who also closes it; `http_client` is only what it
+    sends requests with. The connections of either belong to one event loop. A function in its place
+    is called for every event loop, and what it returns is closed by `close`. `retries` is a number
+    or a `RetryPolicy`; the SDK's own retries are off. All further arguments are default options.
     """
 
     provider: ClassVar[str]
     format: str
+    clients: ClassVar[tuple[type, ...]]
+    """The SDK's async clients."""
+    http_packages: ClassVar[tuple[str, ...]] = ("httpx2",)
+    """The packages whose `AsyncClient` the SDK can send requests with."""
+    efforts: ClassVar[Sequence[str]] = EFFORTS
+    timeout: float | None
 
     def __init__(
         self,
@@ -413,37 +543,67 @@ class SdkModel(ABC, Generic[ClientT]):
         *,
         api_key: str | None = None,
         base_url: str | None = None,
+        client: ClientT | Callable[[], ClientT] | None = None,
+        http_client: object | Callable[[], object] | None = None,
+        default_headers: Mapping[str, str] | None = None,
         window: int | None = None,
         target: Target | None = None,
-        timeout: float = 600.0,
-        retries: RetryPolicy | None = None,
+        timeout: float | UnsetType = UNSET,
+        retries: RetryPolicy | int | None = None,
+        **options: Any,  # noqa: ANN401 - those of OPTIONS
     ) -> None:
         """Set up the model; nothing is connected before the first request."""
         check_name(name, "$.name")
         check_argument(api_key, (str, NoneType), "$.api_key", "text")
-        check_argument(base_url, (str, NoneType), "$.base_url", "an address such as https://…/v1")
+        check_argument(base_url, (str, NoneType), "$.base_url", _SHOWN_URL)
+        if base_url is not None and not _is_url(base_url):
+            detail = f"must be {_SHOWN_URL}, not {quote_value(base_url)}"
+            raise ValidationError(detail, path="$.base_url", rule="argument")
+        self._check_given("client", client)
+        self._check_given("http_client", http_client)
+        if client is not None:
+            for other, where in (
+                (api_key, "api_key"), (base_url, "base_url"), (http_client, "http_client")
+            ):  # fmt: skip
+                if other is not None:
+                    detail = f"can't be given beside client=; give {where} to that client"
+                    raise ValidationError(detail, path=f"$.{where}", rule="argument")
+        self.headers = _check_headers(default_headers)
         check_argument(target, (Target, NoneType), "$.target", "a Target(…)")
-        check_argument(retries, (RetryPolicy, NoneType), "$.retries", "RetryPolicy(limit=…)")
-        check_number(timeout, "$.timeout", least=0.001)
+        if timeout is UNSET:  # a client has a timeout of its own
+            self.timeout = _TIMEOUT if client is None else None
+        else:
+            check_number(timeout, "$.timeout", least=0.001)
+            self.timeout = timeout
         if window is not None:
             check_number(window, "$.window", least=1, whole=True)
+        self.defaults = check_defaults(options, SdkModel.__init__, type(self).__init__)
         self.ref = ModelRef(provider_id=self.provider, model_id=name)
         self.window = window
         self.target = replace(target or Target(), model=self.ref)
         self.base_url = base_url
-        self.timeout = timeout
-        self.retries = retries or RetryPolicy()
+        self.retries = as_policy(retries)
         self._api_key = api_key
-        self._client: tuple[object, ClientT] | None = None
+        self._given, self._given_http = client, http_client
+        self._client: _Opened[ClientT] | None = None
+        self._opening = threading.Lock()
+        self._loop: object = None  # where the caller's own client is used
+        try:
+            self.check_options(ModelRequest(EMPTY))
+        except ValidationError as error:
+            path = error.path.replace("$.options.", "$.")
+            raise ValidationError(error.detail, path=path, rule=error.rule) from None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.ref.model_id}>"
 
+    __reduce_ex__ = not_pickled("make it again by its name: palaver.model('openai:gpt-5')")
+
     # ── what a provider's module defines ──────────────────────────────────────────────────────────
 
     @abstractmethod
-    def open_client(self) -> ClientT:
-        """Make the SDK's client."""
+    def open_client(self, http_client: Any) -> ClientT:  # noqa: ANN401 - of the SDK's own library
+        """Make the SDK's client; without an `http_client` it has its own."""
 
     @abstractmethod
     async def close_client(self, client: ClientT) -> None:
@@ -481,11 +641,23 @@ class SdkModel(ABC, Generic[ClientT]):
 
     def request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body of a request: the conversation, the tools, the options and the extras."""
-        request.check()
+        request = self._with_defaults(request)
         body = {**request.body, **self.request_fields(request)}
         if request.tools:
             body["tools"] = write_tools(self.format, request.tools)
         return merge_fields(body, request.extra)
+
+    def check_options(self, request: ModelRequest) -> None:
+        """Raise `ValidationError` for options that this provider does not have."""
+        self.request_fields(self._with_defaults(request))
+
+    def _with_defaults(self, request: ModelRequest) -> ModelRequest:
+        full = request.check().with_defaults(self.defaults)
+        effort = full.options.get("effort")
+        if effort is not None and effort not in self.efforts:
+            detail = f"{self.provider} has no effort {effort!r}; it has {', '.join(self.efforts)}"
+            raise ValidationError(detail, path="$.options.effort", rule="option")
+        return full
 
     def tool_name(self, tool: str) -> str:
         """Return a tool's name as it is written in a request."""
@@ -498,7 +670,7 @@ class SdkModel(ABC, Generic[ClientT]):
         while True:
             arrived = ended = False
             try:
-                async with aclosing(self.send_stream(self._open(), body)) as events:
+                async with aclosing(self.send_stream(await self._open(), body)) as events:
                     async for event in events:
                         checked = self._check(event)
                         arrived = True
@@ -517,26 +689,84 @@ class SdkModel(ABC, Generic[ClientT]):
         repeats = 0
         while True:
             try:
-                return self._check(await self.send(self._open(), body))
+                return self._check(await self.send(await self._open(), body))
             except Exception as error:  # noqa: BLE001 - classified and raised again
                 wait = self._retry_wait(error, repeats, arrived=False)
             repeats += 1
             await anyio.sleep(wait)
 
     async def close(self) -> None:
-        """Close the connections; the next request opens new ones."""
+        """Close the connections that were opened here; the next request opens new ones."""
         current, self._client = self._client, None
-        if current is not None and current[0] is _LOOP.get(None):
-            await self.close_client(current[1])
+        if current is None or current.loop is not _LOOP.get(None):
+            return
+        shared = (self._given, self._given_http)
+        if all(given is None or callable(given) for given in shared):
+            await self.close_client(current.client)
+        if current.http_client is not None and callable(self._given_http):
+            await current.http_client.aclose()
 
-    def _open(self) -> ClientT:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _open(self) -> ClientT:
         loop = _LOOP.get(None)
         if loop is None:
             loop = object()
             _LOOP.set(loop)
-        if self._client is None or self._client[0] is not loop:
-            self._client = (loop, self.open_client())
-        return self._client[1]
+        if self._client is not None and self._client.loop is loop:
+            return self._client.client
+        return await to_thread.run_sync(self._open_for, loop)  # reading certificates takes a while
+
+    def _open_for(self, loop: object) -> ClientT:
+        with self._opening:
+            if self._client is None or self._client.loop is not loop:
+                http_client = self._make("http_client", self._given_http, loop)
+                client = self._make("client", self._given, loop)
+                if client is None:
+                    client = self.open_client(http_client)
+                self._client = _Opened(loop, client, http_client)
+            return self._client.client
+
+    def _make(self, name: str, given: Any, loop: object) -> Any:  # noqa: ANN401 - a client
+        """Return the client for this event loop: the caller's own, or what the function makes."""
+        if given is None:
+            return None
+        if callable(given):
+            made = given()
+            if self._fits(name, made):
+                return made
+            detail = f"{name}() returned {describe_argument(made)}; expected {self._wanted(name)}"
+            raise ModelError(detail, provider=self.provider)
+        if self._loop not in (None, loop):
+            detail = f"{name} was used in another event loop, where its connections are; "
+            detail += f"give a function that makes one: {name}=lambda: {type(given).__name__}(…)"
+            raise ModelError(detail, provider=self.provider)
+        self._loop = loop
+        return given
+
+    def _fits(self, name: str, value: object) -> bool:
+        if name == "client":
+            return isinstance(value, self.clients)
+        return any(
+            base.__name__ == "AsyncClient" and base.__module__.split(".")[0] in self.http_packages
+            for base in type(value).__mro__
+        )
+
+    def _wanted(self, name: str) -> str:
+        if name == "client":
+            names = list(dict.fromkeys(kind.__name__ for kind in self.clients))
+            return f"{' or '.join(f'{kind}(…)' for kind in names)} of the provider's SDK"
+        return " or ".join(f"{package}.AsyncClient(…)" for package in self.http_packages)
+
+    def _check_given(self, name: str, value: object) -> None:
+        if value is not None and not callable(value) and not self._fits(name, value):
+            detail = f"must be {self._wanted(name)}, or a function that returns one, "
+            detail += f"not {describe_argument(value)}"
+            raise ValidationError(detail, path=f"$.{name}", rule="argument")
 
     def _check(self, event: object) -> Mapping[str, Any]:
         if not is_object(event):
@@ -585,7 +815,58 @@ class SdkModel(ABC, Generic[ClientT]):
         return Failure(clean, failure.retryable)
 
     def _secrets(self) -> Sequence[str | None]:
-        return (self._api_key, *(self.secrets(self._client[1]) if self._client else ()))
+        found = self.secrets(self._client.client) if self._client else ()
+        return (self._api_key, *self.headers.values(), *found)
+
+
+class _Opened(NamedTuple, Generic[ClientT]):
+    """A client, the event loop that it is used in, and what it sends requests with, if given."""
+
+    loop: object
+    client: ClientT
+    http_client: Any
+
+
+def as_policy(retries: RetryPolicy | int | None) -> RetryPolicy:
+    """Return how requests are repeated: `retries` is a policy, or how often.
+
+    >>> as_policy(3).limit
+    3
+    """
+    if retries is None:
+        return RetryPolicy()
+    if isinstance(retries, RetryPolicy):
+        return retries
+    if type(retries) is not int or retries < 0:
+        detail = "must be a whole number from 0 on, or RetryPolicy(limit=…), not "
+        raise ValidationError(
+            detail + describe_argument(retries), path="$.retries", rule="argument"
+        )
+    return RetryPolicy(limit=retries)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        found = urlsplit(text)
+    except ValueError:
+        return False
+    return found.scheme in ("http", "https") and bool(found.hostname)
+
+
+def _check_headers(given: object) -> dict[str, str]:
+    if given is None:
+        return {}
+    check_argument(given, Mapping, "$.default_headers", "an object, such as {'X-Team': 'tea'}")
+    headers: dict[str, str] = {}
+    for name, value in cast("Mapping[object, object]", given).items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+            detail = f"{describe_argument(name)} can't be the name of a header"
+            raise ValidationError(detail, path="$.default_headers", rule="argument")
+        if not isinstance(value, str) or not value.isprintable() or not value.isascii():
+            detail = "must be a text of printable ASCII characters"
+            raise ValidationError(detail, path=f"$.default_headers.{name}", rule="argument")
+        headers[name] = value
+    return headers
 
 
 def check_options(model: Model, tools: tuple[ToolSpec, ...], options: Mapping[str, Any]) -> None:
@@ -594,8 +875,8 @@ def check_options(model: Model, tools: tuple[ToolSpec, ...], options: Mapping[st
     if isinstance(model, GeneratingModel):
         request.check()
         model.options(request)
-    elif isinstance(model, SdkModel) or model.ref.provider_id == LOCAL_PROVIDER:
-        request.check()
+    elif isinstance(model, ChecksOptions):
+        model.check_options(request)
 
 
 class _ReportedFailure(Exception):  # noqa: N818 - it never leaves this module

@@ -111,9 +111,10 @@ def connection_failed(provider: str, reason: str) -> Failure:
     return Failure(error, retryable=True)
 
 
-def timed_out(provider: str, seconds: float) -> Failure:
+def timed_out(provider: str, seconds: float | None) -> Failure:
     """Nothing arrived in time; not repeated, since a repeat could wait just as long again."""
-    return Failure(NetworkError(f"nothing came within {seconds:g} s", provider=provider))
+    limit = "the time that its client allows" if seconds is None else f"{seconds:g} s"
+    return Failure(NetworkError(f"nothing came within {limit}", provider=provider))
 
 
 def bad_answer(provider: str, reason: str) -> Failure:
@@ -121,7 +122,7 @@ def bad_answer(provider: str, reason: str) -> Failure:
     return Failure(BadAnswer(reason, provider=provider))
 
 
-def transport_failure(error: Exception, provider: str, seconds: float) -> Failure | None:
+def transport_failure(error: Exception, provider: str, seconds: float | None) -> Failure | None:
     """Classify an error of the HTTP library below an SDK; None if it is not one.
 
     SDKs choose their own HTTP library; all of them name a timeout alike.

@@ -7,6 +7,7 @@ base64, names in camelCase. Fields that the installed SDK does not know are left
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -43,14 +44,13 @@ class GeminiModel(SdkModel[genai.Client]):
 
     provider: ClassVar[str] = "google"
     format: str = "gemini"
+    clients: ClassVar[tuple[type, ...]] = (genai.Client,)
+    http_packages: ClassVar[tuple[str, ...]] = ("httpx2", "httpx")
+    efforts: ClassVar[Sequence[str]] = ("minimal", "low", "medium", "high")
 
-    def open_client(self) -> genai.Client:
+    def open_client(self, http_client: Any) -> genai.Client:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from GEMINI_API_KEY or GOOGLE_API_KEY."""
-        options = types.HttpOptions(
-            base_url=self.base_url,
-            timeout=int(self.timeout * 1_000),
-            retry_options=types.HttpRetryOptions(attempts=1),
-        )
+        options = types.HttpOptions(base_url=self.base_url, httpx_async_client=http_client)
         # checked here, because a client that fails in its constructor is not closed
         known = (self._api_key, *map(os.environ.get, (*_KEYS, "GOOGLE_GENAI_USE_VERTEXAI")))
         if not any(known):
@@ -75,6 +75,8 @@ class GeminiModel(SdkModel[genai.Client]):
         if "schema" in settings:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = settings["schema"]
+        if "effort" in settings:
+            config["thinkingConfig"] = {"thinkingLevel": settings["effort"].upper()}
         fields: dict[str, Any] = {"generationConfig": config} if config else {}
         choice = settings.get("tool_choice")
         if choice is not None and request.tools:
@@ -87,7 +89,7 @@ class GeminiModel(SdkModel[genai.Client]):
     async def send(self, client: genai.Client, body: dict[str, Any]) -> object:
         """Request a complete answer."""
         answer = await client.aio.models.generate_content(
-            model=self.ref.model_id, contents="", config=_config(body)
+            model=self.ref.model_id, contents="", config=self._config(body)
         )
         return _as_json(answer)
 
@@ -96,10 +98,23 @@ class GeminiModel(SdkModel[genai.Client]):
     ) -> AsyncGenerator[object]:
         """Request a stream, and yield its events."""
         answers = await client.aio.models.generate_content_stream(
-            model=self.ref.model_id, contents="", config=_config(body)
+            model=self.ref.model_id, contents="", config=self._config(body)
         )
         async for answer in answers:
             yield _as_json(answer)
+
+    def _config(self, body: Mapping[str, Any]) -> types.GenerateContentConfig:
+        """Return the body, and what belongs to every request, also of a client of the caller's."""
+        options = types.HttpOptions(
+            extra_body=merge_fields({}, body),
+            headers=self.headers,
+            timeout=None if self.timeout is None else math.ceil(self.timeout * 1_000),
+            retry_options=types.HttpRetryOptions(attempts=1),
+        )
+        return types.GenerateContentConfig(
+            http_options=options,
+            automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        )
 
     def is_final(self, event: Mapping[str, Any]) -> bool:
         """Tell whether a candidate has a finish reason, or the prompt was refused."""
@@ -121,9 +136,9 @@ class GeminiModel(SdkModel[genai.Client]):
         return classify(ErrorReply(self.provider, 400, text, "content_filter"))
 
     def secrets(self, client: genai.Client) -> Sequence[str | None]:
-        """Return the keys of the environment."""
-        del client
-        return [os.environ.get(name) for name in _KEYS]
+        """Return the client's key, and those of the environment."""
+        own: object = getattr(getattr(client, "_api_client", None), "api_key", None)
+        return [own if isinstance(own, str) else None, *map(os.environ.get, _KEYS)]
 
     def classify_error(self, error: Exception) -> Failure | None:
         """Classify an error of the SDK."""
@@ -135,13 +150,6 @@ class GeminiModel(SdkModel[genai.Client]):
         if isinstance(error, errors.UnknownApiResponseError):
             return bad_answer(self.provider, "what came is not JSON")
         return None
-
-
-def _config(body: Mapping[str, Any]) -> types.GenerateContentConfig:
-    return types.GenerateContentConfig(
-        http_options=types.HttpOptions(extra_body=merge_fields({}, body)),
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-    )
 
 
 def _as_json(answer: types.GenerateContentResponse) -> object:

@@ -28,12 +28,18 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from anyio import to_thread
 
-from palaver.errors import BadRequest, ModelError, NetworkError, Unavailable
+from palaver.errors import BadRequest, ModelError, NetworkError, Unavailable, ValidationError
 from palaver.messages.ids import new_id
-from palaver.messages.limits import EMPTY, check_number, is_list, is_object
+from palaver.messages.limits import (
+    EMPTY,
+    check_number,
+    is_list,
+    is_object,
+    not_pickled,
+)
 from palaver.messages.parts import ModelRef
 from palaver.models import catalog
-from palaver.models.base import merge_fields
+from palaver.models.base import check_defaults, merge_fields
 from palaver.models.errors import ErrorReply, classify, read_error_body
 from palaver.wire import spell_tool
 from palaver.wire.request import Target
@@ -67,6 +73,7 @@ ReplyQueue = queue.SimpleQueue[dict[str, Any] | None]
 """The lines that answer a request; None when no more can come."""
 
 _ANSWER: Final = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
+_OBJECT: Final = re.compile(r'\s*\{\s*"answer"\s*:\s*(?=\{)')
 _TOOL: Final = re.compile(
     r'\s*\{\s*"tool"\s*:\s*"(?P<name>[^"\\]*)"\s*,\s*"arguments"\s*:\s*', re.DOTALL
 )
@@ -85,6 +92,7 @@ _ONLY_ANSWER: Final = 'Reply with one JSON object, with "answer" to say somethin
 _HOW_TO_ANSWER: Final = 'with "answer" to say something'
 _SMALL: Final[Mapping[str, Any]] = {"temperature": 0, "max_tokens": 120}
 """The options of an installed model, unless a request has others."""
+_NO_EFFORT: Final = "a model on this machine has no reasoning effort; leave it out"
 _HOW_TO_CALL: Final = 'with "tool" and "arguments" to use a tool'
 
 
@@ -93,8 +101,9 @@ class LocalModel:
 
     `window` is the context window in tokens, at most what the model was trained for. `threads` is
     how many cores it may use; the default is half of them, because with all of them it nearly stops
-    as soon as another process is busy. An installed model is small: unless a request says
-    otherwise, its answers are short, so that it can't repeat itself until its window is full.
+    as soon as another process is busy. All further arguments are default options. An installed
+    model is small: unless an option says otherwise, its answers are short, so that it can't repeat
+    itself until its window is full.
     """
 
     format: str = "openai-chat"
@@ -106,8 +115,12 @@ class LocalModel:
         window: int | None = None,
         threads: int | None = None,
         timeout: float = 600.0,
+        **options: Any,  # noqa: ANN401 - those of OPTIONS
     ) -> None:
         """Find the file; it is loaded at the first request."""
+        defaults = check_defaults(options, LocalModel.__init__)
+        if "effort" in defaults:
+            raise ValidationError(_NO_EFFORT, path="$.effort", rule="option")
         check_number(timeout, "$.timeout", least=0.001)
         for value, where in ((window, "$.window"), (threads, "$.threads")):
             if value is not None:
@@ -120,13 +133,15 @@ class LocalModel:
         self.target = Target(model=self.ref, images=False, files=False)
         self.timeout = timeout
         known = catalog.KNOWN.get(name)
-        self._defaults: Mapping[str, Any] = EMPTY if known is None else _SMALL
+        self.defaults: Mapping[str, Any] = {**(_SMALL if known else EMPTY), **defaults}
         wanted = window or (known.window if known else WINDOW)
         half = max(1, (os.cpu_count() or 2) // 2)
         self._engine = Engine(Path(path), window=wanted, threads=threads or half)
 
     def __repr__(self) -> str:
         return f"<LocalModel {self.ref.model_id}>"
+
+    __reduce_ex__ = not_pickled("make it again by its name: palaver.model('local:smollm2')")
 
     @property
     def window(self) -> int | None:
@@ -135,11 +150,18 @@ class LocalModel:
 
     def request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body of a request, as the child process gets it."""
-        return {**self._defaults, **_request_body(request)}
+        self.check_options(request)
+        return _request_body(request.with_defaults(self.defaults))
+
+    def check_options(self, request: ModelRequest) -> None:
+        """Raise `ValidationError` for options that this model does not have."""
+        if request.check().options.get("effort") is not None:
+            raise ValidationError(_NO_EFFORT, path="$.options.effort", rule="option")
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
         """Send a request and yield the chunks as they arrive."""
-        parser = OutputParser() if _forces_calls(request) else None
+        forced = _forces_calls(request.with_defaults(self.defaults).settings, request.tools)
+        parser = OutputParser() if forced else None
         async with aclosing(self._events(self.request(request))) as events:
             async for event in events:
                 chunk: dict[str, Any] = {**event, "model": self.ref.model_id}
@@ -212,28 +234,29 @@ def _tools_by_name(request: ModelRequest) -> dict[str, ToolSpec]:
     return {spell_tool("openai-chat", tool.name): tool for tool in request.tools}
 
 
-def _forces_calls(request: ModelRequest) -> bool:
+def _forces_calls(settings: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> bool:
     """Tell whether a grammar is used: small models repeat earlier calls unless it prevents them."""
-    return bool(request.tools)
+    return bool(tools) and not ("schema" in settings and settings.get("tool_choice") == "none")
 
 
 def _request_body(request: ModelRequest) -> dict[str, Any]:
-    settings = request.check().settings
+    settings = request.settings
     instructions = ""
     fields: dict[str, Any] = {
         name: settings[name]
         for name in ("temperature", "top_p", "max_tokens", "stop")
         if name in settings
     }
-    if _forces_calls(request):
+    schema = _closed(settings.get("schema"))
+    if _forces_calls(settings, request.tools):
         choice = settings.get("tool_choice", "auto")
         if choice not in ("auto", "required", "none"):
             choice = spell_tool("openai-chat", choice)
         tools = _tools_by_name(request)
         instructions = tool_instructions(tools, choice)
-        fields["grammar"] = grammar(output_schema(tools, choice))
-    elif "schema" in settings:
-        form = {"name": "reply", "schema": settings["schema"]}
+        fields["grammar"] = grammar(output_schema(tools, choice, schema))
+    elif schema is not None:
+        form = {"name": "reply", "schema": schema}
         fields["response_format"] = {"type": "json_schema", "json_schema": form}
     messages = plain_messages(request.body["messages"], instructions)
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
@@ -250,8 +273,10 @@ def _parse_choices(
     delta, finish = dict(choice["delta"]), choice["finish_reason"]
     piece = delta.pop("content", None)
     text = parser.feed(piece) if piece else ""
-    deltas = [{**delta, "content": text or None}] if text or delta else []
     call = parser.call() if finish else None
+    if finish and call is None:
+        text += parser.object()
+    deltas = [{**delta, "content": text or None}] if text or delta else []
     if call is not None:
         function = {"name": call[0], "arguments": call[1]}
         made = {"index": 0, "id": f"call_{new_id()}", "type": "function", "function": function}
@@ -439,14 +464,18 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 # ── the grammar ─────────────────────────────────────────────────────────────────────────────────
 
 
-def output_schema(tools: Mapping[str, ToolSpec], choice: str) -> dict[str, Any]:
+def output_schema(
+    tools: Mapping[str, ToolSpec], choice: str, answer: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the JSON schema of the model's output, for tools by their names in the request.
 
-    `choice` is `auto`, `required`, `none` or one of those names.
+    `choice` is `auto`, `required`, `none` or one of those names. `answer` is the schema of an
+    answer, if it is not text.
     """
     definitions: dict[str, Any] = {}
     may_answer = choice in ("auto", "none")
-    ways = [_object("answer", answer={"type": "string"})] if may_answer else []
+    said = {"type": "string"} if answer is None else _hoist(answer, "answer_", definitions)
+    ways = [_object("answer", answer=said)] if may_answer else []
     for place, (name, tool) in enumerate(tools.items()):
         if choice in ("auto", "required", name):
             # only declared arguments, unless the tool says otherwise: else the output may never end
@@ -467,6 +496,16 @@ def grammar(schema: Mapping[str, Any]) -> str:
     """
     compact = {**schema, "x-guidance": {"whitespace_flexible": False}}
     return f"%llguidance {{}}\nstart: %json {json.dumps(compact)}"
+
+
+def _closed(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema whose objects have only their named fields: else an answer may never end."""
+    if is_list(schema):
+        return [_closed(one) for one in schema]
+    if not is_object(schema):
+        return schema
+    closed = _CLOSED if is_object(schema.get("properties")) and "type" in schema else EMPTY
+    return {**closed, **{name: _closed(value) for name, value in schema.items()}}
 
 
 def _object(title: str, **properties: object) -> dict[str, Any]:
@@ -591,14 +630,20 @@ class OutputParser:
         # half of a surrogate pair is no character and can't be stored
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
+    def object(self) -> str:
+        """Return the JSON of an answer that is an object, at its end."""
+        found = _OBJECT.match(self._raw)
+        return "" if found is None else _value(self._raw[found.end() :])
+
     def call(self) -> tuple[str, str] | None:
         """Return the name and the raw arguments of the tool that is called, if one is."""
         found = _TOOL.match(self._raw)
-        if found is None:
-            return None
-        rest = self._raw[found.end() :]
-        try:
-            _, end = json.JSONDecoder().raw_decode(rest)
-        except ValueError:
-            end = len(rest)  # cut off by the limit
-        return found["name"], rest[:end]
+        return None if found is None else (found["name"], _value(self._raw[found.end() :]))
+
+
+def _value(text: str) -> str:
+    """Return the JSON value that a text begins with, or all of it if that was cut off."""
+    try:
+        return text[: json.JSONDecoder().raw_decode(text)[1]]
+    except ValueError:
+        return text

@@ -29,6 +29,8 @@ from palaver.models.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
+    from openai._types import RequestOptions
+
     from palaver.models.base import ModelRequest
 
 __all__ = ["OpenAIChatModel", "OpenAIModel", "OpenAIResponsesModel"]
@@ -41,6 +43,10 @@ _RESPONSES_NAMES: Final = {
     "top_p": "top_p",
     "max_tokens": "max_output_tokens",
 }
+_STRICT_FIELDS: Final = frozenset(
+    ("type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf")
+) | {"$ref", "$defs", "title", "description"}
+"""The fields of a schema that OpenAI takes where it holds the model to it."""
 
 
 class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
@@ -48,20 +54,21 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
 
     provider: ClassVar[str] = "openai"
     path: ClassVar[str]
+    clients: ClassVar[tuple[type, ...]] = (openai.AsyncOpenAI, openai.AsyncAzureOpenAI)
+    http_packages: ClassVar[tuple[str, ...]] = ("httpx2", "httpx")
 
-    def open_client(self) -> openai.AsyncOpenAI:
+    def open_client(self, http_client: Any) -> openai.AsyncOpenAI:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from OPENAI_API_KEY."""
         key = self._api_key or os.environ.get("OPENAI_API_KEY") or None
-        if key is None and self.base_url is not None:
+        if key is None and self._is_elsewhere():
             key = _NO_KEY
         if key is None:
             raise AuthError("there is no key: set OPENAI_API_KEY", provider=self.provider)
-        return openai.AsyncOpenAI(
-            api_key=key,
-            base_url=self.base_url,
-            timeout=openai.Timeout(self.timeout, connect=min(CONNECT_SECONDS, self.timeout)),
-            max_retries=0,
-        )
+        return openai.AsyncOpenAI(api_key=key, base_url=self.base_url, http_client=http_client)
+
+    def _is_elsewhere(self) -> bool:
+        """Tell whether another server than OpenAI's is asked; the SDK reads the variable too."""
+        return bool(self.base_url or os.environ.get("OPENAI_BASE_URL"))
 
     async def close_client(self, client: openai.AsyncOpenAI) -> None:
         """Close the SDK's client."""
@@ -69,22 +76,36 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
 
     async def send(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> object:
         """Request a complete answer."""
-        return await client.post(self.path, cast_to=object, body=body)
+        return await client.post(self.path, cast_to=object, body=body, options=self._http())
 
     async def send_stream(
         self, client: openai.AsyncOpenAI, body: dict[str, Any]
     ) -> AsyncGenerator[object]:
         """Request a stream, and yield its events."""
-        kind = openai.AsyncStream[object]
         async with await client.post(
-            self.path, cast_to=object, body={**body, "stream": True}, stream=True, stream_cls=kind
+            self.path,
+            cast_to=object,
+            body={**body, "stream": True},
+            options=self._http(),
+            stream=True,
+            stream_cls=openai.AsyncStream[object],
         ) as events:
             async for event in events:
                 yield event
 
+    def _http(self) -> RequestOptions:
+        """Return what belongs to every request, also of a client that the caller has set up."""
+        found: RequestOptions = {"max_retries": 0, "headers": self.headers}
+        if self.timeout is not None:
+            connect = min(CONNECT_SECONDS, self.timeout)
+            found["timeout"] = openai.Timeout(self.timeout, connect=connect)
+        return found
+
     def secrets(self, client: openai.AsyncOpenAI) -> Sequence[str | None]:
-        """Return the key."""
-        return (client.api_key,)
+        """Return the key, or Azure's token in its place."""
+        names = ("api_key", "_azure_ad_token")
+        found = (getattr(client, name, None) for name in names)
+        return [one for one in found if isinstance(one, str)]
 
     def classify_error(self, error: Exception) -> Failure | None:
         """Classify an error of the SDK."""
@@ -127,10 +148,12 @@ class OpenAIChatModel(OpenAIModel):
                 fields[name] = settings[name]
         if "max_tokens" in settings:
             # OpenAI's newer models know only the new name, other servers often only the old one
-            name = "max_completion_tokens" if self.base_url is None else "max_tokens"
+            name = "max_completion_tokens" if self._is_openai() else "max_tokens"
             fields[name] = settings["max_tokens"]
+        if "effort" in settings:
+            fields["reasoning_effort"] = settings["effort"]
         if "schema" in settings:
-            form = {"name": "answer", "schema": settings["schema"]}
+            form = _answer_format(settings["schema"])
             fields["response_format"] = {"type": "json_schema", "json_schema": form}
         choice = settings.get("tool_choice")
         if choice in ("auto", "none", "required"):
@@ -139,6 +162,14 @@ class OpenAIChatModel(OpenAIModel):
             function = {"name": self.tool_name(choice)}
             fields["tool_choice"] = {"type": "function", "function": function}
         return {name: value for name, value in fields.items() if value is not None}
+
+    def _is_openai(self) -> bool:
+        """Tell whether OpenAI or Azure is asked, and no other server that speaks the protocol."""
+        given = self._given
+        if isinstance(given, openai.AsyncOpenAI):
+            host = given.base_url.host
+            return isinstance(given, openai.AsyncAzureOpenAI) or host.endswith("openai.com")
+        return not self._is_elsewhere()
 
     async def send_stream(
         self, client: openai.AsyncOpenAI, body: dict[str, Any]
@@ -187,9 +218,11 @@ class OpenAIResponsesModel(OpenAIModel):
                 if name in settings
             }
         )
+        if "effort" in settings:
+            fields["reasoning"] = {"effort": settings["effort"]}
         if "schema" in settings:
-            form = {"type": "json_schema", "name": "answer", "schema": settings["schema"]}
-            fields["text"] = {"format": form}
+            form = _answer_format(settings["schema"])
+            fields["text"] = {"format": {"type": "json_schema", **form}}
         choice = settings.get("tool_choice")
         if choice in ("auto", "none", "required"):
             if request.tools:
@@ -215,3 +248,67 @@ class OpenAIResponsesModel(OpenAIModel):
             return None
         text, code = read_error_body(reported)
         return classify(ErrorReply(self.provider, None, text, code))
+
+
+# ── answers of a schema ─────────────────────────────────────────────────────────────────────────
+
+
+def _answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the format of an answer; the model is held to the schema where that is possible.
+
+    OpenAI does so where every field is required and every object has named fields only. Elsewhere
+    a model is only told of the schema.
+    """
+    try:
+        return {"name": "answer", "schema": _strict(schema), "strict": True}
+    except _NotStrictError:
+        return {"name": "answer", "schema": schema}
+
+
+class _NotStrictError(Exception):
+    """OpenAI would not hold a model to this schema, and refuse the request."""
+
+
+def _strict(schema: object) -> dict[str, Any]:
+    """Return a schema with its objects closed.
+
+    >>> _strict({"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]})
+    {'type': 'object', 'properties': {'a': {'enum': [1], 'type': 'integer'}}, ...}
+    """
+    if not is_object(schema) or not schema.keys() <= _STRICT_FIELDS:
+        raise _NotStrictError
+    found: dict[str, Any] = dict(schema)
+    values = found.get("enum", ())
+    for kind, name in ((str, "string"), (int, "integer")):
+        if values and all(type(value) is kind for value in values):
+            found.setdefault("type", name)
+    _check_strict(found)
+    if found.get("type") == "object":
+        found["additionalProperties"] = False
+    for field in ("properties", "$defs"):
+        if field in found:
+            found[field] = {name: _strict(value) for name, value in found[field].items()}
+    if "items" in found:
+        found["items"] = _strict(found["items"])
+    if "anyOf" in found:
+        found["anyOf"] = [_strict(one) for one in found["anyOf"]]
+    return found
+
+
+def _check_strict(schema: Mapping[str, Any]) -> None:
+    """Raise an error if one level of a schema leaves something open."""
+    kinds = schema.keys() & {"type", "anyOf", "$ref"}
+    if len(kinds) != 1 or ("$ref" in kinds and schema.keys() - {"$ref"}):
+        raise _NotStrictError
+    if schema.get("type") == "object":
+        named = schema.get("properties")
+        if not is_object(named) or sorted(named) != sorted(schema.get("required", ())):
+            raise _NotStrictError
+        if schema.get("additionalProperties", False) is not False:
+            raise _NotStrictError
+    if schema.get("type") == "array" and "items" not in schema:
+        raise _NotStrictError
+    # objects among the variants may not begin with the same field
+    variants = schema.get("anyOf", ())
+    if sum(one.get("type", "object") == "object" for one in variants) > 1:
+        raise _NotStrictError

@@ -19,8 +19,8 @@ from palaver.nodes.config import LLMConfig, ToolConfig, read_config
 from palaver.nodes.results import ConversationStatus, NodeResult, read_status
 from palaver.tools.approval import (
     Decision,
-    apply_decisions,
     forget_decisions,
+    gate_calls,
     load_decisions,
     needs_approval,
     valid_decisions,
@@ -130,6 +130,7 @@ async def run_calls(
             )
         ]
         if missing:
+            await to_thread.run_sync(gate_calls, conversation, missing)
             return _result(conversation, status, "approval", missing=missing)
         if not status.waiting and not status.running:
             return _result(conversation, status, "nothing")
@@ -137,8 +138,7 @@ async def run_calls(
             # run_tools refuses calls that are running, with an error that says what to do
             outcomes = await conversation.run_tools(
                 (*status.waiting, *status.running),
-                around=apply_decisions(valid) if valid else None,
-                approved={name: one.digest or "" for name, one in valid.items()},
+                approved=valid,
             )
         except CallChanged:  # a moment ago, so nothing has run: read the calls again
             if not left:

@@ -170,7 +170,7 @@ class _Inquiry:
         """Parse an answer: decisions or a text; `ValidationError` if it can't be accepted."""
         settings = self.settings
         if isinstance(settings, AskApproval):
-            return parse_answer(answer, self.calls, self.digests)
+            return parse_answer(answer, self.calls, self.digests, self.conversation.tools)
         text = answer.get("text") if isinstance(answer, Mapping) else answer
         if not isinstance(text, str) or not text.strip():
             raise ValidationError("must be text, and not empty", path="$.text", rule="node-answer")

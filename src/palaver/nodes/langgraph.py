@@ -12,17 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from anyio import to_thread
-from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph reads signatures
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import interrupt
 
-from palaver.errors import ValidationError
+from palaver.errors import ValidationError, needs_extra
 from palaver.messages.ids import derive_id
 from palaver.nodes.agent import ask_model, run_calls
 from palaver.nodes.config import AskApproval, CompressConfig, LLMConfig, ToolConfig, read_config
 from palaver.nodes.context import compress_context, edit_context
 from palaver.nodes.human import ask_human
 from palaver.nodes.results import read_status
+
+with needs_extra("langgraph"):
+    from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph reads signatures
+    from langgraph.graph import END, START, StateGraph
+    from langgraph.types import interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -7,11 +7,14 @@ calls the library, and shapes the response.
 
 from __future__ import annotations
 
-from palaver.server.app import make_app
-from palaver.server.run import bind, serve
-from palaver.server.security import LOOPBACK, read_token
-from palaver.server.services import Service
-from palaver.server.settings import Settings, read_limit
+from palaver.errors import needs_extra
+
+with needs_extra("server"):
+    from palaver.server.app import make_app
+    from palaver.server.run import bind, serve
+    from palaver.server.security import LOOPBACK, read_token
+    from palaver.server.services import Service
+    from palaver.server.settings import Settings, read_limit
 
 __all__ = [
     "LOOPBACK",

@@ -52,7 +52,8 @@ def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = no
     if isinstance(address, os.PathLike):
         name = os.fspath(address)
     if not isinstance(name, str):
-        msg = f"the address of a store must be text or a path, not {type(name).__name__}"
+        kind = type(name).__name__
+        msg = f"the address of a store must be text or a path, such as 'chat.db', not {kind}"
         raise StoreError(msg)
     check_address(name)
     if name == ":memory:":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "ReopeningLock",
     "Restarting",
     "Resting",
     "RestingCondition",
@@ -62,6 +63,41 @@ class Restarting(Protocol):
     def after_fork_in_child(self) -> None:
         """Reset, without the locks and connections of the parent."""
         ...
+
+
+class ReopeningLock:
+    """Stands in for the lock of a history that was forked in the middle of a change.
+
+    Whoever takes it first has the history read again from its store; then it has a lock again.
+    """
+
+    def __init__(self, reopen: Callable[[], threading.RLock]) -> None:
+        """Take what reads the history again and returns its new lock."""
+        self._reopen = reopen
+        self._gate = threading.Lock()
+        self._lock: threading.RLock | None = None
+
+    def __enter__(self) -> None:
+        """Take it."""
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        self.release()
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take the lock of the reopened history; False if the caller may not wait for that."""
+        if not blocking:
+            return False
+        with self._gate:
+            if self._lock is None:
+                self._lock = self._reopen()
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        """Release the lock of the reopened history."""
+        if self._lock is not None:
+            self._lock.release()
 
 
 _resting: Final[WeakSet[Any]] = WeakSet()

@@ -9,6 +9,9 @@ hash rows and check the hashes, check the arguments of a change, and read the cl
 from __future__ import annotations
 
 import json
+import os
+import platform
+import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -19,11 +22,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from palaver.errors import StoreDamaged, UnknownConversation, ValidationError
+from palaver.errors import LeaseHolder, StoreDamaged, UnknownConversation, ValidationError
 from palaver.history.frame import MASK, SHIFTS
-from palaver.messages import ROLES, Message, dump
+from palaver.messages import ROLES, Message, dump, new_id
 from palaver.messages.codec import decode_message
 from palaver.messages.decode import decoder_for
+from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
@@ -32,6 +36,7 @@ from palaver.messages.limits import (
     describe_argument,
     is_text,
     kind_of,
+    short_repr,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +72,7 @@ __all__ = [
     "decode_body",
     "describe_holder",
     "encode_body",
+    "holder_name",
     "monotonic_ms",
     "pack_counts",
     "pruned_message",
@@ -183,12 +189,24 @@ class Listing(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True, gc=False):
-    """A message that a search found."""
+    """A message that a search found.
+
+    `position` is that in the log, `index` that in the conversation as it is now: None if the
+    message is no longer in it, because it was edited away or compacted.
+    """
 
     conversation: str
     position: int
     message: Message
     snippet: str
+    index: int | None = None
+
+    __repr__ = short_repr
+
+    @property
+    def in_view(self) -> bool:
+        """Whether the message is in the conversation now."""
+        return self.index is not None
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────
@@ -359,9 +377,30 @@ def boot_id() -> str:
         return ""
 
 
-def describe_holder(holder: str, left: int) -> str:
-    """Return the text of `LeaseTaken`: who holds the lease, and for how many milliseconds more."""
-    return f"{holder} has the lease for another {max(left, 0) / 1_000:.3f} s"
+_LONGEST_HOST: Final = 100
+_HOLDER: Final = re.compile(r"(process \d+ on .+) ([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}")
+
+
+def holder_name() -> str:
+    """Return a new name for who takes a lease: the process, the machine, and an id with the time.
+
+    >>> holder_name() == holder_name()
+    False
+    """
+    host = "".join(c if c.isprintable() else "_" for c in platform.node())[:_LONGEST_HOST]
+    return f"process {os.getpid()} on {host or 'this machine'} {new_id()}"
+
+
+def describe_holder(holder: str, left: int) -> LeaseHolder:
+    """Return what `LeaseTaken` says: who holds the lease, and for how many milliseconds more.
+
+    >>> describe_holder("anna", 3_000)[0], describe_holder(holder_name(), 3_000).since is None
+    ('anna', False)
+    """
+    left, since = max(left, 0), None
+    if made := _HOLDER.fullmatch(holder):  # the time is the beginning of the id
+        holder, since = made[1], int(made[2] + made[3], 16)
+    return LeaseHolder(holder, since, now_ms() + left, left)
 
 
 def row_hash(body: bytes, *columns: object) -> int:

@@ -16,6 +16,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from msgspec.structs import replace
+
 from palaver.errors import Stale, UnknownConversation, ValidationError
 from palaver.history.frame import Frame, check_expected
 from palaver.history.log import packed_count
@@ -30,6 +32,7 @@ from palaver.messages.limits import (
     check_number,
     describe_argument,
     is_text,
+    not_pickled,
 )
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
@@ -45,6 +48,7 @@ from palaver.stores.records import (
     check_words,
 )
 from palaver.stores.stored_history import StoredHistory, check_creation_key, create_once
+from palaver.stores.twins import in_thread
 from palaver.stores.verify import find_problems
 
 if TYPE_CHECKING:
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from palaver.history import View
     from palaver.history.frame import Expected
     from palaver.messages import Message
     from palaver.stores.backend import Backend
@@ -103,6 +108,12 @@ class Store:
         self.backend = backend
         self._clock = clock
 
+    __reduce_ex__ = not_pickled("open it again by its address, in each process by itself")
+
+    def __repr__(self) -> str:
+        """Return the kind of the backend: an address may have a password in it."""
+        return f"<Store: {self.kind}>"
+
     def __enter__(self) -> Self:
         """Return the store; it is closed at the end of the block."""
         return self
@@ -115,6 +126,14 @@ class Store:
     ) -> None:
         """Close the store."""
         self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the store; it is closed at the end of the block."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the store."""
+        await self.aclose()
 
     def close(self) -> None:
         """Close files and connections. Every change that was made is on disk already."""
@@ -295,13 +314,32 @@ class Store:
     ) -> builtins.list[Hit]:
         """Return the messages with all these words ("in quotes": one after the other).
 
-        The first 100,000 characters of a message are searched, and words are compared by their
-        first 200. More than 256 different words are refused with `ValidationError`.
+        Messages that are no longer in their conversation are found too; `Hit.in_view` tells them
+        apart. The first 100,000 characters of a message are searched, and words are compared by
+        their first 200. More than 256 different words are refused with `ValidationError`.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> history = store.create([palaver.user("Tea?")])
+        >>> _ = history.clear()
+        >>> [(hit.snippet, hit.in_view) for hit in store.search("tea")]
+        [('Tea?', False)]
         """
         check_words(words)
+        check_number(limit, "$.limit", whole=True)
         if conversation is not None:
             check_known(conversation)
-        return self.backend.search(words, conversation, limit)
+        hits: list[Hit] = []
+        views: dict[str, View] = {}
+        for hit in self.backend.search(words, conversation, limit):
+            name = hit.conversation
+            try:
+                if name not in views:
+                    views[name] = self.get(name).view
+            except UnknownConversation:  # deleted meanwhile
+                continue
+            hits.append(replace(hit, index=views[name].index_of(hit.position)))
+        return hits
 
     def find_positions(self, conversation: str, message_id: str) -> builtins.list[int]:
         """Return the log positions of the messages with an id."""
@@ -467,3 +505,30 @@ class Store:
         for head in heads:
             for position, reason in self.backend.unindexed(head.id):
                 yield f"{head.id}: message {position}: {reason}"
+
+    # ── async twins ─────────────────────────────────────────────────────────────────────────────
+
+    aclose = in_thread(close)
+    acreate = in_thread(create)
+    aget = in_thread(get)
+    ahead = in_thread(head)
+    alist = in_thread(list)  # noqa: A003 - the method
+    anamed = in_thread(named)
+    adescribe = in_thread(describe)
+    adelete = in_thread(delete)
+    aprune = in_thread(prune)
+    asearch = in_thread(search)
+    afind_positions = in_thread(find_positions)
+    amessages = in_thread(messages)
+    akeys = in_thread(keys)
+    afamily = in_thread(family)
+    aforks = in_thread(forks)
+    ageneration = in_thread(generation)
+    arecords = in_thread(records)
+    akinds = in_thread(kinds)
+    aput_record = in_thread(put_record)
+    aput_records = in_thread(put_records)
+    anewest = in_thread(newest)
+    ajournal = in_thread(journal)
+    alease = in_thread(lease)
+    arelease = in_thread(release)

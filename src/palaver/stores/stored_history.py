@@ -59,7 +59,7 @@ from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
 from palaver.stores.erase import family_messages, positions_of_others
 from palaver.stores.frame_codec import read_frames
-from palaver.stores.process_fork import restart_in_child
+from palaver.stores.process_fork import ReopeningLock, restart_in_child
 from palaver.stores.records import (
     MERGED_POSITIONS,
     AlreadyCommitted,
@@ -72,6 +72,7 @@ from palaver.stores.records import (
     read_positions,
     write_positions,
 )
+from palaver.stores.twins import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -800,42 +801,50 @@ class StoredHistory(BaseHistory):
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:  # another thread was changing it: what there is of that change is not looked at
-            self._lock = cast("threading.RLock", _ReopeningLock(self._reopen))
+            self._lock = cast("threading.RLock", ReopeningLock(self._reopen))
 
     def _reopen(self) -> threading.RLock:
         self._open(self._state.clock)
         return self._lock
 
+    # ── async twins ─────────────────────────────────────────────────────────────────────────────
 
-class _ReopeningLock:
-    """Stands in for the lock of a history that was forked in the middle of a change.
+    def _messages(self) -> list[Message]:
+        """Return the messages of the current view, read in a worker thread."""
+        return self.messages
 
-    Whoever takes it first has the history read again from its store; then it has a lock again.
-    """
-
-    def __init__(self, reopen: Callable[[], threading.RLock]) -> None:
-        self._reopen = reopen
-        self._gate = threading.Lock()
-        self._lock: threading.RLock | None = None
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        """Take the lock of the reopened history; False if the caller may not wait for that."""
-        if not blocking:
-            return False
-        with self._gate:
-            if self._lock is None:
-                self._lock = self._reopen()
-        return self._lock.acquire()
-
-    def release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
+    amessages = in_thread(_messages)
+    aquery = in_thread(BaseHistory.query)
+    aby_role = in_thread(BaseHistory.by_role)
+    arecent = in_thread(BaseHistory.recent)
+    arange = in_thread(BaseHistory.range)
+    acount = in_thread(BaseHistory.count)
+    aat = in_thread(BaseHistory.at)
+    adiff = in_thread(BaseHistory.diff)
+    abatch_snapshot = in_thread(BaseHistory.batch_snapshot)
+    amarks_of = in_thread(BaseHistory.marks_of)
+    aprice = in_thread(BaseHistory.price)
+    arefresh = in_thread(refresh)
+    aappend = in_thread(append)
+    aextend = in_thread(extend)
+    aexecute = in_thread(execute)
+    ainsert = in_thread(BaseHistory.insert)
+    areplace = in_thread(BaseHistory.replace)
+    atruncate = in_thread(BaseHistory.truncate)
+    aclear = in_thread(BaseHistory.clear)
+    afilter = in_thread(BaseHistory.filter)
+    arewrite = in_thread(rewrite)
+    areplace_all = in_thread(BaseHistory.replace_all)
+    arollback = in_thread(BaseHistory.rollback)
+    aundo = in_thread(BaseHistory.undo)
+    aredo = in_thread(BaseHistory.redo)
+    arestore = in_thread(BaseHistory.restore)
+    amerge = in_thread(BaseHistory.merge)
+    amark = in_thread(BaseHistory.mark)
+    aunmark = in_thread(BaseHistory.unmark)
+    aset_team_task = in_thread(BaseHistory.set_team_task)
+    aerase = in_thread(erase)
+    afork = in_thread(fork)
 
 
 # ── creating a conversation once ────────────────────────────────────────────────────────────────

@@ -168,11 +168,16 @@ class Agent(_Base, frozen=True, kw_only=True):
 
 
 class ModelMember(Agent, frozen=True, kw_only=True, tag="model"):
-    """A model, by its name: `local:smollm2`, `anthropic:claude-…`."""
+    """A model, by its name: `local:smollm2`, `anthropic:claude-…`.
+
+    `tools` are what it may call: names of tools that the team was given, or `MODULE:ATTR` for what
+    a Python module has, such as `my_tools:weather`.
+    """
 
     model: Annotated[str, Meta(min_length=1)]
     format: str | None = FLAG_FORMAT
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    tools: list[_Name] = field(default_factory=list[str])
 
 
 class CommandMember(Agent, frozen=True, kw_only=True, tag="command"):

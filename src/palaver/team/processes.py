@@ -13,27 +13,38 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import suppress
+import tempfile
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from msgspec import Struct
 
+from palaver.errors import ArgumentTooLong, MemberFailed
+from palaver.messages import assistant
+from palaver.messages.redaction import redact
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
     from anyio.abc import ByteReceiveStream, Process
 
+    from palaver.context import AssemblerOutput
+    from palaver.messages import Message
+    from palaver.team.config import CommandMember
+
 __all__ = [
     "BASIC_VARIABLES",
+    "LONGEST_ARGUMENT",
     "PROXY_VARIABLES",
     "EchoFilter",
     "ProcessResult",
     "kill_orphan",
     "plain_text",
     "process_mark",
+    "run_command_member",
     "run_program",
     "select_environment",
     "strip_echo",
@@ -45,6 +56,9 @@ GRACE: Final = 2.0
 _LINGER: Final = 0.5
 """How long output may still come after the program has ended, in seconds."""
 _MAX_ERRORS: Final = 16 * 1024
+LONGEST_ARGUMENT: Final = 128 * 1024 - 1
+"""The longest argument that Linux takes, in bytes, without its terminating zero."""
+_MAX_ERROR_TEXT: Final = 4_096
 
 
 class ProcessResult(Struct, frozen=True):
@@ -323,3 +337,85 @@ class EchoFilter:
         self._pending = None
         if rest.strip():
             self._on_text(rest.lstrip("\n") if rest is not said else said)
+
+
+# ── members ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def run_command_member(
+    member: CommandMember,
+    prompt: AssemblerOutput,
+    folder: Path,
+    on_text: Callable[[str], object],
+    on_start: Callable[[int], Awaitable[None]] | None = None,
+) -> Message:
+    """Run a program and return its output as a message; `on_text` gets the text as it comes."""
+    with _arguments(member, prompt.system_flag) as argv:
+        try:
+            result = await run_program(
+                argv,
+                prompt.prompt,
+                cwd=str(folder / (member.cwd or "")),
+                env=_environment(member),
+                max_output=member.max_output,
+                on_text=EchoFilter(prompt.prompt, on_text),
+                on_start=on_start,
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            msg = f"{argv[0]} can't be started: {why}"
+            raise MemberFailed(msg) from None
+    if result.status:
+        raise MemberFailed(_describe_failure(_describe_status(result.status), result))
+    text = strip_echo(result.output, prompt.prompt)
+    if not text:
+        raise MemberFailed(_describe_failure("it said nothing", result))
+    facts: dict[str, Any] = {"leftOut": result.left_out} if result.left_out else {}
+    return assistant(text, metadata={"team": facts} if facts else {})
+
+
+def _environment(member: CommandMember) -> dict[str, str]:
+    """The program's environment: nothing of palaver's own that was not selected."""
+    if not member.inherit_env:
+        return dict(member.env)
+    return {**select_environment((*member.known.variables, *member.pass_env)), **member.env}
+
+
+@contextmanager
+def _arguments(member: CommandMember, system_text: str | None) -> Generator[list[str]]:
+    """The arguments, with the system text in the form that the program takes."""
+    known = member.known
+    argv = list(known.argv)
+    if not system_text:
+        yield argv
+        return
+    size = len(system_text.encode())
+    if known.system_flag and size <= LONGEST_ARGUMENT:
+        yield [*argv, known.system_flag, system_text]
+        return
+    if not known.system_file_flag:
+        msg = (
+            f"the system text has {size:,} bytes, an argument holds {LONGEST_ARGUMENT:,}, "
+            f"and {argv[0]} takes it from no file"
+        )
+        raise ArgumentTooLong(msg)
+    with tempfile.NamedTemporaryFile("wb", prefix="palaver-", suffix=".txt") as file:
+        file.write(system_text.encode())
+        file.flush()
+        yield [*argv, known.system_file_flag, file.name]
+
+
+def _describe_status(status: int) -> str:
+    if status > 0:
+        return f"exit status {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"
+
+
+def _describe_failure(what: str, result: ProcessResult) -> str:
+    """What happened, and the end of the program's errors, or else of its output."""
+    # redact before cutting: half a secret has no recognizable form
+    said = redact(result.errors.strip() or result.output.strip())[-_MAX_ERROR_TEXT:]
+    return f"{what}\n{said}" if said else what

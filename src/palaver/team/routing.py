@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from palaver.team.config import Member, Team
 
-__all__ = ["PRIORITY", "Route", "TurnRequest", "read_route"]
+__all__ = ["PRIORITY", "Route", "TurnRequest", "describe_team", "read_route"]
 
 PRIORITY: Final = 2
 _PRIORITIES: Final = {"p1": 1, "p2": 2, "p3": 3}
@@ -113,6 +113,30 @@ def read_route(text: str, speaker: Member, team: Team) -> Route:
         refused=tuple(refused),
         raw=tuple(text[m.start : m.stop] for m in markers if m.kind == "next"),
     )
+
+
+def describe_team(member: Member, team: Team) -> str:
+    """Tell a member who is in the team, and how to give somebody else the next turn.
+
+    >>> from palaver.team.config import Human, ModelMember, Team
+    >>> max_ = ModelMember(id="max", name="Max", model="local:smollm2")
+    >>> print(describe_team(max_, Team(members=[Human(id="user"), max_])))
+    You are Max. The others in your team: user (human).
+    To hand over, end your answer with [NEXT: NAME], where NAME is user. Without that, those who ...
+    """
+    others = [other for other in team.members if other.id != member.id]
+    names = [f"{one.shown} (human)" if one in team.humans else one.shown for one in others]
+    lines = [f"You are {member.shown}. The others in your team: {', '.join(names)}."]
+    may = [other.shown for other in others if team.may_call(member, other)]
+    then = "those who wait speak next, then the human"
+    if may:
+        lines.append(
+            "To hand over, end your answer with [NEXT: NAME], where NAME is "
+            f"{' or '.join(may)}. Without that, {then}."
+        )
+    else:
+        lines.append(f"You hand over to nobody: {then}.")
+    return "\n".join(lines)
 
 
 def _names(body: str) -> list[str]:

@@ -18,14 +18,14 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.conversation.lease import OnExit, run_shielded
 from palaver.errors import LeaseLost, LeaseTaken, PalaverError, StoreDamaged
 from palaver.messages import new_id
 from palaver.messages.decode import decode
+from palaver.stores.lease import OnExit, SharedLease, run_shielded
 from palaver.team.routing import PRIORITY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from palaver.history import Expected
     from palaver.messages import Message
@@ -60,13 +60,15 @@ class TeamTurn(Struct, frozen=True, omit_defaults=True):
     """A turn of a member; its id is the key of the message that ends it.
 
     `process` identifies the program that takes the turn, to find it again after a crash (see
-    `palaver.team.processes.process_mark`).
+    `palaver.team.processes.process_mark`). `sees` is the version that the member was shown, once
+    it has made tool calls in its turn.
     """
 
     id: str
     member: str
     priority: int = PRIORITY
     process: str | None = None
+    sees: int | None = None
 
 
 class TeamState(Struct, frozen=True, omit_defaults=True):
@@ -113,6 +115,11 @@ class TeamState(Struct, frozen=True, omit_defaults=True):
         begun = self.begun
         return replace(self, begun=None if begun is None else replace(begun, process=process))
 
+    def set_seen(self, version: int) -> TeamState:
+        """Store which version the member of the running turn was shown."""
+        begun = self.begun
+        return replace(self, begun=None if begun is None else replace(begun, sees=version))
+
     def end_turn(self) -> TeamState:
         """End the running turn."""
         return replace(self, begun=None, turns=self.turns + 1)
@@ -154,7 +161,7 @@ class TeamStore:
         self.store = store
         self.history = history
         self._seconds = seconds
-        self._holder = new_id()
+        self.shared = SharedLease(store, history.id, seconds=seconds)
         self._lock = threading.Lock()
         self._holds = 0
         self._lease: Lease | None = None
@@ -170,14 +177,21 @@ class TeamStore:
         self.store.put_records(self.history.id, [state.record()], token=token)
 
     def append(
-        self, message: Message, state: TeamState, key: str | None, expect: Expected | None = None
+        self,
+        message: Message,
+        state: TeamState,
+        key: str | None,
+        expect: Expected | None = None,
+        calls: Iterable[Record] = (),
     ) -> Message:
         """Append a message and store the state that it leads to, in one change.
+
+        `calls` are the records of the tool calls that it makes.
 
         Returns the stored message: under a key that was used before, the one of the first time,
         which has the same id.
         """
-        records = [state.record()]
+        records = [state.record(), *calls]
         self.history.extend([message], key=key, records=records, lease=self._lease, expect=expect)
         log = self.history.view.log
         return log[log.positions_of(message.id)[0]]
@@ -232,7 +246,7 @@ class TeamStore:
             if self._holds:
                 self._check(self._take())
             else:
-                self._lease = self._take()
+                self._lease = self.shared.acquire()
                 self.history.under(self._lease)
             self._holds += 1
 
@@ -242,7 +256,7 @@ class TeamStore:
                 self._check(self._take())
 
     def _take(self) -> Lease:
-        return self.store.lease(self.history.id, self._holder, seconds=self._seconds)
+        return self.store.lease(self.history.id, self.shared.holder, seconds=self._seconds)
 
     def _check(self, lease: Lease) -> None:
         """Refuse a lease with a new token: it expired, and others may have written meanwhile."""
@@ -254,6 +268,6 @@ class TeamStore:
         with self._lock:
             self._holds -= 1
             if not self._holds and self._lease is not None:
-                self.store.release(self._lease)
+                self.shared.release(self._lease)
                 self.history.under(None)
                 self._lease = None

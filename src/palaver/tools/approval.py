@@ -2,13 +2,15 @@
 
 A decision is stored beside the log, by the id of its call, before the call runs, so that a crash
 neither loses it nor lets a call run that nobody allowed. It names the digest of the call that was
-shown: if the call has changed since, the decision is void and a person is asked again. The result
-of the call then says what was decided: the model is told of a refusal and of other arguments, and
-the metadata say who decided.
+shown: if the call has changed since, the decision is void and a person is asked again.
+`Conversation.run_tools` follows decisions, and stores each with the call before its tool is called:
+whatever becomes of the call, the metadata of its result say what was decided, by whom and when. The
+model is told of a refusal and of other arguments.
 """
 
 from __future__ import annotations
 
+import getpass
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -20,9 +22,8 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged, ToolFailed, ValidationError
 from palaver.messages.decode import convert, decode
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, path_step
-from palaver.tools.runner import Toolbox
-from palaver.wire import ToolSpec
+from palaver.messages.limits import EMPTY, NamedFields, path_step, quote_value
+from palaver.tools.runner import to_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,14 +32,17 @@ if TYPE_CHECKING:
     from palaver.stores.records import Record
     from palaver.stores.store import Store
     from palaver.tools.runner import Tool, ToolContext, ToolMiddleware, ToolOutput
+    from palaver.wire import ToolSpec
 
 __all__ = [
     "ApprovalRequired",
     "Decision",
+    "account_name",
     "apply_decisions",
     "calls_to_ask",
-    "deny_call",
+    "check_decision",
     "forget_decisions",
+    "gate_calls",
     "load_decisions",
     "needs_approval",
     "parse_answer",
@@ -52,6 +56,8 @@ ASKED: Final = "asked"
 """The kind of record that holds the digests of the calls that a question showed."""
 ANSWERED: Final = "answered"
 """The kind of record that holds when a question was answered."""
+GATED: Final = "gated"
+"""The kind of record that holds which calls a tool node did not run without an approval."""
 _NO_KEY: Final = ""
 """The record's name of a question without a key."""
 _MAX_ANSWERED: Final = 64
@@ -60,11 +66,12 @@ _log: Final = logging.getLogger("palaver.tools")
 VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
 
 
-class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel",
+               metaclass=NamedFields):  # fmt: skip
     """What a person decided about a call: approve it, deny it, or run it with other arguments.
 
-    `digest` is that of the call which was shown. An answer may leave it out; a stored decision has
-    it.
+    `by` is who decided, `at` when, in milliseconds. `digest` is that of the call which was shown.
+    An answer may leave out the last two; a stored decision has them.
     """
 
     verdict: Literal["approve", "deny", "edit"]
@@ -72,12 +79,21 @@ class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     arguments: dict[str, Any] | None = None
     by: str | None = None
     digest: str | None = None
+    at: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that there are arguments if the verdict is "edit", and only then."""
+        """Check the verdict, and that there are arguments if it is "edit", and only then."""
+        if self.verdict not in ("approve", "deny", "edit"):
+            detail = f"must be approve, deny or edit, not {quote_value(self.verdict)}"
+            raise ValidationError(detail, path="$.verdict", rule="node-answer")
         if (self.verdict == "edit") != (self.arguments is not None):
             detail = 'is needed with "edit"' if self.verdict == "edit" else 'goes with "edit" only'
             raise ValidationError(detail, path="$.arguments", rule="node-answer")
+
+    def record(self) -> dict[str, Any]:
+        """Return the decision as the metadata of a result hold it."""
+        decided: dict[str, Any] = msgspec.to_builtins(replace(self, at=self.at or now_ms()))
+        return decided
 
 
 class ApprovalRequired:
@@ -100,6 +116,10 @@ class ApprovalRequired:
         self.timeout: float | None = inner.timeout
         self._inner = inner
 
+    def check(self, arguments: Mapping[str, Any]) -> object:
+        """Check arguments as the tool does."""
+        return _check_arguments(self._inner, arguments)
+
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Run the tool: whoever calls this has the approval."""
         return await self._inner.call(arguments, context)
@@ -121,48 +141,52 @@ def needs_approval(tools: Mapping[str, Tool], call: ToolCallPart) -> bool:
         return True
 
 
-def deny_call(call: ToolCallPart, reason: str) -> Toolbox:
-    """Return a toolbox in which this call fails, with the reason as its error."""
-    return Toolbox([_DeniedTool(call.tool, reason)])
+def check_decision(tools: Mapping[str, Tool], call: ToolCallPart, decision: Decision) -> None:
+    """Raise `ValidationError` if a decision has arguments that the call's tool would refuse."""
+    if decision.arguments is not None:
+        _check_arguments(tools.get(call.tool), decision.arguments)
 
 
-class _DeniedTool:
-    idempotent: bool = False
-    timeout: float | None = None
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.spec = ToolSpec(name)
-        self._reason = reason
-
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        del arguments, context
-        raise ToolFailed(self._reason)
+def _check_arguments(tool: Tool | None, arguments: Mapping[str, Any]) -> object:
+    check: Callable[[Mapping[str, Any]], object] | None = getattr(tool, "check", None)
+    return None if check is None else check(arguments)
 
 
-def apply_decisions(decisions: Mapping[str, Decision]) -> ToolMiddleware:
-    """Return a middleware that follows decisions: a denied call never reaches its tool."""
+def account_name() -> str:
+    """Return the name of the account that this program runs under: who decides, if nobody says."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # an account without a name, as in some containers
+        return "unknown"
+
+
+def apply_decisions(
+    decisions: Mapping[str, Decision], inner: ToolMiddleware | None = None
+) -> ToolMiddleware:
+    """Return a middleware that follows decisions: a denied call never reaches its tool.
+
+    `inner` wraps the calls that run, with the arguments that were chosen.
+    """
 
     async def middleware(
         call: ToolCallPart,
         context: ToolContext,
         run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
     ) -> ToolOutput:
-        del context
         decision = decisions.get(call.id)
-        if decision is None:
-            return await run(call)
-        if decision.verdict == "deny":
-            by = f" by {decision.by}" if decision.by else ""
-            reason = f": {decision.reason}" if decision.reason else ""
-            raise ToolFailed(f"not run: the call was denied{by}{reason}")
         note = ""
-        if decision.arguments is not None:
+        if decision is not None and decision.verdict == "deny":
+            reason = f": {decision.reason}" if decision.reason else ""
+            raise ToolFailed(f"not run: the call was denied{reason}")
+        if decision is not None and decision.arguments is not None:
             raw = msgspec.json.encode(decision.arguments).decode()
             call = replace(call, input=decision.arguments, raw=raw)
             note = f"[run with other arguments, as a person decided: {raw}]\n"
-        output = await run(call)
-        metadata = {**output.metadata, "approval": msgspec.to_builtins(decision)}
-        return replace(output, text=note + output.text, metadata=metadata)
+        output = await (run(call) if inner is None else inner(call, context, run))
+        if not note:
+            return output
+        output = to_output(output, context)
+        return replace(output, text=note + output.text)
 
     return middleware
 
@@ -217,7 +241,15 @@ def save_decisions(
 
 def forget_decisions(conversation: _Conversation, names: Iterable[str]) -> None:
     """Remove the decisions about calls that have run."""
-    records = [(APPROVAL, name, None) for name in names]
+    records = [(kind, name, None) for name in names for kind in (APPROVAL, GATED)]
+    if records:
+        conversation.store.put_records(conversation.id, records)
+
+
+def gate_calls(conversation: _Conversation, names: Iterable[str]) -> None:
+    """Store which calls wait for an approval, so that a question is about these alone."""
+    known = conversation.store.records(conversation.id, GATED)
+    records: list[Record] = [(GATED, name, b"true") for name in names if name not in known]
     if records:
         conversation.store.put_records(conversation.id, records)
 
@@ -233,9 +265,12 @@ def calls_to_ask(
     """Return the calls that a question is about: those that it showed at first, if unchanged.
 
     So nobody approves a call that came after the question, or that was changed since. With `anew`
-    the question is asked again, and shows the calls as they are now.
+    the question is asked again, and shows the calls as they are now. If a tool node has said which
+    of the calls need an approval, the others are left out.
     """
     store, name = conversation.store, _NO_KEY if key is None else key
+    gated = store.records(conversation.id, GATED)
+    calls = [call for call in calls if call.id in gated] or calls
     if key is not None and key in store.records(conversation.id, ANSWERED):
         return []
     stored = store.records(conversation.id, ASKED).get(name)
@@ -279,14 +314,18 @@ def _shown_digests(stored: bytes) -> dict[str, str]:
 
 
 def parse_answer(
-    answer: object, calls: Sequence[ToolCallPart], digests: Mapping[str, str] = EMPTY
+    answer: object,
+    calls: Sequence[ToolCallPart],
+    digests: Mapping[str, str] = EMPTY,
+    tools: Mapping[str, Tool] = EMPTY,
 ) -> dict[str, Decision]:
     """Return what an answer decides about calls, by their ids.
 
     For all calls alike, the answer is true, false, "approve", "deny", or a decision. For each call
     by itself it is an object of any of these, by the calls' ids or callIDs. With `digests`, the
     digests of the calls that were shown, each decision gets its own; one that names another digest
-    is refused with `ValidationError`.
+    is refused with `ValidationError`, and so are arguments that the call's tool in `tools` would
+    refuse. A decision that says nothing else was made now.
 
     >>> from palaver.messages import new_id, tool_call_part
     >>> call = tool_call_part(new_id(), new_id(), "pay", {}, call_id="c1")
@@ -295,20 +334,32 @@ def parse_answer(
     """
     if not isinstance(answer, Mapping) or "verdict" in answer:
         same = _parse_decision(answer, "$")
+        for call in calls:
+            _check_under("$", tools, call, same)
         return {call.id: _with_digest(same, digests.get(call.id), "$") for call in calls}
-    names = {name: call.id for call in calls for name in (call.call_id, call.id)}
+    names = {name: call for call in calls for name in (call.call_id, call.id)}
     decisions: dict[str, Decision] = {}
     for name, value in answer.items():
         path = f"${path_step(str(name))}"
         if name not in names:
             raise ValidationError("no such call waits", path=path, rule="node-answer")
-        digest = digests.get(names[name])
-        decisions[names[name]] = _with_digest(_parse_decision(value, path), digest, path)
+        call, decision = names[name], _parse_decision(value, path)
+        _check_under(path, tools, call, decision)
+        decisions[call.id] = _with_digest(decision, digests.get(call.id), path)
     for call in calls:
         if call.id not in decisions:
             path = f"${path_step(call.call_id)}"
             raise ValidationError("is not decided", path=path, rule="node-answer")
     return decisions
+
+
+def _check_under(
+    path: str, tools: Mapping[str, Tool], call: ToolCallPart, decision: Decision
+) -> None:
+    try:
+        check_decision(tools, call, decision)
+    except ValidationError as error:
+        raise error.under(path) from None
 
 
 def _with_digest(decision: Decision, digest: str | None, path: str) -> Decision:
@@ -323,11 +374,10 @@ def _with_digest(decision: Decision, digest: str | None, path: str) -> Decision:
 def _parse_decision(value: object, path: str) -> Decision:
     verdict = VERDICTS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(verdict, bool):
-        return Decision("approve" if verdict else "deny")
-    if isinstance(value, Decision):
-        return value
+        return Decision("approve" if verdict else "deny", at=now_ms())
     try:
-        return convert(value, Decision)
+        made = value if isinstance(value, Decision) else convert(value, Decision)
+        return made if made.at is not None else replace(made, at=now_ms())
     except msgspec.ValidationError as error:
         inner = error.__cause__
         if isinstance(inner, ValidationError):

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
+from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -49,6 +50,7 @@ from palaver.messages.limits import (
     MAX_DEPTH,
     FrozenDict,
     check_argument,
+    check_callable,
     check_name,
     check_number,
     describe_argument,
@@ -56,6 +58,7 @@ from palaver.messages.limits import (
     is_object,
     kind_of,
     path_step,
+    unexpected_keyword,
 )
 from palaver.tools.runner import ToolContext, call_function
 from palaver.wire import ToolSpec
@@ -73,6 +76,7 @@ __all__ = [
     "FunctionTool",
     "SchemaTool",
     "check_arguments",
+    "explain_type",
     "is_deeper",
     "is_pydantic",
     "read_docstring",
@@ -107,7 +111,13 @@ class FunctionTool(Generic[_P, _R]):
         needs_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
         """Read the signature and the docstring; raise `ValidationError` if it can't be a tool."""
-        _check_options(function, timeout, needs_approval=needs_approval)
+        _check_options(function, timeout, idempotent, needs_approval=needs_approval)
+        if name is not None:
+            check_name(name, "$.name")
+        elif _name(function) == "<lambda>":
+            detail = "a lambda has no name, and a tool needs one: tool(name='…')(lambda …)"
+            raise ValidationError(detail, path="$.name", rule="tool-definition")
+        check_argument(description, (str, NoneType), "$.description", "text")
         self.idempotent = idempotent
         self.timeout = timeout
         self.needs_approval = needs_approval
@@ -126,16 +136,24 @@ class FunctionTool(Generic[_P, _R]):
             self._arguments.schema,
         )
 
+    def __repr__(self) -> str:
+        """Return the name of the tool."""
+        return f"<FunctionTool {self.spec.name}>"
+
     def __call__(self, *args: _P.args, **keywords: _P.kwargs) -> _R:
         """Call the function itself."""
         return self._function(*args, **keywords)
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Check the arguments and run the function."""
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function takes them; `ValidationError` if they don't fit."""
         try:
-            given = self._arguments.read(arguments)
+            return self._arguments.read(arguments)
         except ValueError as error:  # of msgspec, and of pydantic
             raise ValidationError(str(error), path="$.arguments", rule="tool-arguments") from None
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """Check the arguments and run the function."""
+        given = self.check(arguments)
         if self._context is not None:
             given[self._context] = context
         return await call_function(partial(cast("Any", self._function), **given), context)
@@ -183,25 +201,36 @@ def tool(
     >>> weather.spec.description, weather.spec.parameters["properties"]["city"]
     ('The weather in a city.', {'description': 'where', 'type': 'string'})
     """
+    for given in options:
+        if given not in _OPTIONS:
+            raise unexpected_keyword("tool", given, _OPTIONS)
     if function is not None:
         return FunctionTool(function, **options)
     return partial(FunctionTool, **options)
 
 
+_OPTIONS: Final = ("name", "description", "idempotent", "timeout", "needs_approval")
+
+
 def _check_options(
-    function: object, timeout: float | None, *, needs_approval: object = False
+    function: object, timeout: float | None, idempotent: object, *, needs_approval: object = False
 ) -> None:
     if not callable(function):
         detail = f"must be a function, not {describe_argument(function)}"
-        raise ValidationError(detail, path="$.function", rule="tool-definition")
+        hint = f"; for a name write @tool(name={function!r})" if isinstance(function, str) else ""
+        raise ValidationError(detail + hint, path="$.function", rule="tool-definition")
     if timeout is not None:
         check_number(timeout, "$.timeout")
+    check_argument(idempotent, bool, "$.idempotent", "True or False")
     wanted = "True, False or a plain function that takes the arguments and returns one of them"
-    if inspect.iscoroutinefunction(needs_approval):  # its result would count as True
-        detail = f"must be {wanted}, not an async function"
-        raise ValidationError(detail, path="$.needs_approval", rule="tool-definition")
-    if not callable(needs_approval):
+    if callable(needs_approval):  # what an async one returns would count as True
+        check_callable(needs_approval, "$.needs_approval", wanted, takes=1, plain=True)
+    else:
         check_argument(needs_approval, bool, "$.needs_approval", wanted)
+
+
+_CLASS: Final = re.compile(r"schema_hook.*type <class '([^']+)'>", re.DOTALL)
+_USE: Final = "take text, numbers, lists, dicts, a dataclass or a pydantic model instead"
 
 
 class _Field(NamedTuple):
@@ -217,15 +246,23 @@ def _fields(
     function: Callable[..., Any], described: Mapping[str, str]
 ) -> tuple[str | None, list[_Field]]:
     """Return the name of the parameter that takes the context, and all others as fields."""
-    signature, hints, context = inspect.signature(function), _hints(function), None
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise _not_a_tool(function, "it does not say which arguments it takes") from None
+    hints, context = _hints(function), None
     fields: list[_Field] = []
     for name, parameter in signature.parameters.items():
         kind: Any = hints.get(name, Any)
         if kind is ToolContext or ToolContext in get_args(kind):
             context = name
             continue
+        if name in ("self", "cls") and name not in hints and not fields:
+            detail = f"it is a method, and no model can give {name!r}: make a tool of the method "
+            raise _not_a_tool(function, detail + "of an object, as in tool(shop.order)")
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise _not_a_tool(function, f"{name!r} is no argument that a model can give by name")
+            detail = f"{name!r} is no argument that a model can give by name: write each argument "
+            raise _not_a_tool(function, detail + "by itself, without *, ** and /")
         if parameter.default is None:
             kind = kind | None if kind is not Any else kind  # `days: int = None` is often written
         description = described.get(name) or next(
@@ -245,13 +282,14 @@ class _PlainArguments:
                 kind = Annotated[kind, msgspec.Meta(description=description)]  # noqa: PLW2901
             missing = default is inspect.Parameter.empty
             made.append((name, kind) if missing else (name, kind, _default(default)))
+            _check_kind(function, name, kind)
         try:
             self._type = msgspec.defstruct(
                 "Arguments", made, kw_only=True, forbid_unknown_fields=True
             )
         except (TypeError, ValueError) as error:
             raise _not_a_tool(function, str(error)) from None
-        self.schema = _schema(function, self._type)
+        self.schema = _schema(self._type)
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function gets them."""
@@ -280,7 +318,8 @@ class _PydanticArguments:
             )
             self.schema: dict[str, Any] = self._model.model_json_schema()
         except Exception as error:  # noqa: BLE001 - pydantic has several of them
-            raise _not_a_tool(function, str(error).partition("\n")[0]) from None
+            why = str(error).partition("\n")[0]
+            raise _not_a_tool(function, f"one of its arguments: {why}; {_USE}") from None
         self.schema.pop("title", None)
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,12 +373,24 @@ def _default(value: Any) -> Any:  # noqa: ANN401 - whatever the signature has
     return value
 
 
-def _schema(function: Callable[..., Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a type, as one object with its definitions inside."""
+def _check_kind(function: Callable[..., Any], name: str, kind: object) -> None:
+    """Raise `ValidationError` if an argument's type can't be written as a JSON schema."""
     try:
-        (found,), shared = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
-    except TypeError as error:
-        raise _not_a_tool(function, str(error)) from None
+        msgspec.json.schema(kind)
+    except (TypeError, ValueError) as error:
+        why = explain_type(error)
+        raise _not_a_tool(function, f"its argument {name!r}: {why}; {_USE}") from None
+
+
+def explain_type(error: Exception) -> str:
+    """Return in one sentence why a type has no JSON schema, as msgspec or pydantic found."""
+    found = _CLASS.search(str(error))
+    return f"{found[1]} is no type of JSON" if found else " ".join(str(error).split())
+
+
+def _schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON schema of a type, as one object with its definitions inside."""
+    (found,), shared = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     name = found["$ref"].rpartition("/")[2]
     schema = dict(shared.pop(name))
     schema.pop("title", None)
@@ -475,7 +526,7 @@ class SchemaTool:
 
         Raises `ValidationError` if arguments can't be checked against the schema.
         """
-        _check_options(function, timeout)
+        _check_options(function, timeout, idempotent)
         check_name(name, "$.name")
         check_argument(parameters, Mapping, "$.parameters", "a JSON schema of an object")
         self.spec = ToolSpec(name, description, parameters)
@@ -484,9 +535,13 @@ class SchemaTool:
         self._function = function
         self._checker = ArgumentChecker(parameters)
 
+    def check(self, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+        """Return a copy of the arguments; `ValidationError` if they don't fit the schema."""
+        return self._checker.check(arguments)
+
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments and run the function."""
-        given = self._checker.check(arguments)  # the function may change it
+        given = self.check(arguments)  # the function may change it
         return await call_function(partial(self._function, given), context)
 
 

@@ -249,12 +249,17 @@ class McpTool:
         """The limit of the server's tools, in seconds."""
         return self._server.timeout
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Check the arguments against the server's schema, and call the tool."""
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of the arguments; `ValidationError` if they don't fit the schema."""
         checker = self._checker
         given: dict[str, Any] = (
             msgspec.to_builtins(arguments) if checker is None else checker.check(arguments)
         )
+        return given
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """Check the arguments against the server's schema, and call the tool."""
+        given = self.check(arguments)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"

@@ -4,10 +4,12 @@ A tool may come from a function, a JSON schema or an MCP server. It says itself 
 again after a crash; the default is that it may not.
 
 A call runs within its limits, in a thread or in the event loop. What a tool raises becomes the
-error of its call, without secrets; its traceback is for the developer, in the log `palaver.tools`
-and on the outcome. What a tool returns becomes text for the model, and files. A thread
-can't be stopped: one whose call has timed out or was cancelled is abandoned, so that a tool that
-hangs delays neither the store, nor other tools, nor the end of the process.
+error of its call. The model is told the type and text of errors that are meant for it, and of any
+other only the type; a hook may tell it something else. The traceback is for the developer, in the
+log `palaver.tools` and on the outcome, without secrets. What a tool returns becomes text for the
+model, and files. A thread can't be stopped: one whose call has timed out or was cancelled is
+abandoned, so that a tool that hangs delays neither the store, nor other tools, nor the end of the
+process. What a thread returns after a timeout goes into the metadata of the error.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import anyio
@@ -34,17 +37,21 @@ from anyio import from_thread
 from anyio.lowlevel import current_token
 from msgspec import Struct
 
-from palaver.errors import PalaverError, ToolUnreachable, ValidationError
+from palaver.errors import PalaverError, ToolFailed, ToolUnreachable, ValidationError
 from palaver.messages import FilePart, ToolCallPart, ToolRunning, complete, fail, file_part
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
+    NamedFields,
+    check_argument,
     check_number,
     describe_argument,
     freeze_mapping,
     is_object,
     is_plain,
     replace_refused,
+    short_repr,
+    shorten,
 )
 from palaver.messages.redaction import redact
 from palaver.messages.tool_state import expire
@@ -57,7 +64,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_FILE",
+    "DescribeError",
     "Executor",
+    "MiddlewareFailed",
     "Progress",
     "ReportProgress",
     "Tool",
@@ -85,6 +94,8 @@ class ToolOutput(Struct, frozen=True):
     title: str | None = None
     metadata: Mapping[str, Any] = EMPTY
     attachments: tuple[FilePart, ...] = ()
+
+    __repr__ = short_repr
 
 
 class ReportProgress(Protocol):
@@ -139,9 +150,13 @@ ToolMiddleware: TypeAlias = Callable[
 ]
 """Wraps every call: it gets the call and a function that runs it, with its arguments or others.
 
-The arguments that it chooses are recorded before the tool gets them. What it raises becomes the
-call's error.
+The arguments that it chooses are recorded before the tool gets them. With `ToolFailed` it refuses
+the call, and the model is told the text. Any other error of its own is raised to whoever runs the
+calls, after the other calls; a call whose tool was not begun waits again.
 """
+
+DescribeError: TypeAlias = Callable[[ToolCallPart, BaseException], "str | None"]
+"""Returns what the model is told of an error that a tool raised; None for the usual text."""
 
 
 class Toolbox(Mapping[str, Tool]):
@@ -166,7 +181,7 @@ class Toolbox(Mapping[str, Tool]):
             found = given if isinstance(given, Tool) else tool(given)
             name = found.spec.name
             if name in self._tools:
-                detail = f"there are two tools named {name!r}"
+                detail = f"there are two tools named {name!r}; give one another: tool(name='…')"
                 raise ValidationError(detail, path="$.tools", rule="tool-definition")
             self._tools[name] = found
 
@@ -174,6 +189,10 @@ class Toolbox(Mapping[str, Tool]):
     def specs(self) -> tuple[ToolSpec, ...]:
         """The descriptions that a model gets."""
         return tuple(found.spec for found in self._tools.values())
+
+    def __repr__(self) -> str:
+        """Return the names of the tools."""
+        return shorten(f"<Toolbox: {', '.join(self._tools)}>")
 
     def __getitem__(self, name: str) -> Tool:
         """Return the tool of a name."""
@@ -191,6 +210,8 @@ class Toolbox(Mapping[str, Tool]):
 def _check_tools(tools: object) -> Iterable[Any]:
     if not isinstance(tools, Iterable) or isinstance(tools, str | bytes | Mapping):
         detail = f"must be a list of tools and functions, not {describe_argument(tools)}"
+        if callable(tools):
+            detail += ": write tools=[…]"
         raise ValidationError(detail, path="$.tools", rule="tool-definition")
     return tools
 
@@ -255,6 +276,7 @@ _log: Final = logging.getLogger("palaver.tools")
 MAX_FILE: Final = 20_000_000
 """The largest file in a result, in bytes; of a larger one, only the size is stored."""
 _CUT: Final = "\n[… {left:,} more characters were left out]"
+_CUT_OFF: Final = "the program that runs the tools failed; it may have run, or have run in part"
 _SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -263,7 +285,7 @@ _SIGNATURES: Final = (
 )
 
 
-class ToolLimits(Struct, frozen=True):
+class ToolLimits(Struct, frozen=True, metaclass=NamedFields):
     """How many seconds a call may take, how many run at once, how long a result's text may be."""
 
     seconds: float = 600.0
@@ -277,6 +299,46 @@ class ToolLimits(Struct, frozen=True):
         check_number(self.output, "$.output", whole=True)
 
 
+class MiddlewareFailed(Exception):  # noqa: N818 - it reads as what happened
+    """What wraps a call raised `error`, which is the caller's; `state` is that of the call then.
+
+    If the tool was not begun, the state is running as before, and the call may run again.
+    """
+
+    def __init__(self, error: BaseException, state: ToolState) -> None:
+        """Take the error and the state."""
+        super().__init__(str(error))
+        self.error = error
+        self.state = state
+
+
+class _Attempt:
+    """A call that runs: its state, whether its tool was begun, and what the tool raised."""
+
+    def __init__(self, state: ToolState) -> None:
+        self.state = state
+        self._began = False
+        self._raised: BaseException | None = None
+
+    def __enter__(self) -> None:
+        """The tool begins."""
+        self._began = True
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """The tool ends."""
+        self._raised = error
+
+    async def watch(self, wrapped: Awaitable[object]) -> object:
+        """Run the wrapped call; raise `MiddlewareFailed` for an error that is not the tool's."""
+        try:
+            return await wrapped
+        except (Exception, SystemExit) as error:
+            if error is self._raised or isinstance(error, ToolFailed):
+                raise
+            state = fail(self.state, _CUT_OFF) if self._began else self.state
+            raise MiddlewareFailed(error, state) from error
+
+
 class ToolRunner:
     """Runs single calls with tools, or with an executor in their place. It stores nothing."""
 
@@ -287,12 +349,14 @@ class ToolRunner:
         limits: ToolLimits,
         executor: Executor | None = None,
         middleware: ToolMiddleware | None = None,
+        describe_error: DescribeError | None = None,
     ) -> None:
         """Take the tools by name; `middleware` wraps every call."""
         self.tools = tools
         self.limits = limits
         self._executor = executor
         self._middleware = middleware
+        self._describe_error = describe_error
 
     async def run(
         self,
@@ -301,43 +365,82 @@ class ToolRunner:
         *,
         conversation: str,
         record_arguments: Callable[[Mapping[str, Any]], Awaitable[ToolState]],
-        on_progress: Callable[[str, Mapping[str, Any]], None],
+        record_progress: Callable[[str, Mapping[str, Any]], ToolState],
         on_failure: Callable[[str], None],
+        on_late: Callable[[ToolState], None],
     ) -> ToolState:
         """Run a call that is in the state running, and return the state that it ends in.
 
         `record_arguments` is awaited before a tool gets other arguments than the call's; it returns
-        the state with them. `on_failure` gets the traceback of what the tool raises.
+        the state with them, as `record_progress` returns it with what the tool reports.
+        `on_failure` gets the traceback of what the tool raises. If a result comes after the call
+        has timed out, `on_late` gets the state with it, in whatever thread it came. Raises
+        `MiddlewareFailed` for an error that is not the tool's.
         """
         tool = self.tools.get(call.tool)
-        limit = self.limits.seconds
-        if tool is not None and tool.timeout is not None:
-            limit = tool.timeout
-        progress, output = Progress(on_progress), None
+        own = None if tool is None else tool.timeout
+        limit = self.limits.seconds if own is None else own
+        attempt, output = _Attempt(state), None
+
+        def report(title: str, metadata: Mapping[str, Any]) -> None:
+            attempt.state = record_progress(title, metadata)
+
+        progress = Progress(report)
         context = ToolContext(conversation, call, progress)
+        late = _LateResult(partial(self._add_result, call), on_late)
 
         async def run(chosen: ToolCallPart) -> ToolOutput:
-            nonlocal state
-            if (chosen.id, chosen.call_id, chosen.tool) != (call.id, call.call_id, call.tool):
-                detail = "another call may not run in its place, only other arguments"
-                raise ValidationError(detail, path="$.calls", rule="tool-call")
+            _check_chosen(call, chosen)
             if chosen.input != call.input:
-                state = await record_arguments(chosen.input)
-            return await self._call(tool, chosen, context)
+                attempt.state = await record_arguments(chosen.input)
+            with attempt:
+                return await self._call(tool, chosen, context)
 
+        outer = _late_result.set(late)
         try:
             with anyio.move_on_after(limit):
-                if self._middleware is None:
-                    output = to_output(await run(call), context)
-                else:
-                    output = to_output(await self._middleware(call, context, run), context)
-            return self._final_state(call, state, output, round(limit * 1_000))
+                returned = await attempt.watch(self._wrap(call, context, run))
+                output = to_output(returned, context)
+            if output is not None:
+                return self._add_result(call, output, attempt.state)
+            return late.expect(_expire(attempt.state, round(limit * 1_000)))
+        except MiddlewareFailed:
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is its result
             _log_failure(call, error)
             on_failure(self._cut(_traceback_text(error)))
-            return fail(state, self._cut(_error_text(error)))
+            return self._add_result(call, error, attempt.state)
         finally:
+            _late_result.reset(outer)
             progress.stop()
+
+    async def _wrap(
+        self,
+        call: ToolCallPart,
+        context: ToolContext,
+        run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
+    ) -> object:
+        """Run a call, wrapped by the middleware if there is one."""
+        if self._middleware is None:
+            return await run(call)
+        output: object = self._middleware(call, context, run)
+        if inspect.isawaitable(output):
+            return await output
+        detail = f"must be an async function, and it returned {describe_argument(output)}"
+        raise ValidationError(detail, path="$.around", rule="argument")
+
+    def _error_text(self, call: ToolCallPart, error: BaseException) -> str:
+        """Return what the model is told of an error: what the hook says, or else the usual text."""
+        text: object = None
+        try:
+            if self._describe_error is not None:
+                text = self._describe_error(call, error)
+                wanted = "a function that returns text"
+                check_argument(text, (str, NoneType), "$.on_tool_error", wanted)
+        except Exception:  # noqa: BLE001 - the call has failed, and its result must be stored
+            _log.exception("on_tool_error failed; the model is told the usual text")
+            text = None
+        return storable_text(redact(text if isinstance(text, str) else _usual_text(error)))
 
     async def _call(
         self, tool: Tool | None, call: ToolCallPart, context: ToolContext
@@ -349,20 +452,20 @@ class ToolRunner:
             raise ValidationError(f"there is no tool {call.tool!r}; there are: {known}")
         return await tool.call(_arguments(call), context)
 
-    def _final_state(
-        self, call: ToolCallPart, state: ToolState, output: ToolOutput | None, limit_ms: int
+    def _add_result(
+        self, call: ToolCallPart, result: ToolOutput | BaseException, state: ToolState
     ) -> ToolState:
-        if output is None:
-            # the clock may have been set back, but the time is up
-            since = state.time.start if isinstance(state, ToolRunning) else 0
-            return expire(state, limit_ms=limit_ms, at=max(now_ms(), since + limit_ms))
+        """Return the state with a result: what a tool returned, or what it raised."""
+        if isinstance(result, BaseException):
+            return fail(state, self._cut(self._error_text(call, result)))
         return complete(
             state,
-            self._cut(output.text),
+            self._cut(result.text),
             tool=call.tool,
-            title=output.title,
-            metadata=output.metadata,
-            attachments=output.attachments,
+            title=result.title,
+            # what was decided about the call is not for its tool to say
+            metadata={**result.metadata, **_decision_about(state)},
+            attachments=result.attachments,
         )
 
     def _cut(self, text: str) -> str:
@@ -372,11 +475,78 @@ class ToolRunner:
         return text[:most] + _CUT.format(left=len(text) - most)
 
 
-def _error_text(error: BaseException) -> str:
-    """Return what the model is told of an error: palaver's text or Python's, without secrets."""
-    if isinstance(error, PalaverError) and str(error).strip():
-        return storable_text(redact(str(error)))
-    return storable_text(redact("".join(traceback.format_exception_only(error)).strip()))
+def _decision_about(state: ToolState) -> Mapping[str, Any]:
+    """Return what was decided about a call, as its state has it from its start on."""
+    metadata: Mapping[str, Any] = getattr(state, "metadata", EMPTY)
+    return {name: metadata[name] for name in ("approval",) if name in metadata}
+
+
+def _check_chosen(call: ToolCallPart, chosen: ToolCallPart) -> None:
+    """Refuse another call in place of the one that was asked for."""
+    if (chosen.id, chosen.call_id, chosen.tool) != (call.id, call.call_id, call.tool):
+        detail = "another call may not run in its place, only other arguments"
+        raise ValidationError(detail, path="$.calls", rule="tool-call")
+
+
+class _LateResult:
+    """Joins the state of a call that has timed out with the result that comes after it.
+
+    Either may come first: the thread that runs the tool can end at the very moment.
+    """
+
+    def __init__(
+        self,
+        add_result: Callable[[ToolOutput | BaseException, ToolState], ToolState],
+        on_late: Callable[[ToolState], None],
+    ) -> None:
+        self._add_result = add_result
+        self._on_late = on_late
+        self._lock = threading.Lock()
+        self._state: ToolState | None = None
+        self._result: ToolOutput | BaseException | None = None
+
+    def expect(self, state: ToolState) -> ToolState:
+        """Take and return the state of the call, which has timed out."""
+        with self._lock:
+            self._state = state
+            result, self._result = self._result, None
+        if result is not None:
+            self._on_late(self._add_result(result, state))
+        return state
+
+    def arrive(self, result: ToolOutput | BaseException) -> None:
+        """Take a result that nobody waits for any more."""
+        with self._lock:
+            state, self._state = self._state, None
+            if state is None:
+                self._result = result
+        if state is not None:
+            self._on_late(self._add_result(result, state))
+
+
+_late_result: Final[ContextVar[_LateResult | None]] = ContextVar("late_result", default=None)
+"""Where the thread of a call hands its result when nobody waits for it any more."""
+
+
+def _expire(state: ToolState, limit_ms: int) -> ToolState:
+    # the clock may have been set back, but the time is up
+    since = state.time.start if isinstance(state, ToolRunning) else 0
+    return expire(state, limit_ms=limit_ms, at=max(now_ms(), since + limit_ms))
+
+
+def _usual_text(error: BaseException) -> str:
+    """Return what the model is told of an error: the text only if it is meant for the model.
+
+    A tool says with `ToolFailed`, or with one of Python's errors about values, what was wrong with
+    its arguments. The text of any other error may have internals in it.
+    """
+    text = str(error).strip()
+    if isinstance(error, PalaverError) and text:
+        return text
+    name = type(error).__name__
+    if isinstance(error, ValueError | LookupError | ArithmeticError):
+        return f"{name}: {text}" if text else name
+    return f"{name}: the tool failed; the reason is in the program's log"
 
 
 def _log_failure(call: ToolCallPart, error: BaseException) -> None:
@@ -525,6 +695,14 @@ async def _run_in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what
     soon: Callable[..., object] = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
     value: Any = None
     failure: BaseException | None = None
+    late, first = _late_result.get(), threading.Lock()
+
+    def hand_over() -> None:
+        """Do nothing the first time; the second time, there is a result and nobody waits for it."""
+        result = value if failure is None else failure
+        is_second = not first.acquire(blocking=False)
+        if is_second and late is not None and isinstance(result, ToolOutput | BaseException):
+            late.arrive(result)
 
     def run() -> None:
         nonlocal value, failure
@@ -532,13 +710,18 @@ async def _run_in_thread(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what
             value = work()
         except BaseException as error:  # noqa: BLE001 - raised again, in the loop
             failure = error
+        hand_over()
 
     def finish() -> None:
         with suppress(RuntimeError):  # the call was abandoned, and the loop is closed
             soon(done.set)
 
     _idle_thread().put((partial(copy_context().run, run), finish))
-    await done.wait()
+    try:
+        await done.wait()
+    except anyio.get_cancelled_exc_class():
+        hand_over()
+        raise
     if failure is not None:
         raise failure
     return value

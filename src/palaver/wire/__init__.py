@@ -15,10 +15,13 @@ answers. The rules are in docs/wire.md. Each provider's format is a folder: `req
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
 
 from palaver.errors import ValidationError
 from palaver.messages.ids import NIL_ID
+from palaver.messages.limits import check_argument, describe_argument
+from palaver.messages.message import Message
 from palaver.wire.anthropic.request import ANTHROPIC
 from palaver.wire.format import Format, ToolSpec
 from palaver.wire.gemini.request import GEMINI
@@ -29,10 +32,9 @@ from palaver.wire.reply import ReplyReader
 from palaver.wire.request import ANY_TARGET, Converter, Request, Target, read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection
     from typing import Any
 
-    from palaver.messages.message import Message
     from palaver.messages.parts import ModelRef
 
 __all__ = [
@@ -73,8 +75,22 @@ def to(
     `open_calls` are the ids of the calls that are still running: their results may still come.
     """
     writer = converter(form, target, open_calls=open_calls)
-    writer.extend(messages)
+    writer.extend(_check_messages(messages))
     return writer.request()
+
+
+def _check_messages(messages: object) -> Iterable[Message]:
+    """Return messages or a history as they are; raise `ValidationError` for anything else."""
+    wanted = "a history or a list of messages"
+    if isinstance(messages, Message | str | bytes | Mapping):
+        detail = f"must be {wanted}, not {describe_argument(messages)}"
+        raise ValidationError(detail, path="$.messages", rule="argument")
+    check_argument(messages, Iterable, "$.messages", wanted)
+    if isinstance(messages, list | tuple):
+        for index, message in enumerate(cast("list[object]", messages)):
+            hint = "parse_messages reads a list of objects"
+            check_argument(message, Message, f"$.messages[{index}]", "a Message", hint)
+    return cast("Iterable[Message]", messages)
 
 
 def from_(

@@ -130,6 +130,10 @@ class Request(Struct, frozen=True):
     _noted: tuple[tuple[list[tuple[int, Note]], int], ...]
     _own_notes: tuple[Note, ...]
 
+    def __repr__(self) -> str:
+        """Return the format and the number of elements, as text."""
+        return f"<Request: {self._length + len(self._tail):,} {self.field} as {self.format}>"
+
     @property
     def items(self) -> list[Element]:
         """The elements, in order."""

@@ -19,17 +19,18 @@ from click.testing import CliRunner, Result
 
 import palaver
 from palaver.cli.app import app
-from palaver.cli.commands.chat import ChatSession
+from palaver.cli.commands.chat import ChatSession, Undecided, ask_about_call, read_answer
 from palaver.conversation import Conversation
 from palaver.conversation.store_access import OpenStep
-from palaver.messages import user
+from palaver.messages import new_id, tool_call_part, user
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal
 from palaver.wire import Target
+from tests.cli.chat_tools import pay
 from tests.cli.conftest import START
-from tests.conversation.scripted import Scripted, saying
+from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from palaver.testing.servers import Scripted as Line
@@ -338,17 +339,94 @@ def test_at_the_prompt_ctrl_c_says_how_to_leave(
     assert "tokens, the limit is 4: /compact makes room" in shown.err
 
 
+# ── approvals ───────────────────────────────────────────────────────────────────────────────────
+
+
+def answers(*lines: str) -> Callable[[str], Awaitable[str]]:
+    """Type these, one for each prompt; then the input ends."""
+    left = list(lines)
+
+    async def read(_: str) -> str:
+        if not left:
+            raise Undecided
+        return left.pop(0)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["Yes"], ("approve", "", None)),
+        (["what?", "y"], ("approve", "", None)),
+        (["n", "too dear"], ("deny", "too dear", None)),
+        (["no", ""], ("deny", "", None)),
+        (["c", '{"amount": 7}'], ("edit", "", {"amount": 7})),
+        (
+            ["c", "7", "c", '{"amount": "x"}', "change", '{"amount": 8}'],
+            ("edit", "", {"amount": 8}),
+        ),
+    ],
+)
+def test_what_is_typed_becomes_a_decision(
+    typed: list[str], expected: tuple[str, str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = tool_call_part(new_id(), new_id(), "pay", {"amount": 50})
+    made = anyio.run(ask_about_call, call, {"pay": pay}, answers(*typed))
+    assert expected == (made.verdict, made.reason, made.arguments)
+    assert made.by
+    shown = capsys.readouterr().err
+    assert '[pay] asks to run with {"amount":50}' in shown
+    assert ("must be a JSON object" in shown) == ("7" in typed)
+    assert ("Expected `int`, got `str`" in shown) == ("7" in typed)
+
+
+def test_a_line_of_the_terminal_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, sink = os.pipe()
+    os.write(sink, b" yes \n")
+    os.close(sink)
+    with os.fdopen(source, "r") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert "yes" == anyio.run(read_answer, "? ")
+        with pytest.raises(Undecided):
+            anyio.run(read_answer, "? ")
+
+
+@pytest.mark.parametrize("typed", [["y"], []])
+def test_a_chat_begins_with_the_call_that_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: list[str]
+) -> None:
+    def leave(_: str) -> str:
+        raise EOFError
+
+    async def talked() -> list[str]:
+        with palaver.open(":memory:") as opened:
+            model = Scripted(calling(("pay", {"amount": 50})), saying("Paid."))
+            asked = Conversation(opened, model=model, tools=[pay])
+            await asked.ask("Pay.")
+            talk = ChatSession(opened, asked.history, model, [pay])
+            talk.interactive = True
+            assert not await talk.run()
+            return [message.text for message in asked.messages][-1:]
+
+    monkeypatch.setattr("builtins.input", leave)
+    monkeypatch.setattr("palaver.cli.commands.chat.read_answer", answers(*typed))
+    assert (["Paid."] if typed else [""]) == anyio.run(talked)
+    shown = capsys.readouterr().err
+    assert ("pay waits for an approval: you are asked again" in shown) == (not typed)
+
+
 # ── a terminal ──────────────────────────────────────────────────────────────────────────────────
 
 
 class Terminal:
     """The command in a terminal of its own, and what it shows."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, command: tuple[str, ...] = ("chat",)) -> None:
         self.shown = ""
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, "chat", *arguments],
+            [sys.executable, "-c", START, *command, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -199,6 +199,10 @@ def test_search(run: Run, store: Store) -> None:
     assert ["coffee, please"] == [hit["snippet"] for hit in only]
     assert run("search", "tea", "coffee").stdout.startswith("talk  ")
     assert "" == run("search", "wine").stdout
+    assert [0, True] == [
+        everywhere[0]["index"],
+        "not in the conversation" not in run("search", "tea").stdout,
+    ]
 
 
 def test_query_reads_a_stored_conversation(run: Run, store: Store) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from palaver.context import WINDOW, ContextManager
 from palaver.server import demo
+from palaver.team.routing import describe_team
 
 if TYPE_CHECKING:
     from tests.server.scripted_server import ScriptedServer
@@ -21,7 +22,10 @@ def test_the_prompt_is_the_librarys(stage: ScriptedServer) -> None:
     """CX-04."""
     found = asked(stage, "context", agent="Writer", type="codex", window=2)
     face = ContextManager(stage.store.get(demo.TEAM), window=2)
-    system = "You write short release notes. Answer in two sentences."
+    team = stage.app.service.teams.roster(demo.TEAM)
+    assert team is not None
+    told = describe_team(team.members[1], team)
+    system = f"You write short release notes. Answer in two sentences.\n\n{told}"
     prompt = face.prompt_for("writer", "codex", name="Writer", system_instruction=system)
     assert prompt.prompt == found["prompt"]
     assert (10, prompt.system_flag) == (found["version"], found["systemFlag"])

@@ -108,7 +108,8 @@ def test_a_member_is_shown_with_reasons_what_it_would_see() -> None:
         stage.ask.good("POST", path(talk, "/say"), {"text": "Tea?", "run": True})
         stage.over(talk)
         seen = stage.ask.good("GET", path(talk, "/members/max/sees"))
-        assert ("Be brief.", "Make tea.") == (seen["systemFlag"], seen["teamTask"])
+        assert seen["systemFlag"].startswith("Be brief.\n\nYou are Max. The others in your team: ")
+        assert "Make tea." == seen["teamTask"]
         assert ["fits", "current"] == [entry["reason"] for entry in seen["explain"]["entries"]]
         seen = stage.ask.good("GET", path(talk, "/members/Sarah/sees"))
         (entry, *_) = seen["explain"]["entries"]

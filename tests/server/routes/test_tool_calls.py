@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import palaver
 from palaver.errors import ToolFailed, ValidationError
-from palaver.messages import ToolCallPart
+from palaver.messages import ToolCallPart, new_id, tool_call_part
 from palaver.server.services import tools
 from palaver.server.services.steps import StepRunner
 from palaver.server.services.tools import ServerTools, current_time, evaluate, roll_dice
@@ -89,7 +89,7 @@ def test_a_call_that_is_denied_tells_the_model_why() -> None:
     with ScriptedServer(Scripted(calling(SEARCH), saying("I see."))) as stage:
         talk = waiting(stage, SEARCH)
         settle(stage, talk, "call_0", action="deny", reason="it is private")
-        words = "the user did not allow this call: it is private"
+        words = "not run: the call was denied: it is private"
         assert [("error", words)] == stage.results(talk)
         assert "I see." == stage.ask.texts(talk)[-1]
 
@@ -98,7 +98,7 @@ def test_a_call_that_is_denied_without_a_reason_and_without_going_on() -> None:
     with ScriptedServer(Scripted(calling(SEARCH))) as stage:
         talk = waiting(stage, SEARCH)
         settle(stage, talk, "call_0", action="deny", loop=False)
-        assert [("error", "the user did not allow this call")] == stage.results(talk)
+        assert [("error", "not run: the call was denied")] == stage.results(talk)
         assert ["waiting", "calls"] == stage.ended()
 
 
@@ -414,7 +414,8 @@ def test_some_tools_are_chosen_by_name() -> None:
     assert ["roll_dice"] == list(room.select(["roll_dice", "roll_dice"]))
     assert [] == list(room.select(wanted=False))
     assert (True, False, False) == tuple(
-        room.asks_first(name) for name in ("roll_dice", "current_time", "nobody")
+        room.asks_first(tool_call_part(new_id(), new_id(), name, {}))
+        for name in ("roll_dice", "current_time", "nobody")
     )
     with pytest.raises(ValidationError, match=r"tools\[1\]: there is no tool 'x'"):
         room.select(["roll_dice", "x"])

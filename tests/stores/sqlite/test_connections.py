@@ -16,7 +16,7 @@ import palaver
 from palaver.errors import StoreDamaged, StoreError
 from palaver.stores.backend import load_migrations
 from palaver.stores.sqlite import SQLiteBackend, connections
-from palaver.stores.sqlite.connections import busy_handler, connect
+from palaver.stores.sqlite.connections import busy_handler, connect, schema_version
 from tests.history.samples import line, one, talk
 
 
@@ -164,6 +164,36 @@ def test_many_may_open_a_new_file_at_once(path: Path) -> None:
     assert [] == failures
     with palaver.open(path) as store:
         assert 6 == len(list(store))
+
+
+def test_who_opens_a_new_file_waits_for_another_that_sets_it_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite calls no busy handler where a reader is to become the one who switches to WAL."""
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(time, "sleep", lambda _: other.in_transaction and other.execute("COMMIT"))
+    with palaver.open(path) as store:
+        store.create()
+        assert not other.in_transaction
+        assert 1 == len(list(store))
+    other.close()
+
+
+@pytest.mark.parametrize("statement", [2, 3])
+def test_a_file_that_is_set_up_while_it_is_looked_at_is_a_store(path: Path, statement: int) -> None:
+    executed: list[str] = []
+
+    def trace(_: object, text: str, __: object) -> bool:
+        executed.append(text)
+        if len(executed) == statement:
+            palaver.open(path).close()
+        return True
+
+    looking = connect(str(path))
+    looking.exec_trace = trace
+    schema_version(looking)
+    looking.close()
 
 
 def test_the_busy_handler_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

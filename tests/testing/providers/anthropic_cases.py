@@ -46,6 +46,11 @@ def tool(name: str) -> Json:
     return {"name": name, "input_schema": {"type": "object"}}
 
 
+def answer(properties: Json, **more: object) -> Json:
+    schema = {"type": "object", "properties": properties, **more}
+    return {"format": {"type": "json_schema", "schema": schema}}
+
+
 HELLO: Json = {"role": "user", "content": "Hello"}
 HI: Json = {"role": "assistant", "content": "Hi"}
 ORDER: Json = {"role": "system", "content": "Be brief."}
@@ -340,6 +345,15 @@ CASES = [
         body(HELLO),
         body({"role": "user", "content": None}),
         {"messages[0].content": "shape"},
+    ),
+    Case(
+        "a schema that leaves something open",
+        body(HELLO, output_config=answer({"a": {"type": "integer"}}, additionalProperties=False)),
+        body(HELLO, output_config=answer({"a": {"type": "integer", "minimum": 1}})),
+        {
+            "output_config.format.schema": "shape",
+            "output_config.format.schema.properties.a.minimum": "shape",
+        },
     ),
     Case(
         "half of a surrogate pair",

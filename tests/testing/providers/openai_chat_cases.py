@@ -11,6 +11,19 @@ def body(*messages: object, **more: object) -> Json:
     return {"model": "gpt-6", "messages": list(messages), **more}
 
 
+def answer(**more: object) -> Json:
+    inner = {"type": "object", "properties": {"a": {"type": "null"}}, **more}
+    items = {"anyOf": [inner, {"type": "null"}]}
+    schema = {
+        "type": "object",
+        "properties": {"list": {"type": "array", "items": items}},
+        "required": ["list"],
+        "additionalProperties": False,
+    }
+    form = {"name": "answer", "schema": schema, "strict": True}
+    return {"type": "json_schema", "json_schema": form}
+
+
 def user(*parts: Json) -> Json:
     return {"role": "user", "content": list(parts)}
 
@@ -228,6 +241,15 @@ CASES = [
         body(HELLO, temperature=1),
         body(HELLO, temprature=1),
         {"temprature": "unknown-field"},
+    ),
+    Case(
+        "a strict schema that leaves something open",
+        body(HELLO, response_format=answer(required=["a"], additionalProperties=False)),
+        body(HELLO, response_format=answer(required=[])),
+        {
+            "response_format.json_schema.schema.properties.list.items.anyOf[0]": "shape",
+            "response_format.json_schema.schema.properties.list.items.anyOf[0].required": "shape",
+        },
     ),
     Case(
         "a missing field",

@@ -8,6 +8,14 @@ HELLO: Json = {"role": "user", "content": "Hello"}
 HI: Json = {"role": "assistant", "content": "Hi"}
 
 
+OPEN: Json = {
+    "type": "json_schema",
+    "name": "answer",
+    "schema": {"type": "object", "properties": {"a": {"type": "null"}}},
+    "strict": True,
+}
+
+
 def body(*items: object, **more: object) -> Json:
     return {"model": "gpt-6", "input": list(items), **more}
 
@@ -219,6 +227,12 @@ CASES = [
     ),
     Case("no items", {"input": "Hello"}, body(), {"input": "empty-content"}),
     Case("an empty input", {"input": " "}, {"input": ""}, {"input": "empty-content"}),
+    Case(
+        "a strict schema that leaves something open",
+        body(HELLO, text={"format": {**OPEN, "strict": False}}),
+        body(HELLO, text={"format": OPEN}),
+        {"text.format.schema": "shape", "text.format.schema.required": "shape"},
+    ),
     Case(
         "instructions that are no text",
         body(HELLO, instructions=None),

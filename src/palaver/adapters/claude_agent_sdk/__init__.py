@@ -8,6 +8,9 @@
 back, writes the transcript as it is now, and repairs one that was edited.
 """
 
-from palaver.adapters.claude_agent_sdk.session_store import PalaverSessionStore
+from palaver.errors import needs_extra
+
+with needs_extra("claude-agent-sdk"):
+    from palaver.adapters.claude_agent_sdk.session_store import PalaverSessionStore
 
 __all__ = ["PalaverSessionStore"]

@@ -9,7 +9,10 @@ and rolled back between runs, and the graph sees the result.
 
 from __future__ import annotations
 
-from palaver.adapters.langgraph.message_channel import MessagesState, add_messages
-from palaver.adapters.langgraph.saver import PalaverSaver
+from palaver.errors import needs_extra
+
+with needs_extra("langgraph"):
+    from palaver.adapters.langgraph.message_channel import MessagesState, add_messages
+    from palaver.adapters.langgraph.saver import PalaverSaver
 
 __all__ = ["MessagesState", "PalaverSaver", "add_messages"]

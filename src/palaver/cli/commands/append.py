@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from palaver.cli.app import json_option, print_line, styled
-from palaver.cli.options import find_conversation, read_list, store_option, use_store
+from palaver.cli.options import (
+    complete_conversation,
+    find_conversation,
+    read_list,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import print_json
 from palaver.errors import ValidationError
 from palaver.messages import ROLES, Message, parse_messages
@@ -20,7 +26,7 @@ __all__ = ["append"]
 
 
 @click.command(short_help="Append messages to a conversation, or create one.")
-@click.argument("conversation", required=False)
+@click.argument("conversation", required=False, shell_complete=complete_conversation)
 @click.argument("text", required=False)
 @click.option(
     "--role", type=click.Choice(ROLES), default="user", help="The role of the message.  [user]"

@@ -5,14 +5,23 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import click
+import msgspec
 from anyio import to_thread
 
 from palaver.cli.app import REFUSED, Refused, print_line, printable, styled
-from palaver.cli.options import find_conversation, read_message_ref, store_option, use_store
+from palaver.cli.options import (
+    complete_conversation,
+    find_conversation,
+    import_tools,
+    read_message_ref,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import format_message, print_change
 from palaver.conversation import (
     ClearOutputs,
@@ -23,23 +32,26 @@ from palaver.conversation import (
     compact,
     run_until_answer,
 )
-from palaver.errors import PalaverError
+from palaver.errors import PalaverError, ValidationError
 from palaver.messages import Message, user
 from palaver.messages import system as system_message
 from palaver.models import catalog
 from palaver.models import model as named_model
+from palaver.tools.approval import Decision, account_name, check_decision, needs_approval
 from palaver.wire.reply import ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
     from palaver.conversation.compaction import Strategy
     from palaver.events import Event
+    from palaver.messages import ToolCallPart
     from palaver.models.base import Model
     from palaver.stores import Store, StoredHistory
+    from palaver.tools import Tool
     from palaver.wire.reply import Delta
 
-__all__ = ["chat"]
+__all__ = ["Undecided", "ask_about_call", "chat", "nobody_text", "waiting_text"]
 
 
 _DEFAULT = "smollm2"
@@ -61,7 +73,12 @@ _DEFAULT = "smollm2"
     help="Functions, tools or an MCP server, from a Python module; can be repeated.",
 )
 @click.option("--system", metavar="TEXT", help="The system message of a new conversation.")
-@click.option("--conversation", metavar="ID", help="Continue this conversation.  [a new one]")
+@click.option(
+    "--conversation",
+    metavar="ID",
+    shell_complete=complete_conversation,
+    help="Continue this conversation.  [a new one]",
+)
 @store_option
 @click.pass_context
 def chat(
@@ -78,11 +95,13 @@ def chat(
     """Chat with a model. Each line is a question; a line that begins with / is a command, and
     /help lists them.
 
-    Ctrl-C cancels an answer and stores what had arrived, Ctrl-D quits. Everything is stored.
+    You are asked about each call that needs an approval; one that you leave undecided waits, and
+    is asked about again. Ctrl-C cancels an answer and stores what had arrived, Ctrl-D quits.
+    Everything is stored.
     Answers go to standard output, all else to standard error.
     """  # noqa: D205 - the help text of the command
     model = _load_model(name, base_url)
-    given = [_import_tools(place) for place in tools]
+    given = [import_tools(place) for place in tools]
     with use_store(address, create=True) as store:
         failed = anyio.run(_run_session, store, conversation, model, given, system)
     context.exit(REFUSED if failed else 0)
@@ -113,22 +132,10 @@ def _load_model(name: str | None, base_url: str | None) -> Model:
     return named_model(name, **({} if base_url is None else {"base_url": base_url}))
 
 
-def _import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has
-    """Import `module:attr`; modules of the current folder are found too."""
-    from palaver.tools.runner import import_object  # noqa: PLC0415 - the same
-
-    if not all(place.partition(":")):
-        msg = f"--tools {place}: must be MODULE:ATTR, as in my_tools:weather"
-        raise click.UsageError(msg)
-    try:
-        return import_object(place)
-    except Exception as error:
-        msg = f"--tools {place}: {type(error).__name__}: {error}"
-        raise Refused(msg) from error
-
-
 _PROMPT: Final = "> "
 _SHORT: Final = 200
+_LEASE_WAIT: Final = 10.0
+"""Seconds to wait for the lease of a chat that was killed; longer than such a lease lasts."""
 _FULL: Final = 0.8
 """The share of a model's window at which the user is told that it fills up."""
 
@@ -194,8 +201,10 @@ class ChatSession:
             if sys.platform != "win32":
                 await group.start(self._watch_for_interrupts)
             if self._conversation is not None:
-                for item in await self._conversation.recover():
+                for item in await self._conversation.recover(wait=_LEASE_WAIT):
                     print_note(f"{item.tool or item.kind}: {item.detail}")
+                if self.interactive and await self._waiting():
+                    await self._guard(self._continue)
             while (line := await self._read_line()) is not None:
                 try:
                     await self._handle(line.strip())
@@ -214,13 +223,15 @@ class ChatSession:
         return await to_thread.run_sync(sys.stdin.readline) or None
 
     async def _handle(self, line: str) -> None:
-        if not line:
-            return
+        if line.startswith("/") and not line.startswith("//"):
+            await self._guard(partial(self._run_command, line[1:]))
+        elif line:
+            await self._guard(partial(self.ask, line.removeprefix("/")))
+
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something; what goes wrong is printed, and the chat goes on."""
         try:
-            if line.startswith("/") and not line.startswith("//"):
-                await self._run_command(line[1:])
-            else:
-                await self.ask(line.removeprefix("/"))
+            await work()
         except PalaverError as error:
             self._fail(str(error))
         except click.ClickException as error:
@@ -238,11 +249,35 @@ class ChatSession:
     async def ask(self, text: str) -> None:
         """Add a message and let the model answer; Ctrl-C cancels the answer."""
         self.conversation.add(user(text))
+        await self._continue()
+
+    async def _continue(self) -> None:
+        """Run the calls that wait and ask the model; a person decides about calls that need it."""
+        approve = self._approve if self.interactive else None
         with self._cancellable():
             try:
-                await run_until_answer(self.conversation, on_delta=self._show)
+                await run_until_answer(self.conversation, approve=approve, on_delta=self._show)
+            except Undecided:
+                pass
             finally:
                 self._end_line()
+        waiting = await self._waiting()
+        if not waiting:
+            return
+        if self.interactive:
+            print_note(f"{waiting_text(waiting)}: you are asked again before the next answer")
+        else:
+            self._fail(nobody_text(waiting, f"palaver chat --conversation {self.conversation.id}"))
+
+    async def _approve(self, call: ToolCallPart) -> Decision:
+        self._end_line()
+        return await ask_about_call(call, self.conversation.tools)
+
+    async def _waiting(self) -> list[ToolCallPart]:
+        """The calls that wait for a person."""
+        conversation = self.conversation
+        waiting = await to_thread.run_sync(conversation.waiting)
+        return [call for call in waiting if needs_approval(conversation.tools, call)]
 
     @contextmanager
     def _cancellable(self) -> Generator[None]:
@@ -305,6 +340,72 @@ class ChatSession:
 def print_note(words: str) -> None:
     """Print something that is no answer, on standard error."""
     click.echo(styled(words, dim=True), err=True)
+
+
+def waiting_text(calls: Iterable[ToolCallPart]) -> str:
+    """Say which calls wait."""
+    return f"{', '.join(call.tool for call in calls)} waits for an approval"
+
+
+def nobody_text(calls: Iterable[ToolCallPart], command: str) -> str:
+    """Say which calls wait where no person can be asked, and what to do."""
+    where = f"run {command} in a terminal, or decide on the page"
+    return f"{waiting_text(calls)}, and nobody can be asked here: {where}"
+
+
+class Undecided(Exception):  # noqa: N818 - no error
+    """A person left a question about a call: the call waits."""
+
+
+async def ask_about_call(
+    call: ToolCallPart,
+    tools: Mapping[str, Tool],
+    read: Callable[[str], Awaitable[str]] | None = None,
+) -> Decision:
+    """Ask at the terminal whether a call may run; raise `Undecided` at the end of the input.
+
+    `read` prints a prompt and returns a line. It may be cancelled: nothing that is typed later is
+    lost.
+    """
+    read = read_answer if read is None else read
+    arguments = msgspec.json.encode(call.input).decode() if call.input else call.raw or "{}"
+    print_note(f"[{call.tool}] asks to run with {arguments}")
+    while True:
+        answer = (await read("yes, no, or change the arguments? [y/n/c] ")).lower()
+        if answer in ("y", "yes"):
+            return Decision("approve", by=account_name())
+        if answer in ("n", "no"):
+            return Decision("deny", await read("why not? "), by=account_name())
+        if answer in ("c", "change"):
+            text = await read("arguments, as JSON: ")
+            try:
+                made = Decision("edit", arguments=_read_object(text), by=account_name())
+                check_decision(tools, call, made)
+            except ValidationError as error:
+                print_note(str(error))
+            else:
+                return made
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        detail = f"must be a JSON object, such as {{}}: {error}"
+        raise ValidationError(detail, path="$.arguments", rule="tool-arguments") from None
+    return found
+
+
+async def read_answer(prompt: str) -> str:
+    """A line of the terminal; raise `Undecided` at its end."""
+    click.echo(prompt, nl=False, err=True)
+    if sys.platform != "win32":
+        await anyio.wait_readable(sys.stdin)  # this can be cancelled, and a thread that reads can't
+    line: str = await to_thread.run_sync(sys.stdin.readline)
+    if not line:
+        click.echo(err=True)
+        raise Undecided
+    return line.strip()
 
 
 def _prompt() -> str | None:

@@ -19,7 +19,7 @@ from palaver.cli.app import (
 from palaver.cli.output import print_json
 from palaver.context import ASSEMBLERS, MAX_BYTES, WINDOW, ContextManager, normalize_agent_type
 from palaver.context.assemblers import PLAIN_TYPE
-from palaver.context.manager import KnownAgent, previous_prompt
+from palaver.context.manager import KnownAgent, previous_prompt, prompt_at_turn
 from palaver.messages.codec import MAX_DOCUMENT
 from palaver.stores import open_store
 from palaver.stores.transfer import import_conversation
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from palaver.context import Prompt, PromptExplanation, Visibility
     from palaver.history import BaseHistory
 
-__all__ = ["context"]
+__all__ = ["context", "print_explanation", "print_prompt", "prompt_json"]
 
 
 _REASONS: Final = {
@@ -82,6 +82,11 @@ _REASONS: Final = {
     metavar="FILE",
     help="A file whose text follows the system instruction.",
 )
+@click.option(
+    "--turn",
+    type=click.IntRange(min=1),
+    help="Print the prompt that the agent had at this turn of its own.  [the next one]",
+)
 @click.option("--explain", is_flag=True, help="Say of each message whether it is in the prompt.")
 @json_option
 def context(  # noqa: PLR0917 - click passes options by name
@@ -94,6 +99,7 @@ def context(  # noqa: PLR0917 - click passes options by name
     visibility: Visibility,
     system: str | None,
     instructions: str | None,
+    turn: int | None,
     *,
     explain: bool,
     as_json: bool,
@@ -125,21 +131,24 @@ def context(  # noqa: PLR0917 - click passes options by name
             "max_tokens": max_tokens,
             "visibility": visibility,
         }
-        prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
-        explanation = None
-        if explain:
-            explanation = prompt.explain(since=previous_prompt(who, history, limits, options))
+        if turn is None:
+            prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
+            before = previous_prompt(who, history, limits, options) if explain else None
+        else:
+            prompt = prompt_at_turn(who, history, turn, limits, options)
+            before = None
+        explanation = prompt.explain(since=before) if explain else None
     if as_json:
         print_json(
             {
-                **_prompt_json(prompt),
+                **prompt_json(prompt),
                 **({} if explanation is None else {"explain": explanation.to_dict()}),
             }
         )
         return
-    _print_prompt(_prompt_json(prompt))
+    print_prompt(prompt_json(prompt))
     if explanation is not None:
-        _print_explanation(explanation)
+        print_explanation(explanation)
 
 
 def _read(file: str) -> str:
@@ -152,7 +161,8 @@ def _read(file: str) -> str:
         raise Refused(msg) from None
 
 
-def _prompt_json(prompt: Prompt) -> dict[str, Any]:
+def prompt_json(prompt: Prompt) -> dict[str, Any]:
+    """The prompt as JSON-ready data."""
     given = prompt.input.to_dict()
     return {
         "contextMessages": given["contextMessages"],
@@ -164,7 +174,8 @@ def _prompt_json(prompt: Prompt) -> dict[str, Any]:
     }
 
 
-def _print_prompt(answer: dict[str, Any]) -> None:
+def print_prompt(answer: dict[str, Any]) -> None:
+    """Print a prompt, section by section."""
     print_line(styled("contextMessages", bold=True))
     for line in answer["contextMessages"]:
         print_line(f"  {styled(line['from'], fg='green')} -> {styled(line['to'])}")
@@ -180,7 +191,8 @@ def _print_lines(text: str, before: str) -> None:
         print_line(f"{before}{printable(line)}".rstrip())
 
 
-def _print_explanation(explanation: PromptExplanation) -> None:
+def print_explanation(explanation: PromptExplanation) -> None:
+    """Print why a prompt is as it is."""
     limit = "" if explanation.max_tokens is None else f" of {explanation.max_tokens:,}"
     print_line(styled("explain", bold=True))
     sizes = f"{explanation.bytes:,} of {explanation.max_bytes:,} bytes"

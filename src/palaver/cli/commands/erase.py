@@ -6,6 +6,7 @@ import click
 
 from palaver.cli.app import Refused, json_option, print_line, styled
 from palaver.cli.options import (
+    complete_conversation,
     conversation_argument,
     find_conversation,
     read_message_ref,
@@ -99,7 +100,13 @@ def prune(
 
 
 @click.command(short_help="Delete conversations with all their versions.")
-@click.argument("conversations", metavar="CONVERSATION...", nargs=-1, required=True)
+@click.argument(
+    "conversations",
+    metavar="CONVERSATION...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_conversation,
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option

@@ -6,6 +6,7 @@ import click
 
 from palaver.cli.app import Refused, json_option, print_line, styled
 from palaver.cli.options import (
+    complete_conversation,
     conversation_argument,
     find_conversation,
     resolve_address,
@@ -58,7 +59,7 @@ def _warn_about_omitted(count: int) -> None:
 
 @click.command(short_help="Copy conversations to another store.")
 @click.argument("target", metavar="TARGET")
-@click.argument("conversations", nargs=-1)
+@click.argument("conversations", nargs=-1, shell_complete=complete_conversation)
 @store_option
 @json_option
 def copy(

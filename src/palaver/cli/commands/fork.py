@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from palaver.cli.app import json_option, print_line
-from palaver.cli.options import conversation_argument, find_conversation, store_option, use_store
+from palaver.cli.options import (
+    complete_conversation,
+    conversation_argument,
+    find_conversation,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import print_change, print_json
 
 
@@ -39,7 +45,7 @@ def fork(
 
 @click.command(short_help="Merge the changes of a fork.")
 @conversation_argument
-@click.argument("other")
+@click.argument("other", shell_complete=complete_conversation)
 @store_option
 @json_option
 def merge(conversation: str, other: str, address: str | None, *, as_json: bool) -> None:

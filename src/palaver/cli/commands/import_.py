@@ -13,6 +13,7 @@ import click
 from palaver.cli.app import REFUSED, Refused, display_name, json_option, print_line, printable
 from palaver.cli.options import (
     choose_conversation,
+    complete_conversation,
     conversation_option,
     detect_format,
     find_conversation,
@@ -51,7 +52,12 @@ _LISTED: Final = 5
 @click.command("import", short_help="Import conversations from a file.")
 @source_argument
 @click.option("--id", "name", help="The id to give it, instead of its own.")
-@click.option("--into", metavar="CONVERSATION", help="Replace the messages of that conversation.")
+@click.option(
+    "--into",
+    metavar="CONVERSATION",
+    shell_complete=complete_conversation,
+    help="Replace the messages of that conversation.",
+)
 @from_option
 @conversation_option
 @click.option("--branches", is_flag=True, help="Import each branch that was left as a fork.")

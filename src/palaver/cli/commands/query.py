@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palaver.cli.app import json_option, print_line, styled
-from palaver.cli.options import Originals, find_conversation, read_list, store_option, use_store
+from palaver.cli.options import (
+    Originals,
+    complete_conversation,
+    find_conversation,
+    read_list,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import format_message, format_time, print_json
 from palaver.history import History
 from palaver.messages import ROLES, to_dict
@@ -66,7 +73,11 @@ class _Range(click.ParamType[tuple[int, int]]):
     required=False,
     type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
 )
-@click.option("--conversation", help="A stored conversation, in place of FILE.")
+@click.option(
+    "--conversation",
+    shell_complete=complete_conversation,
+    help="A stored conversation, in place of FILE.",
+)
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Any of these.")
 @click.option("--mark", help="With this mark; of a stored conversation.")
 @click.option("--recent", type=click.IntRange(min=0), metavar="N", help="Only the last N.")
@@ -145,7 +156,7 @@ def _print(
 
 @click.command(short_help="Find messages by their words.")
 @click.argument("words", nargs=-1, required=True)
-@click.option("--conversation", help="Only in this one.")
+@click.option("--conversation", shell_complete=complete_conversation, help="Only in this one.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="How many.  [20]")
 @store_option
 @json_option
@@ -157,7 +168,10 @@ def search(
     *,
     as_json: bool,
 ) -> None:
-    """Find the messages with all WORDS; "in quotes" they must follow one another."""
+    """Find the messages with all WORDS; "in quotes" they must follow one another.
+
+    Messages that were edited away or compacted are found too, and marked so.
+    """
     with use_store(address) as store:
         name = None if conversation is None else find_conversation(store, conversation).id
         hits = store.search(" ".join(words), conversation=name, limit=limit)
@@ -167,6 +181,7 @@ def search(
                 {
                     "conversation": hit.conversation,
                     "position": hit.position,
+                    "index": hit.index,
                     "snippet": hit.snippet,
                     "message": to_dict(hit.message),
                 }
@@ -176,4 +191,5 @@ def search(
         return
     for hit in hits:
         when = styled(format_time(hit.message.timestamp), dim=True)
-        print_line(f"{styled(hit.conversation, bold=True)}  {when}  {styled(hit.snippet)}")
+        gone = "" if hit.in_view else styled("  (not in the conversation now)", dim=True)
+        print_line(f"{styled(hit.conversation, bold=True)}  {when}  {styled(hit.snippet)}{gone}")

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import click
 
 from palaver.cli.app import Refused, is_terminal, json_option, print_line, styled
-from palaver.cli.options import resolve_address, store_option, use_store
+from palaver.cli.options import import_tools, resolve_address, store_option, use_store
 from palaver.cli.output import print_json
 from palaver.errors import ToolUnreachable, ValidationError
 
@@ -104,7 +104,7 @@ def serve(  # noqa: PLR0917 - one for each option
         read_only=read_only,
         model=model,
         warm=not cold,
-        toolset=tuple(_import_tools(place) for place in tools),
+        toolset=tuple(import_tools(place) for place in tools),
         team=team,
         **dict(server.read_limit(limit) for limit in limits),
     )
@@ -172,16 +172,6 @@ def _folder() -> Path:
     folder = Path(resolve_address(None)).parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
-
-
-def _import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has
-    from palaver.tools.runner import import_object  # noqa: PLC0415 - only if asked for
-
-    try:
-        return import_object(place)
-    except Exception as error:
-        msg = f"--tools {place}: {error}"
-        raise Refused(msg) from error
 
 
 def _address(listening: socket.socket, hosts: tuple[str, ...]) -> str:

@@ -6,13 +6,15 @@ import shutil
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import anyio
 import click
 from anyio import from_thread
 from anyio.lowlevel import current_token
+from msgspec.structs import replace
 
 from palaver.cli.app import (
     INTERRUPTED,
@@ -23,23 +25,35 @@ from palaver.cli.app import (
     printable,
     styled,
 )
-from palaver.cli.options import find_conversation, store_option, use_store
+from palaver.cli.commands.chat import Undecided, ask_about_call, nobody_text, waiting_text
+from palaver.cli.commands.context import print_explanation, print_prompt, prompt_json
+from palaver.cli.options import (
+    complete_conversation,
+    find_conversation,
+    import_tools,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import print_json
 from palaver.errors import ValidationError
-from palaver.messages import to_dict
-from palaver.team import CommandMember, Coordinator, Human, load_team
+from palaver.messages import ToolPart, to_dict
+from palaver.team import CommandMember, Coordinator, Human, ModelMember, load_team
+from palaver.tools.runner import open_tools
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from palaver.messages import Message
+    from palaver.messages import Message, ToolCallPart
     from palaver.stores import Store
     from palaver.team import HumanTurn, Team
     from palaver.team.config import Member
+    from palaver.tools import Tool
+    from palaver.tools.approval import Decision
 
 __all__ = ["team"]
 
 
+_SHORT: Final = 200
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
 
@@ -70,7 +84,8 @@ def _row(member: Member, folder: Path) -> dict[str, Any]:
     if isinstance(member, Human):
         return row
     if not isinstance(member, CommandMember):
-        return {**row, "kind": "model", "what": member.model}
+        tools = f", with {', '.join(member.tools)}" if member.tools else ""
+        return {**row, "kind": "model", "what": member.model + tools}
     argv = member.known.argv
     place = folder / (member.cwd or "") / argv[0] if "/" in argv[0] else argv[0]
     path = member.env.get("PATH")
@@ -88,21 +103,39 @@ def _load(file: str) -> Team:
 
 @team.command(short_help="Run a team; you write on standard input.")
 @click.argument("file", type=_FILE)
-@click.option("--conversation", help="Continue this conversation, instead of a new one.")
+@click.option(
+    "--conversation",
+    shell_complete=complete_conversation,
+    help="Continue this conversation, instead of a new one.",
+)
 @click.option(
     "--as", "speaker", metavar="NAME", help="Which human you are.  [the one whose turn it is]"
+)
+@click.option(
+    "--tools",
+    multiple=True,
+    metavar="MODULE:ATTR",
+    help="Tools that members name, or an MCP server, from a Python module; can be repeated.",
 )
 @store_option
 @json_option
 def run(
-    file: str, conversation: str | None, speaker: str | None, address: str | None, *, as_json: bool
+    file: str,
+    conversation: str | None,
+    speaker: str | None,
+    tools: tuple[str, ...],
+    address: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Run the team in FILE on a conversation.
 
-    Each line of standard input is your message when it is your turn. Ctrl-C, or the end of the
-    input, stops; the same command with --conversation continues.
+    Each line of standard input is your message when it is your turn. You are asked about each tool
+    call that needs an approval. Ctrl-C, or the end of the input, stops; the same command with
+    --conversation continues.
     """
     loaded = _load(file)
+    given = [import_tools(place) for place in tools]
     with use_store(address, create=True) as store:
         history = (
             find_conversation(store, conversation)
@@ -113,10 +146,51 @@ def run(
             loaded, store, history.id, Path(file).parent, speaker, as_json=as_json
         )
         try:
-            anyio.run(session.run)
+            anyio.run(session.run, given)
         except KeyboardInterrupt:
             click.echo(f"\npaused; go on with --conversation {history.id}", err=True)
             click.get_current_context().exit(INTERRUPTED)
+
+
+@team.command(short_help="Print what a member saw at a turn, and why.")
+@click.argument("file", type=_FILE)
+@click.argument("member")
+@click.option("--conversation", required=True, help="The team's conversation.")
+@click.option(
+    "--turn",
+    type=click.IntRange(min=1),
+    help="A turn of the member; 1 is its first.  [what it would see now]",
+)
+@store_option
+@json_option
+def explain(
+    file: str,
+    member: str,
+    conversation: str,
+    turn: int | None,
+    address: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the prompt that a member of the team in FILE had at a turn, and why it was so.
+
+    It says of each message in the member's window whether it was in the prompt, and why.
+    """
+    loaded = _load(file)
+    members = [  # what a member sees does not depend on its tools
+        replace(one, tools=[]) if isinstance(one, ModelMember) else one for one in loaded.members
+    ]
+    with use_store(address) as store:
+        history = find_conversation(store, conversation)
+        folder = Path(file).parent
+        shown = Coordinator(replace(loaded, members=members), store, history, folder=folder)
+        prompt = shown.prompt(member, turn)
+        explanation = prompt.explain()
+    if as_json:
+        print_json({**prompt_json(prompt), "explain": explanation.to_dict()})
+        return
+    print_prompt(prompt_json(prompt))
+    print_explanation(explanation)
 
 
 class _TeamSession:
@@ -136,40 +210,78 @@ class _TeamSession:
         self._speaker = speaker
         self._streaming: str | None = None
         self._line_ended = False
-        self._team = Coordinator(
+        self._lines: MemoryObjectReceiveStream[str] | None = None
+        self._tools: dict[str, Tool] = {}
+        self._make_team = partial(
+            Coordinator,
             loaded,
             store,
             conversation,
             folder=folder,
+            # without a person at a terminal, the call waits
+            approve=self._approve if sys.stdin.isatty() and not as_json else None,
             on_turn=self._print_turn,
             on_text=self._print_text,
             on_message=self._print_message,
         )
 
-    async def run(self) -> None:
+    async def run(self, sources: list[object]) -> None:
         """Run the team, with a line of input for each turn of the human, until the input ends."""
-        if self._as_json:
-            print_json({"event": "conversation", "id": self._team.id})
-        else:
-            click.echo(f"conversation {self._team.id}", err=True)
-        try:
-            await self._team.resume()
-            await self._take_turns()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._team.close()
+        async with open_tools(sources) as tools:
+            team = self._make_team(tools=tools)
+            for box in team.toolboxes.values():
+                self._tools.update(box)
+            if self._as_json:
+                print_json({"event": "conversation", "id": team.id})
+            else:
+                click.echo(f"conversation {team.id}", err=True)
+            try:
+                await team.resume()
+                await self._take_turns(team)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await team.close()
 
-    async def _take_turns(self) -> None:
-        send, lines = anyio.create_memory_object_stream[str](1)
+    async def _take_turns(self, team: Coordinator) -> None:
+        send, self._lines = anyio.create_memory_object_stream[str](1)
         reader = threading.Thread(target=_read, args=(send, current_token()), daemon=True)
         reader.start()
-        with lines:
+        with self._lines:
             while True:
-                self._prompt(await self._team.run())
-                line = await _line(lines)
+                try:
+                    floor = await team.run()
+                except Undecided:
+                    waiting = waiting_text(await team.waiting())
+                    click.echo(f"{waiting}; go on with --conversation {team.id}", err=True)
+                    return
+                if floor.why == "approval":
+                    self._refuse(team, floor)
+                self._prompt(floor)
+                while (line := await _line(self._lines)) is not None and not line.strip():
+                    pass
                 if line is None:
                     return
-                await self._team.say(line, speaker=self._speaker)
+                await team.say(line, speaker=self._speaker)
+
+    async def _approve(self, call: ToolCallPart) -> Decision:
+        if self._streaming is not None and not self._line_ended:
+            click.echo()
+        self._streaming = None
+        return await ask_about_call(call, self._tools, self._read_answer)
+
+    async def _read_answer(self, prompt: str) -> str:
+        click.echo(prompt, nl=False, err=True)
+        line = None if self._lines is None else await _line(self._lines)
+        if line is None:
+            click.echo(err=True)
+            raise Undecided
+        return line.strip()
+
+    def _refuse(self, team: Coordinator, floor: HumanTurn) -> NoReturn:
+        if self._as_json:
+            calls = [{"id": one.id, "tool": one.tool, "input": one.input} for one in floor.calls]
+            print_json({"event": "approval", "calls": calls})
+        raise Refused(nobody_text(floor.calls, f"palaver team run --conversation {team.id}"))
 
     def _prompt(self, floor: HumanTurn) -> None:
         if self._as_json:
@@ -198,6 +310,13 @@ class _TeamSession:
             return
         if streamed is not None and not self._line_ended:
             click.echo()
+        for part in message.parts:
+            if isinstance(part, ToolPart):
+                said = getattr(part.state, "output", "") or getattr(part.state, "error", "")
+                words = " ".join(f"[{part.tool}] {part.state.status}: {said}".split())[:_SHORT]
+                click.echo(styled(f"  {words}", dim=True))
+        if message.role == "tool" or not message.text:
+            return
         failed = "failed" in message.metadata.get("team", {})
         if failed or (streamed is None and message.role != "user"):
             who = message.speaker.role_name if message.speaker else "team"
@@ -222,8 +341,7 @@ def _read(send: MemoryObjectSendStream[str], token: Any) -> None:  # noqa: ANN40
     """Read lines in a thread of its own, which nothing has to wait for."""
     with suppress(anyio.RunFinishedError, anyio.BrokenResourceError, ValueError):
         for line in sys.stdin:
-            if line.strip():
-                from_thread.run(send.send, line.rstrip("\n"), token=token)
+            from_thread.run(send.send, line.rstrip("\n"), token=token)
         from_thread.run_sync(send.close, token=token)
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import click
 
 from palaver.cli.app import REFUSED, json_option, print_line, styled
-from palaver.cli.options import find_conversation, store_option, use_store
+from palaver.cli.options import (
+    complete_conversation,
+    find_conversation,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import print_json, progress_bar
 
 __all__ = ["migrate", "verify"]
 
 
 @click.command(short_help="Verify a store.")
-@click.argument("conversation", required=False)
+@click.argument("conversation", required=False, shell_complete=complete_conversation)
 @store_option
 @json_option
 @click.pass_context

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from palaver.history import BaseHistory, View
     from palaver.models.base import Model
 
-__all__ = ["ROUTES", "ExplainedPrompt", "explain_context"]
+__all__ = ["ROUTES", "ExplainedPrompt", "TurnNumber", "explain_context"]
 
 
 _TEXT_LENGTH: Final = 200
@@ -63,6 +63,11 @@ _Window = Annotated[int | None, QueryParameter(ge=0, le=100_000)]
 _MaxBytes = Annotated[int | None, QueryParameter(name="maxBytes", ge=0, le=_MAX_LIMIT)]
 _MaxTokens = Annotated[int | None, QueryParameter(name="maxTokens", ge=0, le=_MAX_LIMIT)]
 _Visibility = Annotated[Visibility | None, QueryParameter(name="visibility")]
+TurnNumber = Annotated[
+    int | None,
+    QueryParameter(ge=1, le=_MAX_LIMIT, description="a turn of the agent; 1 is its first"),
+]
+"""The turn of an agent whose prompt is asked for; without it, the prompt is that of now."""
 
 
 class AgentPrompt(Shape, frozen=True):
@@ -149,9 +154,10 @@ async def _read_query(
     max_bytes: _MaxBytes = None,
     max_tokens: _MaxTokens = None,
     visibility: _Visibility = None,
+    turn: TurnNumber = None,
 ) -> ContextQuery:
     """The agent and its limits; what is not given is the agent's own, or the default."""
-    return ContextQuery(agent, kind, window, max_bytes, max_tokens, visibility)
+    return ContextQuery(agent, kind, window, max_bytes, max_tokens, visibility, turn=turn)
 
 
 _QUERY: Final = {"context_query": Provide(_read_query)}
@@ -163,7 +169,10 @@ def context(
     service: ServiceDependency,
     context_query: NamedDependency[ContextQuery],
 ) -> AgentPrompt:
-    """Get the prompt that an agent, named by its id or its name, would get now."""
+    """Get the prompt that an agent, named by its id or its name, would get now.
+
+    With `turn` it is the prompt that the agent had at one of its turns.
+    """
     history = service.store.get(conversation)
     return AgentPrompt(**_prompt_fields(service.teams.agent_context(history, context_query)))
 
@@ -174,7 +183,10 @@ def explain(
     service: ServiceDependency,
     context_query: NamedDependency[ContextQuery],
 ) -> ExplainedPrompt:
-    """Explain the prompt: which messages are in it, and what changed since the agent last spoke."""
+    """Explain the prompt: which messages are in it, and what changed since the agent last spoke.
+
+    With `turn` it is the prompt that the agent had at one of its turns.
+    """
     history = service.store.get(conversation)
     return explain_context(history, service.teams.agent_context(history, context_query))
 

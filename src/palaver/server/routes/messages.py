@@ -285,13 +285,13 @@ def search(
     titles: dict[str, str | None] = {}
     items: list[SearchHit] = []
     for hit in store.search(q, conversation=conversation, limit=limit):
-        history = store.get(hit.conversation)
-        titles.setdefault(hit.conversation, history.title)
+        if hit.conversation not in titles:
+            titles[hit.conversation] = store.head(hit.conversation).title
         items.append(
             SearchHit(
                 conversation=hit.conversation,
                 title=titles[hit.conversation],
-                index=history.view.index_of(hit.position),
+                index=hit.index,
                 message=hit.message,
                 snippet=hit.snippet,
             )

@@ -10,19 +10,19 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Meta, UnsetType, field
 
 from palaver.conversation.ledger import call_changed
+from palaver.errors import ValidationError
 from palaver.messages import ToolState, pending
+from palaver.messages.ids import now_ms
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
 from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.steps import StepStarted, StepStatus
+from palaver.tools.approval import Decision, account_name, check_decision
 
 if TYPE_CHECKING:
     from palaver.messages import ToolCallPart
 
 __all__ = ["ROUTES"]
-
-_DENIED: Final = "the user did not allow this call"
-
 
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -89,14 +89,17 @@ class OpenCalls(Shape, frozen=True):
 class SettleRequest(Shape, frozen=True):
     """The decision on a call: it runs, or is denied with a reason that the model gets.
 
-    `digest` is that of the call as it was shown; if the call has changed since then, the request is
-    refused and the call waits on. When no other call waits, the model is asked again as in a step,
-    unless `loop` is false.
+    With `arguments` it runs with these in place of the model's. `digest` is that of the call as it
+    was shown; if the call has changed since then, the request is refused and the call waits on.
+    `by` is who decided; without it, that is the account that the server runs under. When no other
+    call waits, the model is asked again as in a step, unless `loop` is false.
     """
 
     action: Literal["run", "deny"]
     digest: _Digest
     reason: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
+    arguments: dict[str, Any] | None = None
+    by: _Name | None = None
     model: _Name | None = None
     tools: bool | list[_Name] = True
     loop: bool = True
@@ -154,7 +157,7 @@ def list_calls(conversation: FromPath[str], service: ServiceDependency) -> OpenC
             message_id=entry.message_id,
             tool=tool,
             state=entry.state if shown is None else pending(shown.input, shown.raw),
-            asks_first=service.tools.asks_first(tool),
+            asks_first=part is not None and service.teams.asks_first(conversation, part),
             stray=entry.stray,
             digest=UNSET if shown is None else digests.get(entry.id, UNSET),
         )
@@ -172,17 +175,36 @@ async def settle(
 ) -> StepStarted:
     """Run a call that waits, or deny it; then the model goes on, if no other call waits.
 
+    What runs is what was approved: the call as it was shown, or with the `arguments` given here.
     `digest` names the call as it was shown. If the call has changed since then, this is refused
     (409) with its new digest, and the call waits on.
     """
     steps = service.steps
     await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
-    waiting = await to_thread.run_sync(_find_waiting, service, conversation, call, data.digest)
+    try:
+        waiting = await to_thread.run_sync(_find_waiting, service, conversation, call, data.digest)
+    except RequestRefused:  # somebody decided a moment ago: that is a newer version
+        await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
+        raise
     plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
-    reason = None
-    if data.action == "deny":
-        reason = f"{_DENIED}: {data.reason}" if data.reason else _DENIED
-    return await steps.settle(conversation, waiting, plan, digest=data.digest, reason=reason)
+    decision = _read_decision(data)
+    in_team = await service.teams.settle(conversation, waiting, decision)
+    if in_team is not None:
+        return in_team
+    check_decision(service.tools.select(wanted=True), waiting, decision)
+    return await steps.settle(conversation, waiting, plan, decision)
+
+
+def _read_decision(data: SettleRequest) -> Decision:
+    denied, by, at = data.action == "deny", data.by or account_name(), now_ms()
+    if denied and data.arguments is not None:
+        raise ValidationError("go with run only", path="$.arguments", rule="decision")
+    if not denied and data.reason is not None:
+        raise ValidationError("goes with deny only", path="$.reason", rule="decision")
+    if denied:
+        return Decision("deny", data.reason or "", by=by, digest=data.digest, at=at)
+    verdict: Literal["approve", "edit"] = "approve" if data.arguments is None else "edit"
+    return Decision(verdict, "", data.arguments, by, data.digest, at)
 
 
 def _find_waiting(service: Service, conversation: str, call: str, digest: str) -> ToolCallPart:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from palaver.messages import Message
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
-from palaver.server.routes.context import ExplainedPrompt, explain_context
+from palaver.server.routes.context import ExplainedPrompt, TurnNumber, explain_context
 from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.steps import StepStarted
 from palaver.server.services.teams import count_addressed, list_speakers
@@ -182,11 +182,14 @@ async def cancel(
 
 @get(f"{_TEAM}/members/{{member:str}}/sees", sync_to_thread=True)
 def member_context(
-    conversation: FromPath[str], member: FromPath[str], service: ServiceDependency
+    conversation: FromPath[str],
+    member: FromPath[str],
+    service: ServiceDependency,
+    turn: TurnNumber = None,
 ) -> ExplainedPrompt:
-    """Explain the prompt that a member would get now, and what changed since it last spoke."""
+    """Explain the prompt that a member would get now, or had at one of its turns."""
     history = service.store.get(conversation)
-    return explain_context(history, service.teams.member_context(history, member))
+    return explain_context(history, service.teams.member_context(history, member, turn))
 
 
 def _report(service: Service, conversation: str) -> TeamReport:

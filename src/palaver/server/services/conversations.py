@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, structs
 
 from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
-from palaver.context.manager import KnownAgent, Prompt, previous_prompt
+from palaver.context.manager import KnownAgent, Prompt, previous_prompt, prompt_at_turn
 from palaver.conversation import Conversation, Prices
 from palaver.server.requests import Shape
 
@@ -92,10 +92,10 @@ class OpenConversations:
 
     def _open_new(self, name: str) -> Conversation:
         conversation = Conversation(self._store, name, prices=Prices())
-        conversation.events.on("tool.running", self._emit_progress)
+        conversation.events.on("tool.running", self.emit_progress)
         return conversation
 
-    def _emit_progress(self, event: Event) -> None:
+    def emit_progress(self, event: Event) -> None:
         """Emit the progress of a running tool; all other events come from the journal."""
         if "title" in event.data:
             data = {"conversation": event.conversation, **event.data}
@@ -103,7 +103,10 @@ class OpenConversations:
 
 
 class ContextQuery(Struct, frozen=True):
-    """An agent with its limits and instructions; None leaves a value as it is known."""
+    """An agent with its limits and instructions; None leaves a value as it is known.
+
+    `turn` asks for the prompt that the agent had at one of its turns, 1 being its first.
+    """
 
     agent: str
     agent_type: str | None = None
@@ -114,6 +117,7 @@ class ContextQuery(Struct, frozen=True):
     system: str | None = None
     instructions: str | None = None
     name: str | None = None
+    turn: int | None = None
 
     def over(self, own: ContextQuery) -> ContextQuery:
         """An agent's own query, changed by the values that this one sets.
@@ -140,7 +144,7 @@ class AgentContext(Struct, frozen=True):
 
 
 def build_context(history: BaseHistory, query: ContextQuery) -> AgentContext:
-    r"""Build the prompt that an agent would get of a history now.
+    r"""Build the prompt that an agent would get of a history now, or had at a turn.
 
     >>> from palaver.history import History
     >>> from palaver.messages import user
@@ -161,5 +165,9 @@ def build_context(history: BaseHistory, query: ContextQuery) -> AgentContext:
         "max_tokens": query.max_tokens,
         "visibility": query.visibility or "all",
     }
+    if query.turn is not None:
+        turns = [query.turn] if query.turn == 1 else [query.turn, query.turn - 1]
+        prompt, *before = (prompt_at_turn(who, history, n, limits, options) for n in turns)
+        return AgentContext(prompt, next(iter(before), None), prompt.fingerprint.version)
     prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
     return AgentContext(prompt, previous_prompt(who, history, limits, options), version)

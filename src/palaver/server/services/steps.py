@@ -32,18 +32,19 @@ from palaver.server.errors import RequestRefused
 from palaver.server.requests import Shape
 from palaver.server.services.models import default_options, load_default
 from palaver.server.services.tools import ServerTools, builtin_tools
-from palaver.tools.approval import deny_call
 from palaver.tools.runner import open_tools
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from palaver.conversation import Conversation, ToolContext, ToolOutput
+    from palaver.conversation import Conversation
+    from palaver.events import Event
     from palaver.history import Expected
     from palaver.messages import Message
     from palaver.server.live import Live
     from palaver.server.services import Service
+    from palaver.tools.approval import Decision
     from palaver.wire.reply import Delta
 
 __all__ = [
@@ -227,39 +228,33 @@ class StepRunner:
         conversation: str,
         call: ToolCallPart,
         plan: StepPlan,
-        *,
-        digest: str,
-        reason: str | None = None,
+        decision: Decision,
     ) -> StepStarted:
-        """Run one waiting call, or deny it with a reason; then go on if no other call waits.
+        """Run one waiting call as it was decided, or deny it; then go on if no other call waits.
 
-        The call must still have this digest when it is begun. This returns when the decision is on
-        disk: of two decisions, in this process or in two, one is taken and the other refused.
+        The call must still have the decision's digest when it is begun. This returns when the
+        decision is on disk: of two decisions, in this process or in two, one is taken and the other
+        refused.
         """
-        toolbox = (
-            self._service.tools.select(wanted=True) if reason is None else deny_call(call, reason)
-        )
+        toolbox = self._service.tools.select(wanted=True)
 
         async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
-            async def begin(
-                made: ToolCallPart,
-                _: ToolContext,
-                run: Callable[[ToolCallPart], Awaitable[ToolOutput]],
-            ) -> ToolOutput:
-                running.refusal = None
-                running.decided.set()
-                return await run(made)
+            def begin(event: Event) -> None:
+                if event.data["id"] == call.id:
+                    running.refusal = None
+                    running.decided.set()
 
+            stop = chat.events.on("tool.running", begin)
             try:
-                await chat.run_tools(
-                    [call], tools=toolbox, around=begin, approved={call.id: digest}
-                )
+                await chat.run_tools([call], tools=toolbox, approved={call.id: decision})
             except ValidationError as error:  # the call has its result, or is gone
                 running.refusal = running.refusal and RequestRefused(409, str(error))
                 raise
             except PalaverError as error:
                 running.refusal = running.refusal and error
                 raise
+            finally:
+                stop()
             if await to_thread.run_sync(chat.waiting):
                 return "waiting"
             return await self._answer(chat, plan, running) if plan.loop else "calls"
@@ -360,7 +355,7 @@ class StepRunner:
             plan.model,
             tools=plan.tools,
             options=plan.options,
-            needs_approval=lambda call: self._service.tools.asks_first(call.tool),
+            needs_approval=self._service.tools.asks_first,
             limits=Limits(steps=_MAX_STEPS),
             on_delta=running.draft.add_delta,
             on_step=lambda _: running.draft.clear(),

@@ -14,23 +14,29 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from anyio import to_thread
+from msgspec.structs import replace
 
 from palaver.context import format_addressees
 from palaver.errors import LeaseTaken, ValidationError
 from palaver.messages.ids import derive_id
 from palaver.server.errors import RequestRefused
 from palaver.server.services.conversations import ContextQuery, build_context
+from palaver.server.services.steps import StepStarted
 from palaver.team import CommandMember, Coordinator, ModelMember, load_team, read_team
 from palaver.team.config import Agent
+from palaver.team.coordinator import find_toolboxes, prompt_limits, prompt_options
+from palaver.tools.approval import needs_approval
 
 if TYPE_CHECKING:
     from palaver.history import Expected
-    from palaver.messages import Message, Speaker
+    from palaver.messages import Message, Speaker, ToolCallPart
     from palaver.server.services import Service
     from palaver.server.services.conversations import AgentContext
     from palaver.server.services.steps import RunningStep, StepOutcome
     from palaver.stores import Store, StoredHistory
     from palaver.team import HumanTurn, Member, Team
+    from palaver.tools import Toolbox
+    from palaver.tools.approval import Decision
 
 __all__ = ["TEAM_TAG", "Teams", "count_addressed", "list_speakers", "store_roster"]
 
@@ -39,15 +45,18 @@ TEAM_TAG: Final = "team"
 """The tag of conversations that have a team."""
 _KIND: Final = "roster"
 _NAME: Final = "document"
+_OUTCOMES: Final[dict[str, StepOutcome]] = {"paused": "paused", "approval": "waiting"}
+"""How a step of a team ends, by why a human has the floor; otherwise it is done."""
 _RECENT: Final = 10_000
 """How many of the newest messages are read to find out who spoke to whom."""
 
 
 class _FileTeam(NamedTuple):
-    """The team of a file, and the folder that its paths are relative to."""
+    """The team of a file, the folder that its paths are relative to, and its members' tools."""
 
     team: Team
     folder: Path
+    toolboxes: dict[str, Toolbox]
 
 
 class Teams:
@@ -71,11 +80,12 @@ class Teams:
         """Open a team file; return the id of its conversation, which is the same every time."""
         path = Path(file).resolve()
         team = load_team(path)
+        toolboxes = find_toolboxes(team, self._service.tools.select(wanted=True))
         name = derive_id("team file", str(path))
         if name not in self._store:
             title = team.name or path.stem
             self._store.create(id=name, title=title, tags=(TEAM_TAG,), key=name)
-        self._file_teams[name] = _FileTeam(team, path.parent)
+        self._file_teams[name] = _FileTeam(team, path.parent, toolboxes)
         self._service.models.allow(
             member.model for member in team.members if isinstance(member, ModelMember)
         )
@@ -122,6 +132,12 @@ class Teams:
                     detail = "files are read only for a team of a file, given at the start"
                     raise ValidationError(detail, path=f"{path}.instructions", rule="team-member")
                 self._service.models.check(member.model, f"{path}.model")
+                for place, name in enumerate(member.tools):
+                    if ":" in name:
+                        detail = "modules are imported only for a team of a file, given as --team"
+                        where = f"{path}.tools[{place}]"
+                        raise ValidationError(detail, path=where, rule="team-member")
+        find_toolboxes(team, self._service.tools.select(wanted=True))
         return team
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────────
@@ -151,10 +167,29 @@ class Teams:
 
         async def work() -> StepOutcome:
             floor: HumanTurn = await coordinator.run()
-            return "paused" if floor.why == "paused" else "done"
+            return _OUTCOMES.get(floor.why, "done")
 
         steps.launch(running, work)
         return running.id
+
+    async def settle(
+        self, conversation: str, call: ToolCallPart, decision: Decision
+    ) -> StepStarted | None:
+        """Decide about a call of a member and go on with its turn; None if it is no such call."""
+        if await to_thread.run_sync(self.roster, conversation) is None:
+            return None
+        coordinator = await self._coordinator(conversation)
+        if call.id not in {one.id for one in await coordinator.waiting()}:
+            return None
+        await coordinator.decide(call, decision)
+        return StepStarted(step=await self.run(conversation), version=coordinator.history.version)
+
+    def asks_first(self, conversation: str, call: ToolCallPart) -> bool:
+        """Tell whether a call waits for a person, in a team or without one."""
+        file_team = self._file_teams.get(conversation)
+        boxes = () if file_team is None else file_team.toolboxes.values()
+        asks = any(needs_approval(box, call) for box in boxes)
+        return asks or self._service.tools.asks_first(call)
 
     async def pause(self, conversation: str) -> None:
         """Start no further turn."""
@@ -201,16 +236,19 @@ class Teams:
             if (running := self._service.steps.running(conversation)) is not None:
                 running.draft.clear()
 
-        return Coordinator(
+        made = Coordinator(
             team,
             self._store,
             conversation,
             folder=self._folder(conversation),
             models=self._service.models.get,
+            tools=self._service.tools.select(wanted=True),
             on_turn=emit_turn,
             on_text=add_text,
             on_message=clear_draft,
         )
+        made.events.on("tool.running", self._service.conversations.emit_progress)
+        return made
 
     def _folder(self, conversation: str) -> Path:
         file_team = self._file_teams.get(conversation)
@@ -218,15 +256,17 @@ class Teams:
 
     # ── context ───────────────────────────────────────────────────────────────────────────────
 
-    def member_context(self, history: StoredHistory, name: str) -> AgentContext:
-        """The prompt that a member, or somebody who spoke, would get now."""
+    def member_context(
+        self, history: StoredHistory, name: str, turn: int | None = None
+    ) -> AgentContext:
+        """The prompt that a member, or somebody who spoke, would get now, or had at a turn."""
         own = self._member_query(history.id, name)
         if own is None:
             names = {speaker.role_id for speaker in list_speakers(history)}
             names |= {speaker.role_name for speaker in list_speakers(history)}
             if name not in names:
                 raise RequestRefused(404, f"nobody here is called {name!r}")
-        return build_context(history, own or ContextQuery(name))
+        return build_context(history, replace(own or ContextQuery(name), turn=turn))
 
     def agent_context(self, history: StoredHistory, query: ContextQuery) -> AgentContext:
         """The prompt of an agent now; the settings of a member hold unless `query` has others."""
@@ -236,21 +276,19 @@ class Teams:
     def _member_query(self, conversation_id: str, name: str) -> ContextQuery | None:
         team = self.roster(conversation_id)
         member = None if team is None else team.find(name)
-        if member is None:
+        if team is None or member is None:
             return None
         if not isinstance(member, Agent):
             return ContextQuery(member.id, name=member.shown)
-        form = member.known.format if isinstance(member, CommandMember) else member.format
+        instructions = self._read_instructions(conversation_id, member)
+        options = prompt_options(member, team, instructions)
         return ContextQuery(
             agent=member.id,
-            agent_type=form or "plain",
-            window=member.window,
-            max_bytes=member.max_bytes,
-            max_tokens=member.max_tokens,
-            visibility=member.visibility,
-            system=member.system or None,
-            instructions=self._read_instructions(conversation_id, member),
+            agent_type=options["agent_type"],
+            system=options["system_instruction"],
+            instructions=instructions,
             name=member.shown,
+            **prompt_limits(member),
         )
 
     def _read_instructions(self, conversation: str, member: Agent) -> str | None:

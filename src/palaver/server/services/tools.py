@@ -21,11 +21,12 @@ from msgspec import Meta
 
 from palaver.errors import ToolFailed, ValidationError
 from palaver.tools import Tool, Toolbox, ToolContext, tool
-from palaver.tools.approval import ApprovalRequired
+from palaver.tools.approval import ApprovalRequired, needs_approval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from palaver.messages import ToolCallPart
     from palaver.stores.store import Store
 
 __all__ = ["ServerTools", "builtin_tools", "evaluate"]
@@ -61,9 +62,9 @@ class ServerTools:
                 raise ValidationError(detail, path=f"$.tools[{index}]", rule="unknown-tool")
         return Toolbox(self._toolbox[name] for name in names)
 
-    def asks_first(self, name: str) -> bool:
-        """Tell whether a call of this tool waits for a person."""
-        return bool(getattr(self._toolbox.get(name), "needs_approval", False))
+    def asks_first(self, call: ToolCallPart) -> bool:
+        """Tell whether a call waits for a person."""
+        return needs_approval(self._toolbox, call)
 
 
 # ── built-in tools ──────────────────────────────────────────────────────────────────────────────

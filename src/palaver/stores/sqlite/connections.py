@@ -227,6 +227,20 @@ class Job(Generic[_T]):
             self.error = error
 
 
+def _close(connection: apsw.Connection) -> None:
+    """Close a connection; wait for another thread that is using it. It begins nothing new."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.close()
+        except apsw.ThreadingViolationError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK)
+        else:
+            return
+
+
 def _never() -> NoReturn:
     raise AssertionError  # it is never run
 
@@ -338,7 +352,7 @@ class SQLiteConnections:
             readers, self._readers = self._readers, []
         for connection in (*(reader.connection for reader in readers), self.writer):
             if connection is not None:
-                connection.close()
+                _close(connection)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -712,7 +726,7 @@ def _configure(connection: apsw.Connection, path: str) -> apsw.Connection:
     connection.set_busy_handler(busy_handler())
     try:
         schema_version(connection)  # a file that is not palaver's is left as it is
-        connection.execute("PRAGMA journal_mode = WAL")
+        _switch_to_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -726,6 +740,20 @@ def _configure(connection: apsw.Connection, path: str) -> apsw.Connection:
         connection.close()
         raise
     return connection
+
+
+def _switch_to_wal(connection: apsw.Connection) -> None:
+    """Wait for others that set up the same new file: SQLite calls no busy handler here."""
+    wait, times = busy_handler(), 0
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except apsw.BusyError:
+            if not wait(times):
+                raise
+            times += 1
+        else:
+            return
 
 
 def _sync_folder(path: str) -> None:
@@ -783,9 +811,10 @@ def migrate(connection: apsw.Connection, *, upto: int | None = None) -> int:
 
 def schema_version(connection: apsw.Connection) -> int:
     """Return the version of the schema, 0 for a new file; `StoreDamaged` if it is not palaver's."""
-    version = int(connection.pragma("user_version"))
-    application = int(connection.pragma("application_id"))
+    # the tables first: whoever makes them in this moment writes the other two along with them
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    application = int(connection.pragma("application_id"))
+    version = int(connection.pragma("user_version"))
     if application != APPLICATION_ID and tables and tables[0]:
         msg = f"{connection.filename} is a database, but not a palaver store"
         raise StoreDamaged(msg)

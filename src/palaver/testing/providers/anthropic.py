@@ -20,6 +20,7 @@ from palaver.testing.providers.checks import (
     base64_data,
     boolean,
     check_json,
+    closed_objects,
     filled,
     items,
     kind,
@@ -28,6 +29,7 @@ from palaver.testing.providers.checks import (
     mapping,
     match_results,
     name_check,
+    no_bounds,
     one_of,
     optional,
     string,
@@ -327,6 +329,10 @@ def check(found: Findings, body: object) -> None:
     check_json(found, body, limit=LARGEST)
     BODY(found, "$", body)
     unique_names(found, items(look(body, "tools"), "tools"))
+    schema = look(body, "output_config", "format", "schema")
+    if schema is not None:
+        closed_objects(found, "output_config.format.schema", schema, complete=False)
+        no_bounds(found, "output_config.format.schema", schema)
     messages = list(items(look(body, "messages"), "messages"))
     if len(messages) > MOST_MESSAGES:
         found.add("messages", "size", f"{len(messages)} messages are more than {MOST_MESSAGES}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
 __all__ = [
+    "BOUNDS",
     "IMAGES",
     "LONGEST_TEXT",
     "RULES",
@@ -36,6 +37,7 @@ __all__ = [
     "boolean",
     "bytes_of",
     "check_json",
+    "closed_objects",
     "data_url",
     "filled",
     "items",
@@ -45,9 +47,11 @@ __all__ = [
     "mapping",
     "match_results",
     "name_check",
+    "no_bounds",
     "number",
     "one_of",
     "one_source",
+    "openai_answer_format",
     "openai_file_data",
     "openai_image_url",
     "openai_text",
@@ -301,6 +305,56 @@ def items(value: object, path: str) -> Iterator[tuple[str, object]]:
         yield from ((at(path, place), entry) for place, entry in enumerate(value))
 
 
+def closed_objects(found: Findings, path: str, schema: object, *, complete: bool) -> None:
+    """Require each object in a JSON schema to have named fields only, and with `complete` all."""
+    for where, one in _schemas(path, schema):
+        if word(one, "type") != "object":
+            continue
+        if look(one, "additionalProperties") is not False:
+            found.add(where, "shape", "additionalProperties must be false in every object")
+        named, required = look(one, "properties"), look(one, "required")
+        if complete and isinstance(named, dict):
+            given = required if isinstance(required, list) else []
+            for name in sorted(named.keys() - set(map(str, given))):
+                found.add(at(where, "required"), "shape", f"every field is required, also {name}")
+
+
+def openai_answer_format(found: Findings, path: str, form: object) -> None:
+    """Require a name, and of a strict schema that it leaves nothing open."""
+    if word(form, "type") == "json_schema" or look(form, "schema") is not None:
+        _FORMAT_NAME(found, at(path, "name"), look(form, "name"))
+        if look(form, "strict") is True:
+            closed_objects(found, at(path, "schema"), look(form, "schema"), complete=True)
+
+
+def no_bounds(found: Findings, path: str, schema: object) -> None:
+    """Require a JSON schema without bounds of numbers, texts and arrays."""
+    for where, one in _schemas(path, schema):
+        for name in sorted(BOUNDS & (one.keys() if isinstance(one, dict) else set())):
+            found.add(at(where, name), "shape", "such a limit is not supported")
+
+
+BOUNDS: Final = frozenset(
+    ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+) | {"minLength", "maxLength", "maxItems", "uniqueItems"}
+
+
+def _schemas(path: str, schema: object, levels: int = 64) -> Iterator[tuple[str, object]]:
+    """Yield a JSON schema and all those in it, so deep, each with its path."""
+    yield path, schema
+    if not levels:
+        return
+    for field in ("properties", "$defs", "definitions"):
+        inner = look(schema, field)
+        for name, one in inner.items() if isinstance(inner, dict) else ():
+            yield from _schemas(at(at(path, field), name), one, levels - 1)
+    if look(schema, "items") is not None:
+        yield from _schemas(at(path, "items"), look(schema, "items"), levels - 1)
+    for field in ("anyOf", "oneOf", "allOf"):
+        for where, one in items(look(schema, field), at(path, field)):
+            yield from _schemas(where, one, levels - 1)
+
+
 def name_check(rule: Rule, pattern: str, *, longest: int) -> Check:
     """Require a string of this pattern and of 1 to `longest` characters."""
     compiled = re.compile(pattern)
@@ -316,6 +370,9 @@ def name_check(rule: Rule, pattern: str, *, longest: int) -> Check:
             found.add(path, rule, f"does not match the pattern {pattern}")
 
     return run
+
+
+_FORMAT_NAME: Final = name_check("shape", "[a-zA-Z0-9_-]+", longest=64)
 
 
 def unique_names(found: Findings, named: Iterable[tuple[str, object]]) -> None:

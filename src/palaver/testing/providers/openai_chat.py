@@ -27,6 +27,7 @@ from palaver.testing.providers.checks import (
     name_check,
     one_of,
     one_source,
+    openai_answer_format,
     openai_file_data,
     openai_image_url,
     openai_text,
@@ -251,6 +252,8 @@ def check(found: Findings, body: object) -> None:
         for name in ("function", "custom")
     ]
     unique_names(found, tools)
+    form = look(body, "response_format", "json_schema")
+    openai_answer_format(found, "response_format.json_schema", form)
     pairs(found, list(items(look(body, "messages"), "messages")))
 
 

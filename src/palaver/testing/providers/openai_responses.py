@@ -25,6 +25,7 @@ from palaver.testing.providers.checks import (
     number,
     one_of,
     one_source,
+    openai_answer_format,
     openai_file_data,
     openai_image_url,
     openai_text,
@@ -346,6 +347,7 @@ def check(found: Findings, body: object) -> None:
     check_json(found, body, limit=LARGEST)
     BODY(found, "$", body)
     unique_names(found, items(look(body, "tools"), "tools"))
+    openai_answer_format(found, "text.format", look(body, "text", "format"))
     line = list(items(look(body, "input"), "input"))
     stored = any(look(body, name) is not None for name in ("previous_response_id", "conversation"))
     pairs(found, line, stored=stored)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -70,14 +70,15 @@ class ReportedUsage(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """An answer: reasoning, text and calls, streamed in pieces of `piece` characters.
 
-    `finish` is the provider's own word; by default a matching one. `delay` is the time between two
-    events, `start_after` the time before the first. `cut_after` closes the connection after so
-    many events, or after half of a whole answer; `cleanly` as if all were well.
+    `finish` is the provider's own word; by default a matching one. With `refused`, the text is the
+    model's refusal, said as the provider's models say it. `delay` is the time between two events,
+    `start_after` the time before the first. `cut_after` closes the connection after so many events,
+    or after half of a whole answer; `cleanly` as if all were well.
     """
 
     text: str = ""
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: Sequence[Call] = ()
     usage: ReportedUsage | None = None
     finish: str | None = None
     piece: int = 8
@@ -85,6 +86,7 @@ class Answer(Struct, frozen=True):
     start_after: float = 0.0
     cut_after: int | None = None
     cleanly: bool = False
+    refused: bool = False
 
 
 class Refusal(Struct, frozen=True):
@@ -261,7 +263,8 @@ class ChatProtocol(_OpenAIProtocol):
     def encode_answer(self, turn: PendingAnswer) -> dict[str, Any]:
         """A completion."""
         answer = turn.answer
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+        said = None if answer.refused else answer.text or None
+        message: dict[str, Any] = {"role": "assistant", "content": said}
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning
         if answer.calls:
@@ -273,7 +276,7 @@ class ChatProtocol(_OpenAIProtocol):
                 }
                 for place, call in enumerate(answer.calls)
             ]
-        message |= {"refusal": None, "annotations": []}
+        message |= {"refusal": answer.text if answer.refused else None, "annotations": []}
         choice = {
             "index": 0,
             "message": message,
@@ -306,11 +309,17 @@ class ChatProtocol(_OpenAIProtocol):
 
 def _chat_deltas(turn: PendingAnswer) -> Iterator[dict[str, Any]]:
     answer = turn.answer
-    yield {"role": "assistant", "content": "" if answer.text else None, "refusal": None}
+    field = "refusal" if answer.refused else "content"
+    yield {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        field: "" if answer.text else None,
+    }
     for piece in split_text(answer.reasoning, answer.piece):
         yield {"reasoning_content": piece}
     for piece in split_text(answer.text, answer.piece):
-        yield {"content": piece}
+        yield {field: piece}
     for place, call in enumerate(answer.calls):
         function = {"name": call.name, "arguments": ""}
         call_id = turn.call_id(place, "call_")
@@ -415,11 +424,22 @@ def _stream_reasoning(
 def _stream_text(turn: PendingAnswer, item: dict[str, Any], at: dict[str, Any]) -> Iterator[Any]:
     at = {**at, "content_index": 0}
     part = item["content"][0]
+    if part["type"] == "refusal":
+        yield from _stream_refusal(turn, part, at)
+        return
     yield "response.content_part.added", {**at, "part": {**part, "text": ""}}
     for piece in split_text(part["text"], turn.answer.piece):
         fields = {**at, "delta": piece, "logprobs": [], "obfuscation": "aZ3"}
         yield "response.output_text.delta", fields
     yield "response.output_text.done", {**at, "text": part["text"], "logprobs": []}
+    yield "response.content_part.done", {**at, "part": part}
+
+
+def _stream_refusal(turn: PendingAnswer, part: dict[str, Any], at: dict[str, Any]) -> Iterator[Any]:
+    yield "response.content_part.added", {**at, "part": {**part, "refusal": ""}}
+    for piece in split_text(part["refusal"], turn.answer.piece):
+        yield "response.refusal.delta", {**at, "delta": piece}
+    yield "response.refusal.done", {**at, "refusal": part["refusal"]}
     yield "response.content_part.done", {**at, "part": part}
 
 
@@ -444,6 +464,8 @@ def _responses_items(turn: PendingAnswer) -> list[dict[str, Any]]:
         )
     if answer.text:
         part = {"type": "output_text", "annotations": [], "logprobs": [], "text": answer.text}
+        if answer.refused:
+            part = {"type": "refusal", "refusal": answer.text}
         items.append(
             {
                 "id": f"msg_{number}",
@@ -621,7 +643,8 @@ def _anthropic_head(turn: PendingAnswer) -> dict[str, Any]:
 
 
 def _anthropic_finish(turn: PendingAnswer) -> str:
-    return turn.answer.finish or ("tool_use" if turn.answer.calls else "end_turn")
+    usual = "refusal" if turn.answer.refused else "end_turn"
+    return turn.answer.finish or ("tool_use" if turn.answer.calls else usual)
 
 
 def _anthropic_usage(turn: PendingAnswer) -> dict[str, Any]:
@@ -734,7 +757,8 @@ def _gemini_response(
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}, "index": 0}
     counted: dict[str, Any] = {"promptTokenCount": usage.input, "totalTokenCount": usage.input}
     if done:
-        candidate["finishReason"] = turn.answer.finish or "STOP"
+        usual = "PROHIBITED_CONTENT" if turn.answer.refused else "STOP"
+        candidate["finishReason"] = turn.answer.finish or usual
         counted |= {
             "candidatesTokenCount": usage.output - usage.reasoning,
             "totalTokenCount": usage.input + usage.output,

@@ -78,6 +78,7 @@ class ProviderServer:
         self.failures: list[str] = []
         self._protocol = _PROTOCOLS[form]
         self._script: list[Scripted] = list(script)
+        self._reasoning = set[str]()  # what it sent as `reasoning_content`
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"{form} server", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -183,8 +184,25 @@ class ProviderServer:
             return self._fail(exchange, 404, [problem])
         if not self._protocol.is_authorized(exchange.headers):
             return self._fail(exchange, 401, ["the request carries no key"])
-        problems = check_request(self.format, exchange.body)
+        problems = check_request(self.format, self._without_reasoning(exchange.body))
         return self._fail(exchange, 400, list(map(str, problems))) if problems else None
+
+    def _without_reasoning(self, body: Any) -> Any:  # noqa: ANN401 - JSON
+        """Return a request without the reasoning that this server sent itself.
+
+        OpenAI's own endpoint neither sends nor takes `reasoning_content`; a server that speaks its
+        language and sends it takes it back.
+        """
+        messages = body.get("messages") if isinstance(body, dict) else None
+        if not self._reasoning or not isinstance(messages, list):
+            return body
+        return {**body, "messages": [self._without_own(message) for message in messages]}
+
+    def _without_own(self, message: Any) -> Any:  # noqa: ANN401 - JSON
+        is_answer = isinstance(message, dict) and message.get("role") == "assistant"
+        if not is_answer or message.get("reasoning_content") not in self._reasoning:
+            return message
+        return {name: value for name, value in message.items() if name != "reasoning_content"}
 
     def _fail(self, exchange: Exchange, status: int, problems: list[str]) -> Refusal:
         exchange.problems = tuple(problems)
@@ -216,6 +234,8 @@ class ProviderServer:
         usage = answer.usage or ReportedUsage(asked, spoken, reasoning=reasoning)
         model = self._protocol.model(exchange.path, body)
         turn = PendingAnswer(answer, len(self.requests), model, usage, body)
+        if answer.reasoning and self.format == "openai-chat":
+            self._reasoning.add(answer.reasoning)
         await asyncio.sleep(answer.start_after)
         if not self._protocol.streams(exchange.path, body):
             whole = msgspec.json.encode(self._protocol.encode_answer(turn))

@@ -488,6 +488,20 @@ def words_are_found_wherever_they_are(trial: Trial) -> None:
 
 
 @CHECKS
+def a_hit_says_whether_it_is_in_the_view(trial: Trial) -> None:
+    """What was edited away is found, and told from what is there; a fork has its own view."""
+    word = _word()
+    talk = trial.store.create([make_message(name, word) for name in ("u1", "u2", "u3")])
+    fork = talk.fork()
+    talk.truncate(remove_first=2)
+    for store in trial.now_and_later():
+        here = {hit.message.id: hit.index for hit in store.search(word, conversation=talk.id)}
+        expect({"u1": None, "u2": None, "u3": 0}, here, "indexes in the view")
+        there = {hit.message.id: hit.index for hit in store.search(word, conversation=fork.id)}
+        expect({"u1": 0, "u2": 1, "u3": 2}, there, "indexes in the fork's")
+
+
+@CHECKS
 def a_phrase_is_found_in_its_order(trial: Trial) -> None:
     """Words in quotes stand one after the other."""
     word = _word()

@@ -3,6 +3,7 @@
  * every event about a call. A call leaves the ledger when its result is in the log.
  *
  * @typedef {import("./protocol.js").GetConversationsCalls["items"][number]} Entry
+ * @typedef {{action: "run", arguments?: Record<string, any>} | {action: "deny", reason?: string}} Verdict
  */
 
 import { api, url } from "./api.js";
@@ -45,16 +46,16 @@ export function onCalls(listener) {
 }
 
 /**
- * Run a waiting call, or refuse it; the model goes on when no other waits. The entry is the one that
- * was shown: where the call is another one by now, the server refuses and the ledger is read again.
+ * Run a waiting call, perhaps with other arguments, or refuse it; the model goes on when no other
+ * waits. The entry is the one that was shown: where the call is another one by now, the server refuses and the ledger is read again.
  *
  * @param {Entry} entry
- * @param {"run" | "deny"} action
+ * @param {Verdict} verdict
  */
-export async function decide(entry, action) {
+export async function decide(entry, verdict) {
   const { id, model } = get();
   const { digest } = entry;
-  const body = model ? { action, digest, model } : { action, digest };
+  const body = { ...verdict, digest, ...(model ? { model } : {}) };
   try {
     await api.post(url`conversations/${id}/calls/${entry.id}`, body);
   } finally {

@@ -81,18 +81,30 @@ export async function confirm({ title, text, action, danger = false }) {
 }
 
 /**
- * Ask for a line of text. Returns null if the dialog was dismissed.
+ * Ask for a text: of one line, or in a field of several `lines`. A text for which `check` returns a
+ * problem is not taken. Returns null if the dialog was dismissed.
  *
- * @param {{title: string, label: string, value?: string, action: string, hint?: string}} question
+ * @param {{title: string, label: string, value?: string, action: string, hint?: string, lines?: number, check?: (value: string) => string | null}} question
  * @returns {Promise<string | null>}
  */
-export async function askText({ title, label, value = "", action, hint }) {
+export async function askText({ title, label, value = "", action, hint, lines = 1, check }) {
   const asked = dialog();
-  const field = h("input", { type: "text", value, autofocus: true, autocomplete: "off" });
+  const field =
+    lines > 1
+      ? h("textarea", { value, rows: lines, class: "mono", autofocus: true, spellcheck: "false" })
+      : h("input", { type: "text", value, autofocus: true, autocomplete: "off" });
+  const problem = h("p", { class: "e-problem", role: "alert", hidden: true });
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const wrong = check?.(field.value) ?? null;
+    problem.hidden = wrong === null;
+    problem.textContent = wrong ?? "";
+    if (wrong === null) asked.close("yes");
+  };
   const form = h(
     "form",
-    { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), asked.close("yes")) },
-    h("label", { class: "field dialog-body" }, h("span", null, label), field, hint ? h("small", { class: "muted" }, hint) : null),
+    { onsubmit: submit },
+    h("label", { class: "field dialog-body" }, h("span", null, label), field, hint ? h("small", { class: "muted" }, hint) : null, problem),
     buttons(asked, h("button", { type: "submit", class: "primary" }, action)),
   );
   const answer = asked.ask({ title }, form);

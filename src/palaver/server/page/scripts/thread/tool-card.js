@@ -1,12 +1,14 @@
 /**
- * Tool calls: the arguments, the state and the result. A call that waits for approval has the two
- * buttons for it.
+ * Tool calls: the arguments, the state and the result. A call that waits for approval has the
+ * buttons for it: approve, change the arguments and approve, deny with a reason. The result says who
+ * decided.
  */
 
 import { h, icon } from "../core/dom.js";
 import { canWrite, get } from "../core/state.js";
 import { callOf, decide } from "../core/tool-calls.js";
 import { clock, duration, t } from "../locales/locale.js";
+import { askText } from "../shell/dialog.js";
 import { attempt } from "../shell/toast.js";
 import { fileCard } from "./file-card.js";
 import { code } from "./text.js";
@@ -73,6 +75,7 @@ export function toolResult(part) {
     ),
     body(
       folded(state, false),
+      decided(state.metadata?.approval),
       cleared ? h("p", { class: "muted small" }, t("tool.cleared", { time: clock(cleared) })) : null,
       output ? code(output, t(state.status === "error" ? "tool.failure" : "tool.output")) : null,
       state.attachments?.map(fileCard),
@@ -93,22 +96,68 @@ export function stateChip({ status, time }) {
   return h("span", { class: `chip ${look.kind}` }, dot, t(`tool.${status}`), took ? ` · ${took}` : "");
 }
 
+/**
+ * Who decided about a call, and when.
+ *
+ * @param {{verdict: string, by?: string, at?: number, reason?: string} | undefined} approval
+ */
+function decided(approval) {
+  if (!approval) return null;
+  const { verdict, by = t("tool.somebody"), at } = approval;
+  const text = t(`tool.decided.${verdict}`, { by });
+  return h("p", { class: "muted small" }, at ? `${text} · ${clock(at)}` : text);
+}
+
 /** @param {import("../core/tool-calls.js").Entry} entry */
 function approval(entry) {
-  const decided = (/** @type {"run" | "deny"} */ action) => (/** @type {Event} */ event) => {
-    const row = /** @type {HTMLElement} */ (event.currentTarget).parentElement;
-    row?.querySelectorAll("button").forEach((button) => (button.disabled = true));
-    return attempt(() => decide(entry, action)).finally(() => {
-      row?.querySelectorAll("button").forEach((button) => (button.disabled = false));
+  const { tool } = entry;
+  const row = h("div", { class: "tool-foot" });
+  /** @param {import("../core/tool-calls.js").Verdict} verdict */
+  const settle = (verdict) => {
+    const all = row.querySelectorAll("button");
+    all.forEach((button) => (button.disabled = true));
+    return attempt(() => decide(entry, verdict)).finally(() => {
+      all.forEach((button) => (button.disabled = false));
     });
   };
-  return h(
-    "div",
-    { class: "tool-foot" },
+  const deny = async () => {
+    const reason = await askText({ title: t("tool.denyTitle", { tool }), label: t("tool.reason"), action: t("tool.deny") });
+    if (reason !== null) await settle({ action: "deny", ...(reason.trim() ? { reason: reason.trim() } : {}) });
+  };
+  const change = async () => {
+    const text = await askText({
+      title: t("tool.changeTitle", { tool }),
+      label: t("tool.arguments"),
+      value: JSON.stringify(entry.state.input ?? {}, null, 2),
+      action: t("tool.run"),
+      lines: 8,
+      check: (value) => (readObject(value) ? null : t("tool.notObject")),
+    });
+    const given = text === null ? null : readObject(text);
+    if (given) await settle({ action: "run", arguments: given });
+  };
+  row.append(
     h("span", { class: "small grow" }, t("tool.waits")),
-    h("button", { type: "button", onclick: decided("deny") }, icon("x"), t("tool.deny")),
-    h("button", { type: "button", class: "primary", onclick: decided("run") }, icon("play"), t("tool.run")),
+    h("button", { type: "button", onclick: deny }, icon("x"), t("tool.deny")),
+    h("button", { type: "button", onclick: change }, icon("edit"), t("tool.change")),
+    h("button", { type: "button", class: "primary", onclick: () => settle({ action: "run" }) }, icon("play"), t("tool.run")),
   );
+  return row;
+}
+
+/**
+ * The JSON object of a text; null if it is none.
+ *
+ * @param {string} text
+ * @returns {Record<string, any> | null}
+ */
+function readObject(text) {
+  try {
+    const value = JSON.parse(text);
+    return value && typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
 }
 
 /** @param {...import("../core/dom.js").Child} children */
