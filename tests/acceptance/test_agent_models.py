@@ -514,8 +514,7 @@ class EventStream(Cloud):
         return head + struct.pack(">I", zlib.crc32(head))
 
 
-async def test_bedrock_streams_where_its_packages_are_installed(store: Store) -> None:
-    pytest.importorskip("botocore")
+async def test_bedrock_streams(store: Store) -> None:
     call = Answer(calls=(Call("weather", {"city": "Oslo"}),))
     with ProviderServer("anthropic", [call, "Take a coat."]) as server:
         way = EventStream(server, "/v1/messages", "claude")

@@ -86,13 +86,11 @@ def test_two_processes_take_over_from_a_killed_one(told: Told) -> None:
 
 
 def test_the_service_of_the_docs_asks_once_whatever_is_repeated(told: Told) -> None:
-    pytest.importorskip("fastapi")
     told(service.run(users=3, questions=1))
 
 
 @pytest.mark.faults
 def test_a_hundred_users_repeat_every_request(told: Told) -> None:
-    pytest.importorskip("fastapi")
     told(service.run(users=scaled(100), questions=3))
 
 
