@@ -21,8 +21,7 @@ run: .venv/run.done .venv/model.done  ## the page: talk with a model, look insid
 	.venv/bin/palaver serve --seed
 
 test: .venv/test.done .venv/model.done .venv/browser.done  ## all tests, with the coverage gate
-	.venv/bin/python -m pytest -n 2 --cov --cov-report= --cov-fail-under=0
-	.venv/bin/coverage report
+	.venv/bin/python -m pytest -n 2 --cov
 
 check: .venv/check.done  ## linter, formatter, type checkers, docs, licences and advisories, built packages
 	.venv/bin/ruff check

@@ -218,8 +218,8 @@ async def test_a_cost_that_nobody_knows_is_refused_before_the_first_request(stor
 
 async def test_a_run_that_takes_too_long_is_ended_with_what_had_arrived(store: Store) -> None:
     talk = Conversation(store, model=Scripted([*saying("Half")[:1], None]))
-    with pytest.raises(LimitExceeded, match=r"no answer after 0\.05 seconds") as caught:
-        await talk.ask("Go", limits=Limits(seconds=0.05))
+    with pytest.raises(LimitExceeded, match=r"no answer after 0\.5 seconds") as caught:
+        await talk.ask("Go", limits=Limits(seconds=0.5))
     assert "seconds" == caught.value.limit
     assert "Half" == talk.history.refresh()[-1].text
 

@@ -181,7 +181,7 @@ async def test_half_a_call_is_no_call(store: Store, provider: Provider) -> None:
 async def test_a_provider_that_says_nothing_ends_in_time(store: Store, provider: Provider) -> None:
     """The time that was set; asked once."""
     conversation = begun(store)
-    async with asking(provider, Silence(), timeout=0.3) as (model, server):
+    async with asking(provider, Silence(), timeout=1.0) as (model, server):
         with anyio.fail_after(20), pytest.raises(NetworkError):
             await conversation.step(model)
         assert 1 == len(server.requests)
