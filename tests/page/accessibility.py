@@ -56,11 +56,12 @@ _MEASURE: Final = """
     return { seen, contrast: ratio(faded(ink), faded(ground)) };
   };
   const visible = (one) => one.checkVisibility({ visibilityProperty: true });
-  const written = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  const isText = (node) => node.nodeType === Node.TEXT_NODE && node.data.trim();
+  const written = (one) => Boolean(one.value) || [...one.childNodes].some(isText);
   const found = [];
   for (const control of document.querySelectorAll(`${part} :is(${controls})`)) {
     if (!visible(control) || control.matches(".veil")) continue;
-    const labels = [control, ...control.querySelectorAll("*")].filter((one) => written(one) || one.value);
+    const labels = [control, ...control.querySelectorAll("*")].filter(written);
     const parts = [...labels.map((one) => [one, control.disabled ? 3 : 4.5]),
                    ...[...control.querySelectorAll("svg.icon")].map((one) => [one, 3])];
     for (const [part, least] of parts.filter(([one]) => visible(one))) {

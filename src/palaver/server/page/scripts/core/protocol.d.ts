@@ -690,6 +690,7 @@ export interface StepDraftShape {
   text?: string;
   reasoning?: string;
   calls?: Array<DraftCallShape>;
+  answer?: number;
 }
 
 export interface StepFinishPartShape {
