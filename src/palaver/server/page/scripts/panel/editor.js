@@ -14,7 +14,7 @@ import { t } from "../locales/locale.js";
 import { announceEdit } from "../shell/toast.js";
 import { conflict } from "./edit-conflict.js";
 import { FORMS } from "./edit-forms.js";
-import { operationOf } from "./edit-operations.js";
+import { operationOf, unreadableField } from "./edit-operations.js";
 import { errorText } from "./panel-view.js";
 
 /** The price in one line, for small screens. @param {import("./price.js").Priced} price */
@@ -127,7 +127,8 @@ export class Editor extends HTMLElement {
 
   /** Ask for the price of the changed draft. */
   changed() {
-    this.say("");
+    const broken = unreadableField(this.draft);
+    this.say(broken ? t("views.edit.tool.broken", { tool: broken.tool }) : "");
     this.price.operation = operationOf(this.draft);
   }
 
