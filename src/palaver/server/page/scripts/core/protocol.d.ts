@@ -532,6 +532,7 @@ export interface ProviderRequestShape {
   version: number;
   format: "anthropic" | "gemini" | "openai-chat" | "openai-responses";
   model: string | null;
+  provider: string | null;
   request: Record<string, any>;
   notes: Array<RequestNoteShape>;
   problems: Array<RequestNoteShape>;
@@ -581,7 +582,7 @@ export interface RemovedMessageShape {
 }
 
 export interface RequestNoteShape {
-  action: "lost" | "repaired";
+  action: "left-out" | "repaired" | "unsupported";
   path: string;
   what: string;
   why: string;
@@ -817,7 +818,8 @@ export interface TokenCountsShape {
 export interface TokenReportShape {
   version: number;
   total: number;
-  source: "api" | "estimate" | "tokenizer";
+  other: number;
+  source: "api" | "estimate" | "local" | "tokenizer";
   limit: number | null;
   window: number | null;
   model: string;

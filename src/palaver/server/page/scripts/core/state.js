@@ -13,6 +13,7 @@
  * @property {number | null} focus        the index of the message that the keyboard is on
  * @property {{start: number, stop: number} | null} selection  chosen messages, stop not included
  * @property {string | null} model        the model chosen for the next step; null is the default
+ * @property {boolean} tools              whether the model may call tools in the next step
  * @property {boolean} stepping           whether a step runs here
  * @property {number} edits               rises when more than appends happened to the conversation
  * @property {import("./protocol.js").GetInfo | null} info  what the server said of itself
@@ -28,6 +29,7 @@ const state = {
   focus: null,
   selection: null,
   model: null,
+  tools: true,
   stepping: false,
   edits: 0,
   info: null,

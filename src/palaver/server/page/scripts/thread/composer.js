@@ -24,8 +24,6 @@ export class Composer extends HTMLElement {
   });
   total = h("span", { class: "next muted tiny" });
   foot = h("div", { class: "composer-foot" });
-  /** Whether the model may call tools. */
-  tools = localStorage.getItem(TOOLS_KEY) !== "off";
   /** @type {Map<string, string>} what was typed and not sent, by conversation */
   unsent = new Map();
   /** The conversation that the text is for. */
@@ -42,10 +40,11 @@ export class Composer extends HTMLElement {
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
-      watch(["stepping", "viewing", "info", "model"], draw),
+      watch(["stepping", "viewing", "info", "model", "tools"], draw),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
     ];
+    set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
     const chosen = localStorage.getItem(MODEL_KEY);
     if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
     this.#draw();
@@ -118,12 +117,12 @@ export class Composer extends HTMLElement {
       {
         type: "button",
         class: "plain",
-        "aria-pressed": String(this.tools),
+        "aria-pressed": String(get().tools),
         title: known.map((tool) => tool.name).join(", "),
         onclick: () => {
-          this.tools = !this.tools;
-          localStorage.setItem(TOOLS_KEY, this.tools ? "on" : "off");
-          redraw(this, () => this.#draw());
+          const tools = !get().tools;
+          localStorage.setItem(TOOLS_KEY, tools ? "on" : "off");
+          set({ tools });
         },
       },
       icon("tool"),
@@ -153,7 +152,7 @@ export class Composer extends HTMLElement {
     const { id, head } = get();
     const text = this.field.value;
     if (!text.trim() && !head?.length) return;
-    const sent = await this.say(text, { tools: this.tools });
+    const sent = await this.say(text, { tools: get().tools });
     if (!sent || !id) return;
     this.unsent.delete(id);
     if (id === this.about) this.field.value = ""; // elsewhere other words are in the box
@@ -203,12 +202,11 @@ export class Composer extends HTMLElement {
   async #count() {
     const { id, viewing } = get();
     if (!id || viewing !== null) return;
-    const query = { model: get().model };
+    const query = { model: get().model, spent: false };
     const answer = await api.get(url`conversations/${id}/tokens`, { query }).catch(() => null);
     if (!answer || id !== get().id) return;
-    const { total, limit, window: whole } = answer;
-    const room = limit ?? whole;
-    const over = Boolean(room && total > room);
+    const { total, limit, window: room } = answer;
+    const over = Boolean(limit && total > limit);
     const long = room ? t("composer.next.of", { n: short(total), limit: short(room) }) : t("composer.next", { n: short(total) });
     const brief = room ? `${short(total)} / ${short(room)}` : `≈ ${short(total)}`;
     fill(this.total, h("span", { class: "long" }, long), h("span", { class: "short", title: long }, brief));
