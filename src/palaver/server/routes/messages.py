@@ -20,6 +20,7 @@ from palaver.history.marks import overlaps
 from palaver.messages import Message, Role, parse_messages
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.services import ServiceDependency
+from palaver.server.services.conversations import display_name
 
 if TYPE_CHECKING:
     from palaver.history import View
@@ -30,6 +31,8 @@ __all__ = ["ROUTES", "RawMessages", "read_messages"]
 
 _DEFAULT_LENGTH: Final = 50
 _MAX_LENGTH: Final = 500
+_LOOKED_BACK: Final = 100
+"""How many versions are searched for a message that is gone."""
 _RECENT_KEYS: Final = 1_000
 """How many of the newest versions are searched for an idempotency key."""
 
@@ -143,11 +146,16 @@ class MarkResult(Shape, frozen=True):
 
 
 class SearchHit(Shape, frozen=True):
-    """A message that contains the words; `index` is None if it is not in the view now."""
+    """A message that contains the words.
+
+    `version` is None if it is in the view now; else it is the newest one of the last hundred in
+    which it is. `index` is its index there, None if it is in none of them.
+    """
 
     conversation: str
     title: str | None
     index: int | None
+    version: int | None
     message: Message
     snippet: str
 
@@ -286,17 +294,33 @@ def search(
     items: list[SearchHit] = []
     for hit in store.search(q, conversation=conversation, limit=limit):
         history = store.get(hit.conversation)
-        titles.setdefault(hit.conversation, history.title)
+        if hit.conversation not in titles:
+            titles[hit.conversation] = display_name(store, store.head(hit.conversation))
+        index, version = _find_seen(history, hit.position)
         items.append(
             SearchHit(
                 conversation=hit.conversation,
                 title=titles[hit.conversation],
-                index=history.view.index_of(hit.position),
+                index=index,
+                version=version,
                 message=hit.message,
                 snippet=hit.snippet,
             )
         )
     return SearchResult(items=items)
+
+
+def _find_seen(history: StoredHistory, position: int) -> tuple[int | None, int | None]:
+    """Where a message is seen: its index now, or its index and the newest version that has it."""
+    index = history.view.index_of(position)
+    newest = history.version
+    for version in range(newest - 1, max(-1, newest - _LOOKED_BACK), -1):
+        if index is not None:
+            break
+        index = history.at(version).index_of(position)
+        if index is not None:
+            return index, version
+    return index, None
 
 
 def read_messages(given: Raw) -> list[Message]:

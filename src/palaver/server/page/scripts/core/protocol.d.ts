@@ -272,6 +272,7 @@ export interface ConversationHeadShape {
   parent: string | null;
   origin: number | null;
   preview?: string;
+  name?: string;
   state?: ActivityShape;
 }
 
@@ -634,6 +635,7 @@ export interface SearchHitShape {
   conversation: string;
   title: string | null;
   index: number | null;
+  version: number | null;
   message: MessageShape;
   snippet: string;
 }

@@ -95,6 +95,16 @@ export function shownVersion() {
   return state.viewing ?? state.head?.version ?? null;
 }
 
+/**
+ * What a conversation is called.
+ *
+ * @param {Head} head
+ * @returns {string | undefined}
+ */
+export function nameOf({ title, name }) {
+  return title || name || undefined;
+}
+
 /** The model that will answer: the one that the reader chose, or the server's default. */
 export function chosenModel() {
   const known = state.info?.models ?? [];

@@ -8,7 +8,7 @@ import { fill, h, icon } from "../core/dom.js";
 import { redraw } from "../core/redraw.js";
 import { viewNamed, views } from "../core/registry.js";
 import { go } from "../core/routes.js";
-import { canWrite, get, watch } from "../core/state.js";
+import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { count, onLanguage, t } from "../locales/locale.js";
 import { rename, retag } from "./conversation-actions.js";
 import { attempt } from "./toast.js";
@@ -29,7 +29,7 @@ export class Header extends HTMLElement {
 
   #draw() {
     const { head, viewing } = get();
-    document.title = head ? `${head.title || t("conversation.untitled")} · palaver` : "palaver";
+    document.title = head ? `${nameOf(head) ?? t("conversation.untitled")} · palaver` : "palaver";
     fill(
       this,
       h(
@@ -45,7 +45,7 @@ export class Header extends HTMLElement {
 
   /** @param {import("../core/api.js").Head} head */
   #title(head) {
-    const title = head.title || t("conversation.untitled");
+    const title = nameOf(head) ?? t("conversation.untitled");
     const facts = [t("head.messages", { n: head.length }), t("head.version", { n: count(head.version) })];
     return h(
       "div",

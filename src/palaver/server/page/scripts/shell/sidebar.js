@@ -10,7 +10,7 @@ import { asset, fill, h, icon } from "../core/dom.js";
 import { live } from "../core/live-events.js";
 import { redraw } from "../core/redraw.js";
 import { format } from "../core/routes.js";
-import { canWrite, get, watch } from "../core/state.js";
+import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { ago, onLanguage, t } from "../locales/locale.js";
 import { begin, entriesOf } from "./conversation-actions.js";
 import { chooseFiles } from "./import-files.js";
@@ -60,6 +60,7 @@ export class Sidebar extends HTMLElement {
       () => document.removeEventListener("pv-conversations", again),
     ];
     this.setAttribute("role", "complementary");
+    this.addEventListener("keydown", (event) => this.#walk(event));
     this.#draw();
     this.#load(null);
     this.clock = setInterval(() => this.#list(), 60_000);
@@ -75,6 +76,17 @@ export class Sidebar extends HTMLElement {
   find() {
     document.querySelector("pv-app")?.toggleAttribute("data-drawer", true);
     this.querySelector("input")?.focus();
+  }
+
+  /** The arrows lead from the search into the list, and up and down in it. @param {KeyboardEvent} event */
+  #walk(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    const stops = /** @type {HTMLElement[]} */ ([...this.querySelectorAll("input.search, .conversation > a, .conversation.hit > button")]);
+    const here = stops.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    if (here < 0) return;
+    event.preventDefault();
+    stops[Math.min(Math.max(here + step, 0), stops.length - 1)].focus();
   }
 
   #draw() {
@@ -183,7 +195,7 @@ export class Sidebar extends HTMLElement {
   /** @param {Head} head */
   #row(head) {
     const here = head.id === get().id;
-    const title = head.title || head.preview || t("conversation.untitled");
+    const title = nameOf(head) ?? t("conversation.untitled");
     const { stepping, waiting } = head.state ?? { stepping: false, waiting: 0 };
     const menu = (/** @type {Event} */ event) => openMenu(/** @type {HTMLElement} */ (event.currentTarget), entriesOf(head));
     return h(
@@ -203,7 +215,7 @@ export class Sidebar extends HTMLElement {
         h(
           "span",
           { class: "row muted tiny" },
-          h("span", { class: "clip grow" }, head.title && head.preview ? head.preview : t("head.messages", { n: head.length })),
+          h("span", { class: "clip grow" }, nameOf(head) && head.preview ? head.preview : t("head.messages", { n: head.length })),
           waiting ? h("span", { class: "chip warn" }, t("sidebar.waiting", { n: waiting })) : null,
         ),
       ),
