@@ -12,6 +12,7 @@ import "./shell/sidebar.js";
 import "./shell/welcome.js";
 import "./thread/composer.js";
 import "./thread/draft.js";
+import "./thread/failed-step.js";
 import "./thread/message.js";
 import "./thread/selection.js";
 import "./thread/suggestions.js";
@@ -102,6 +103,7 @@ export class App extends HTMLElement {
       document.createElement("pv-guide"),
       document.createElement("pv-welcome"),
       document.createElement("pv-thread"),
+      document.createElement("pv-failed-step"),
       document.createElement("pv-suggestions"),
       document.createElement("pv-selection"),
       document.createElement("pv-composer"),

@@ -22,6 +22,7 @@ declare global {
     "pv-draft": import("./thread/draft.js").Draft;
     "pv-editor": import("./panel/editor.js").Editor;
     "pv-explain": import("./panel/explain.js").ExplainView;
+    "pv-failed-step": import("./thread/failed-step.js").FailedStep;
     "pv-guide": import("./shell/guide.js").Guide;
     "pv-head": import("./shell/header.js").Header;
     "pv-history": import("./panel/history.js").HistoryView;

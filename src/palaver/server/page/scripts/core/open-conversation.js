@@ -5,6 +5,7 @@
 
 import { t } from "../locales/locale.js";
 import { failed, notify } from "../shell/toast.js";
+import { setFailure } from "../thread/failed-step.js";
 import { api, Problem, url } from "./api.js";
 import { live } from "./live-events.js";
 import { go } from "./routes.js";
@@ -114,19 +115,20 @@ function receive(data, name) {
 }
 
 /** Begin the draft. The question is already stored when the server sends this. @param {import("./live-events.js").LiveData} data */
-async function stepStarted({ step, model }) {
+async function stepStarted({ conversation, step, model }) {
+  setFailure(String(conversation), null);
   draft()?.begin({ step: String(step), model: labelOf(model) });
   await refresh();
   await settleDraft();
 }
 
 /** End the draft. The answer is already stored when the server sends this. @param {import("./live-events.js").LiveData} data */
-async function stepEnded({ step, outcome, error }) {
+async function stepEnded({ conversation, step, outcome, error }) {
   const shown = draft();
   if (shown?.step && shown.step !== step) return; // the end of an earlier one
   looked++; // an answer on its way says that it runs
   clearTimeout(look);
-  if (outcome === "failed") notify({ kind: "error", text: t("step.failed"), detail: error?.message });
+  if (outcome === "failed") setFailure(String(conversation), { detail: error?.message ?? "", stored: true });
   await refresh();
   set({ stepping: false });
   shown?.stopped();

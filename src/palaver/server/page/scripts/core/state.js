@@ -4,6 +4,10 @@
  *
  * @typedef {import("./api.js").Head} Head
  *
+ * @typedef {object} Failure
+ * @property {string} detail    the reason
+ * @property {boolean} stored   whether what was said is stored: the model only has to be asked again
+ *
  * @typedef {object} State
  * @property {string | null} id           the conversation that is open
  * @property {Head | null} head           what is known of it; `head.version` is the newest version
@@ -15,6 +19,7 @@
  * @property {string | null} model        the model chosen for the next step; null is the default
  * @property {boolean} tools              whether the model may call tools in the next step
  * @property {boolean} stepping           whether a step runs here
+ * @property {Record<string, Failure>} failures  the last step of a conversation, where it failed
  * @property {number} edits               rises when more than appends happened to the conversation
  * @property {import("./protocol.js").GetInfo | null} info  what the server said of itself
  */
@@ -31,6 +36,7 @@ const state = {
   model: null,
   tools: true,
   stepping: false,
+  failures: {},
   edits: 0,
   info: null,
 };

@@ -3,7 +3,7 @@
  * send and to stop. Below it is the size of the next request.
  */
 
-import { api, url } from "../core/api.js";
+import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
 import { redraw } from "../core/redraw.js";
@@ -11,23 +11,26 @@ import { canWrite, chosenModel, get, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
 import { attempt } from "../shell/toast.js";
+import { setFailure } from "./failed-step.js";
 
 const TOOLS_KEY = "palaver.tools";
 const MODEL_KEY = "palaver.model";
+const UNSENT_KEY = "palaver.unsent.";
 
 export class Composer extends HTMLElement {
   field = h("textarea", {
     id: "say",
     rows: 1,
-    oninput: () => this.#fit(),
+    oninput: () => this.#typed(),
     onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
   });
   total = h("span", { class: "next muted tiny" });
   foot = h("div", { class: "composer-foot" });
-  /** @type {Map<string, string>} what was typed and not sent, by conversation */
-  unsent = new Map();
   /** The conversation that the text is for. */
   about = "";
+  /** The conversation whose text is sent as soon as the answer under way is there. */
+  queued = "";
+  note = h("p", { class: "composer-note small", role: "status", hidden: true });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   timer = undefined;
   /** @type {(() => void)[]} */
@@ -36,17 +39,19 @@ export class Composer extends HTMLElement {
   connectedCallback() {
     this.about = get().id ?? "";
     const submit = (/** @type {Event} */ event) => (event.preventDefault(), this.#send());
-    fill(this, h("form", { class: "composer", onsubmit: submit }, this.field, this.foot));
+    fill(this, h("form", { class: "composer", onsubmit: submit }, this.field, this.note, this.foot));
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
       watch(["stepping", "viewing", "info", "model", "tools"], draw),
+      watch(["stepping"], () => this.#sendQueued()),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
     ];
     set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
     const chosen = localStorage.getItem(MODEL_KEY);
     if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+    this.field.value = this.#unsent();
     this.#draw();
     this.#countSoon();
   }
@@ -60,12 +65,47 @@ export class Composer extends HTMLElement {
     return get().info?.models ?? [];
   }
 
-  /** Another conversation was opened: store the unsent text of the last one, restore that of this one. */
-  #opened() {
-    this.unsent.set(this.about, this.field.value);
-    this.about = get().id ?? "";
-    this.field.value = this.unsent.get(this.about) ?? "";
+  /** What was typed here and not sent; the browser stores it. */
+  #unsent() {
+    return localStorage.getItem(UNSENT_KEY + this.about) ?? "";
+  }
+
+  #typed() {
+    const { value } = this.field;
+    if (value) localStorage.setItem(UNSENT_KEY + this.about, value);
+    else localStorage.removeItem(UNSENT_KEY + this.about);
+    if (!value) this.queued = "";
     this.#fit();
+    this.#say();
+  }
+
+  /** Say that the text waits for the answer under way. */
+  #say() {
+    this.note.hidden = !this.queued;
+    const cancel = () => {
+      this.queued = "";
+      this.#say();
+      this.field.focus();
+    };
+    fill(this.note, icon("clock"), h("span", { class: "grow" }, t("composer.queued")), h("button", { type: "button", class: "plain", onclick: cancel }, t("composer.unqueue")));
+  }
+
+  #sendQueued() {
+    const { id, stepping, failures } = get();
+    if (stepping || !this.queued) return;
+    const wanted = this.queued === id && this.about === id && !failures[this.queued];
+    this.queued = "";
+    this.#say();
+    if (wanted) this.#send();
+  }
+
+  /** Another conversation was opened: show what was typed in it. */
+  #opened() {
+    this.about = get().id ?? "";
+    this.queued = "";
+    this.field.value = this.#unsent();
+    this.#fit();
+    this.#say();
     fill(this.total);
   }
 
@@ -149,14 +189,26 @@ export class Composer extends HTMLElement {
   }
 
   async #send() {
-    const { id, head } = get();
+    const { id, head, stepping, tools } = get();
     const text = this.field.value;
     if (!text.trim() && !head?.length) return;
-    const sent = await this.say(text, { tools: get().tools });
+    if (stepping) {
+      this.queued = text.trim() && id ? id : "";
+      this.#say();
+      return;
+    }
+    const sent = await this.say(text, { tools });
     if (!sent || !id) return;
-    this.unsent.delete(id);
-    if (id === this.about) this.field.value = ""; // elsewhere other words are in the box
+    localStorage.removeItem(UNSENT_KEY + id);
+    if (id !== this.about || this.field.value !== text) return; // other words are in the box now
+    this.field.value = "";
     this.#fit();
+  }
+
+  /** Try a step again. @param {import("../core/state.js").Failure} failure */
+  retry({ stored }) {
+    if (stored) this.say("", { tools: get().tools });
+    else this.#send();
   }
 
   /**
@@ -171,11 +223,19 @@ export class Composer extends HTMLElement {
     if (!id || stepping) return false;
     set({ stepping: true });
     const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
-    const begun = await attempt(() => api.post(url`conversations/${id}/step`, body), t("composer.failed"));
-    if (begun === undefined) {
-      set({ stepping: false });
+    try {
+      await api.post(url`conversations/${id}/step`, body);
+    } catch (error) {
+      if (get().id === id) set({ stepping: false });
+      if (!(error instanceof Problem)) throw error;
+      setFailure(id, { detail: error.status === 0 ? t("failed.unreachable") : error.message, stored: !text.trim() });
+      if (text.trim() && id === this.about && !this.field.value) {
+        this.field.value = text;
+        this.#typed();
+      }
       return false;
     }
+    setFailure(id, null);
     document.querySelector("pv-thread")?.toEnd();
     refresh();
     return true;
