@@ -9,6 +9,7 @@ from anyio import to_thread
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec.structs import replace
 
 from palaver.errors import StoreError
 from palaver.server.errors import RequestRefused
@@ -63,6 +64,8 @@ class ConversationHead(Shape, frozen=True):
     preview: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     state: Activity | UnsetType = UNSET
+    can_undo: bool | UnsetType = UNSET
+    can_redo: bool | UnsetType = UNSET
 
 
 class ConversationList(Shape, frozen=True):
@@ -128,7 +131,7 @@ async def read(
     """Get the current state of a conversation."""
     head = service.store.head(conversation) if service.reads_inline else None
     if head is not None and _ends_with_append(head):
-        found = _describe(service, head)
+        found = replace(_describe(service, head), can_undo=head.version > 0, can_redo=False)
     else:
         found = await to_thread.run_sync(_read, service, conversation)
     return with_etag(found, found.version)
@@ -202,7 +205,9 @@ def _fork_title(name: str | None) -> str | None:
 
 
 def _read(service: Service, conversation: str) -> ConversationHead:
-    return _describe(service, service.store.head(conversation))
+    head = _describe(service, service.store.head(conversation))
+    history = service.store.get(conversation)
+    return replace(head, can_undo=history.can_undo, can_redo=history.can_redo)
 
 
 def _describe(service: Service, head: Head) -> ConversationHead:

@@ -24,6 +24,8 @@ const LOOK = 1000;
 let look;
 /** The number of the newest request for the step. */
 let looked = 0;
+/** How much of an answer is read out, in characters; the thread has the rest. */
+const SPOKEN = 500;
 let looking = false;
 
 /** Follow the open conversation from now on. */
@@ -133,6 +135,14 @@ async function stepEnded({ conversation, step, outcome, error }) {
   set({ stepping: false });
   shown?.stopped();
   await settleDraft();
+  if (outcome === "answered" && conversation === get().id) announce();
+}
+
+/** Have a screen reader say the answer that is there. */
+function announce() {
+  const spoken = document.getElementById("spoken");
+  const answer = document.querySelector("pv-message[data-role=assistant]:last-of-type .message-body");
+  if (spoken) spoken.textContent = t("step.answered", { text: (answer?.textContent ?? "").slice(0, SPOKEN) });
 }
 
 /** Wait until the thread shows what is stored; then show a draft that grows, and remove one that has ended. */

@@ -274,6 +274,8 @@ export interface ConversationHeadShape {
   preview?: string;
   name?: string;
   state?: ActivityShape;
+  canUndo?: boolean;
+  canRedo?: boolean;
 }
 
 export interface ConversationListShape {
@@ -432,6 +434,7 @@ export interface MessageItemShape {
   message: MessageShape;
   marks: Array<string>;
   tokens?: number;
+  orphans?: Array<string>;
 }
 
 export type MessagePartShape = TextPartShape | ReasoningPartShape | ToolCallPartShape | ToolPartShape | StepStartPartShape | StepFinishPartShape | FilePartShape | CompactionPartShape | RetryPartShape | SubtaskPartShape | AgentPartShape | PatchPartShape | SnapshotPartShape | Record<string, any>;

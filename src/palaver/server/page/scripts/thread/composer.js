@@ -130,6 +130,7 @@ export class Composer extends HTMLElement {
         onclick: (/** @type {Event} */ event) => this.#chooseModel(/** @type {HTMLElement} */ (event.currentTarget)),
       },
       h("span", { class: "clip" }, model?.label ?? t("composer.nomodel")),
+      model && !model.ready ? h("span", { class: "chip warn" }, model.why ?? t("composer.notready")) : null,
       icon("chevron"),
     );
   }
