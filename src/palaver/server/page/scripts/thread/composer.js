@@ -3,6 +3,7 @@
  * send and to stop. Below it is the size of the next request.
  */
 
+import "./team-box.js";
 import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
@@ -30,6 +31,7 @@ export class Composer extends HTMLElement {
   about = "";
   /** The conversation whose text is sent as soon as the answer under way is there. */
   queued = "";
+  team = h("pv-team-box");
   note = h("p", { class: "composer-note small", role: "status", hidden: true });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   timer = undefined;
@@ -39,7 +41,8 @@ export class Composer extends HTMLElement {
   connectedCallback() {
     this.about = get().id ?? "";
     const submit = (/** @type {Event} */ event) => (event.preventDefault(), this.#send());
-    fill(this, h("form", { class: "composer", onsubmit: submit }, this.field, this.note, this.foot));
+    fill(this, h("form", { class: "composer", onsubmit: submit }, this.team, this.field, this.note, this.foot));
+    this.addEventListener("pv-team", () => this.#draw());
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
@@ -113,7 +116,9 @@ export class Composer extends HTMLElement {
     this.hidden = !canWrite() || get().viewing !== null;
     this.field.placeholder = t("composer.placeholder");
     this.field.setAttribute("aria-label", t("composer.placeholder"));
-    fill(this.foot, this.#modelButton(), this.#toolsButton(), h("span", { class: "grow" }), this.total, this.#go());
+    // the members of a team have models and tools of their own
+    const how = this.team.team ? [] : [this.#modelButton(), this.#toolsButton()];
+    fill(this.foot, how, h("span", { class: "grow" }), this.total, this.#go());
     this.#fit();
   }
 
@@ -225,7 +230,8 @@ export class Composer extends HTMLElement {
     set({ stepping: true });
     const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
     try {
-      await api.post(url`conversations/${id}/step`, body);
+      if (this.team.team) await this.team.send(id, text);
+      else await api.post(url`conversations/${id}/step`, body);
     } catch (error) {
       if (get().id === id) set({ stepping: false });
       if (!(error instanceof Problem)) throw error;
