@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from playwright.sync_api import expect
 
-from palaver.messages import new_id, to_dict
+from palaver.messages import ToolCallPart, new_id, to_dict
 from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import called
@@ -117,7 +117,7 @@ def test_the_arguments_of_a_call_are_edited(page: Page, server: PageServer, name
     expect(price(page)).to_contain_text("Every tool call keeps its result.")
     do(page, "Replace")
     expect(page.locator("pv-message[data-index='2'] .tool-head")).to_contain_text("Porto")
-    (call,) = [part for part in server.store.get(name)[2].parts if part.type == "tool-call"]
+    (call,) = [part for part in server.store.get(name)[2].parts if isinstance(part, ToolCallPart)]
     assert ({"city": "Porto"}, {"city": "Porto"}) == (dict(call.input), json.loads(call.raw))
 
 
