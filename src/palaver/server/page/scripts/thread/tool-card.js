@@ -71,7 +71,8 @@ export function toolResult(part, orphans = []) {
       icon("tool"),
       h("code", { class: "tool-name clip" }, part.tool),
       h("span", { class: "muted clip grow" }, state.title && state.title !== part.tool ? state.title : ""),
-      orphan ? h("span", { class: "chip warn", title: t("tool.orphan.says") }, icon("alert"), t("tool.orphan")) : stateChip(state),
+      orphan ? h("span", { class: "chip warn", title: t("tool.orphan.says") }, icon("alert"), t("tool.orphan")) : null,
+      orphan && state.status === "completed" ? null : stateChip(state),
     ),
     body(
       folded(state, false),
