@@ -406,8 +406,10 @@ def test_notices_cover_nothing_name_their_conversation_and_leave_with_it(
     page = opened("toasts")
     server.store.get("toasts").append({"role": "user", "content": "Tea?"})
     expect(page.locator("pv-message")).to_have_count(1)
-    for key in ("x", "d", "Enter"):
-        page.keyboard.press(key)
+    page.keyboard.press("x")
+    page.keyboard.press("d")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Enter")
     toast = page.locator(".toast").first
     expect(toast).to_contain_text("toasts")
     covered = page.evaluate(
