@@ -154,16 +154,17 @@ class MarkResult(Shape, frozen=True):
 class SearchHit(Shape, frozen=True):
     """A message that contains the words.
 
-    `version` is None if it is in the view now; else it is the newest one of the last hundred in
-    which it is. `index` is its index there, None if it is in none of them.
+    `index` is None if it is not in the view now. Then `seen_in` is the newest of the last hundred
+    versions that has it, if one does, and `seen_at` its index there.
     """
 
     conversation: str
     title: str | None
     index: int | None
-    version: int | None
     message: Message
     snippet: str
+    seen_in: int | None = None
+    seen_at: int | None = None
 
 
 class SearchResult(Shape, frozen=True):
@@ -302,31 +303,30 @@ def search(
         history = store.get(hit.conversation)
         if hit.conversation not in titles:
             titles[hit.conversation] = display_name(store, store.head(hit.conversation))
-        index, version = _find_seen(history, hit.position)
+        index = history.view.index_of(hit.position)
+        seen = _find_seen(history, hit.position) if index is None else (None, None)
         items.append(
             SearchHit(
                 conversation=hit.conversation,
                 title=titles[hit.conversation],
                 index=index,
-                version=version,
                 message=hit.message,
                 snippet=hit.snippet,
+                seen_in=seen[0],
+                seen_at=seen[1],
             )
         )
     return SearchResult(items=items)
 
 
 def _find_seen(history: StoredHistory, position: int) -> tuple[int | None, int | None]:
-    """Where a message is seen: its index now, or its index and the newest version that has it."""
-    index = history.view.index_of(position)
+    """The newest version that has a message which is gone, and its index there."""
     newest = history.version
     for version in range(newest - 1, max(-1, newest - _LOOKED_BACK), -1):
-        if index is not None:
-            break
         index = history.at(version).index_of(position)
         if index is not None:
-            return index, version
-    return index, None
+            return version, index
+    return None, None
 
 
 def read_messages(given: Raw) -> list[Message]:

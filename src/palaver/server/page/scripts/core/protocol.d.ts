@@ -638,9 +638,10 @@ export interface SearchHitShape {
   conversation: string;
   title: string | null;
   index: number | null;
-  version: number | null;
   message: MessageShape;
   snippet: string;
+  seenIn?: number | null;
+  seenAt?: number | null;
 }
 
 export interface SearchResultShape {

@@ -54,9 +54,10 @@ export class Search {
    */
   row(hit) {
     const open = () => {
-      go({ id: hit.conversation, at: hit.version });
+      go({ id: hit.conversation, at: hit.seenIn });
       document.querySelector("pv-app")?.removeAttribute("data-drawer");
-      if (typeof hit.index === "number") revealMessage(hit.index);
+      const index = hit.index ?? hit.seenAt;
+      if (typeof index === "number") revealMessage(index);
     };
     return h(
       "li",
@@ -71,8 +72,8 @@ export class Search {
   }
 
   /** What is no longer in the conversation says where it is. @param {Hit} hit */
-  #where({ index, version }) {
-    if (version !== null) return h("span", { class: "chip warn" }, t("sidebar.hit.version", { n: version }));
+  #where({ index, seenIn }) {
+    if (typeof seenIn === "number") return h("span", { class: "chip warn" }, t("sidebar.hit.version", { n: seenIn }));
     return index === null ? h("span", { class: "chip" }, t("sidebar.hit.gone")) : null;
   }
 
