@@ -123,7 +123,7 @@ def test_after_a_kill_amid_an_answer_the_page_goes_on(
     page: Page | None = None
     for turn in range(KILLS):
         with slow_server(tmp_path, port) as server:
-            page = page or open_page(f"#/c/{name}", at=server)  # type: ignore[arg-type] # its address
+            page = page or open_page(f"#/c/{name}", at=server)
             box = page.get_by_role("textbox", name="Say something")
             expect(page.locator(".offline")).to_be_hidden()
             box.fill("talk")

@@ -71,10 +71,10 @@ export function toolResult(part, orphans = []) {
       icon("tool"),
       h("code", { class: "tool-name clip" }, part.tool),
       h("span", { class: "muted clip grow" }, state.title && state.title !== part.tool ? state.title : ""),
-      orphan ? h("span", { class: "chip warn", title: t("tool.orphan.says") }, icon("alert"), t("tool.orphan")) : null,
-      orphan && state.status === "completed" ? null : stateChip(state),
+      orphan && state.status === "completed" ? h("span", { class: "chip warn" }, icon("alert"), t("tool.orphan")) : stateChip(state),
     ),
     body(
+      orphan ? h("p", { class: "muted small" }, t("tool.orphan.says")) : null,
       folded(state, false),
       cleared ? h("p", { class: "muted small" }, t("tool.cleared", { time: clock(cleared) })) : null,
       output ? code(output, t(state.status === "error" ? "tool.failure" : "tool.output")) : null,
