@@ -37,6 +37,12 @@ addEventListener("securitypolicyviolation", (event) =>
 """
 
 
+class Addressed(Protocol):
+    """A server that a page can be opened at."""
+
+    address: str
+
+
 class OpenPage(Protocol):
     """Opens the page at a place, in a profile of its own."""
 
@@ -44,7 +50,7 @@ class OpenPage(Protocol):
         self,
         place: str = "#/",
         *,
-        at: PageServer | None = None,
+        at: Addressed | None = None,
         size: tuple[int, int] = WIDE,
         scheme: Literal["light", "dark"] = "light",
         language: str = "en-US",
@@ -91,7 +97,7 @@ def open_page(chromium: Browser, server: PageServer, expected: list[str]) -> Gen
     def open_page(
         place: str = "#/",
         *,
-        at: PageServer | None = None,
+        at: Addressed | None = None,
         size: tuple[int, int] = WIDE,
         scheme: Literal["light", "dark"] = "light",
         language: str = "en-US",

@@ -51,6 +51,12 @@ class ScriptedModel:
         self.lines: deque[list[Any]] = deque()
         self.asked: list[ModelRequest] = []
 
+    def request(self, ask: ModelRequest) -> dict[str, Any]:
+        """The body that a provider would get."""
+        tools = [{"type": "function", "function": {"name": spec.name}} for spec in ask.tools]
+        offered = {"tools": tools} if tools else {}
+        return {"model": self.ref.model_id, **ask.body, **ask.options, **offered}
+
     async def stream(self, ask: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
         """Say the next lines, as fast as their gates open."""
         self.asked.append(ask)

@@ -12,10 +12,12 @@ from playwright.sync_api import expect
 
 import palaver.server
 from tests.page import samples
-from tests.page.accessibility import violations
+from tests.page.accessibility import unreadable, violations
 from tests.page.conftest import NARROW, WIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playwright.sync_api import Page
 
     from tests.page.conftest import OpenPage
@@ -100,6 +102,62 @@ def test_axe_finds_nothing_at_the_door_and_on_an_empty_page(
     expected.append("401")
     assert [] == violations(open_page(size=size, scheme=scheme, signed_in=False))
     assert [] == violations(open_page(size=size, scheme=scheme))
+
+
+def erasing(page: Page) -> None:
+    """Ask to erase a message."""
+    menu(page)
+    page.get_by_role("menuitem", name="Erase").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def cutting(page: Page) -> None:
+    """Ask to delete a message."""
+    menu(page)
+    page.get_by_role("menuitem", name="Delete").click()
+    expect(page.locator("pv-editor")).to_be_visible()
+
+
+def view(name: str, settled: str) -> Callable[[Page], None]:
+    """Open a view of the panel."""
+
+    def show(page: Page) -> None:
+        page.evaluate(f"location.hash = '#/c/rich/{name}'")
+        expect(page.locator(settled).first).to_be_visible()
+
+    return show
+
+
+SCENES: Final[dict[str, tuple[Callable[[Page], object], str]]] = {
+    "thread": (lambda _: None, "body"),
+    "menu": (menu, "pv-menu"),
+    "help": (dialog, "pv-dialog"),
+    "cutting": (cutting, "pv-dialog"),
+    "erasing": (erasing, "pv-dialog"),
+    "history": (view("history", ".h-button"), "pv-panel"),
+    "tokens": (view("tokens", ".t-way"), "pv-panel"),
+    "request": (view("request", "pv-request details"), "pv-panel"),
+    "team": (view("team", "pv-team :is(button, p)"), "pv-panel"),
+    "explain": (view("explain", "pv-explain select"), "pv-panel"),
+    "chosen": (chosen, "pv-selection"),
+    "past": (past, "pv-head"),
+}
+"""Each kind of control is in one of these."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_control_can_be_read_in_each_of_its_states(
+    open_page: OpenPage, server: PageServer, scheme: Scheme
+) -> None:
+    if "rich" not in server.store:
+        samples.rich(server.store)
+    page = open_page("#/c/rich", scheme=scheme)
+    page.evaluate("document.querySelector('pv-thread').reveal(0)")
+    expect(page.locator("pv-message[data-index='0']")).to_be_in_viewport()
+    for name, (show, part) in SCENES.items():
+        show(page)
+        assert {} == unreadable(page, part), name
+        page.keyboard.press("Escape")
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1440])

@@ -399,18 +399,95 @@ def test_without_tools_none_are_offered(opened: Callable[[str], Page], server: P
     expect(tools).to_have_attribute("aria-pressed", "false")
 
 
-def test_a_failure_says_what_the_server_said(
+def test_a_step_that_failed_stays_with_its_reason_until_it_is_tried_again(
     opened: Callable[[str], Page], server: PageServer
 ) -> None:
-    server.say([ModelError("the model has left the building")])
+    server.say([ModelError("the model has left the building")], saying("I am back."))
     page = opened("failing")
     page.get_by_role("textbox", name="Say something").fill("Hello?")
     page.keyboard.press("Enter")
-    toast = page.locator(".toast.error")
-    expect(toast).to_contain_text("The step failed")
-    expect(toast).to_contain_text("the model has left the building")
+    failed = page.locator("pv-failed-step")
+    expect(failed).to_contain_text("The step failed")
+    expect(failed).to_contain_text("the model has left the building")
     expect(page.get_by_role("button", name="Send")).to_be_visible()
-    toast.get_by_role("button", name="Close").click()
+    assert [] == violations(page, "pv-failed-step")
+    page.reload()
+    expect(failed).to_contain_text("the model has left the building")
+    failed.get_by_role("button", name="Retry").click()
+    expect(page.locator("pv-message[data-index='1']")).to_contain_text("I am back.")
+    expect(failed).to_be_hidden()
+    assert ["Hello?", "I am back."] == [message.text for message in server.store.get("failing")]
+
+
+def test_what_could_not_be_sent_stays_in_the_box_and_is_sent_on_request(
+    opened: Callable[[str], Page], server: PageServer, expected: list[str]
+) -> None:
+    expected += ["ERR_FAILED", "Failed to load"]
+    server.say(saying("Here I am."))
+    page = opened("unreached")
+    page.route("**/step", lambda route: route.abort(), times=1)
+    box = page.get_by_role("textbox", name="Say something")
+    box.fill("Is anybody there?")
+    page.keyboard.press("Enter")
+    failed = page.locator("pv-failed-step")
+    expect(failed).to_contain_text("It was not sent")
+    expect(box).to_have_value("Is anybody there?")
+    failed.get_by_role("button", name="Retry").click()
+    expect(page.locator("pv-message[data-index='1']")).to_contain_text("Here I am.")
+    expect(box).to_have_value("")
+    expect(failed).to_be_hidden()
+
+
+def test_what_is_said_amid_an_answer_is_sent_after_it(
+    opened: Callable[[str], Page], server: PageServer
+) -> None:
+    gate = threading.Event()
+    first = saying("One, ", "two.")
+    server.say([first[0], gate, *first[1:]], saying("Three."))
+    page = opened("queued")
+    box = page.get_by_role("textbox", name="Say something")
+    box.fill("Count")
+    box.press("Enter")
+    expect(page.locator("pv-draft")).to_contain_text("One,")
+    box.fill("Go on")
+    box.press("Enter")
+    expect(page.locator("pv-composer")).to_contain_text("This is sent when it is there.")
+    expect(box).to_have_value("Go on")
+    gate.set()
+    expect(page.locator("pv-message[data-index='3']")).to_contain_text("Three.")
+    texts = [message.text for message in server.store.get("queued")]
+    assert ["Count", "One, two.", "Go on", "Three."] == texts
+    expect(box).to_have_value("")
+
+
+def test_what_was_typed_outlives_a_reload(opened: Callable[[str], Page]) -> None:
+    page = opened("typed-on")
+    page.get_by_role("textbox", name="Say something").fill("half a thou")
+    page.reload()
+    expect(page.get_by_role("textbox", name="Say something")).to_have_value("half a thou")
+
+
+def test_notices_cover_nothing_name_their_conversation_and_leave_with_it(
+    opened: Callable[[str], Page], server: PageServer
+) -> None:
+    server.store.create(id="toasts-away", title="toasts-away")
+    page = opened("toasts")
+    server.store.get("toasts").append({"role": "user", "content": "Tea?"})
+    expect(page.locator("pv-message")).to_have_count(1)
+    page.keyboard.press("x")
+    page.keyboard.press("d")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Enter")
+    toast = page.locator(".toast").first
+    expect(toast).to_contain_text("toasts")
+    covered = page.evaluate(
+        """() => {
+          const { top } = document.querySelector(".toast").getBoundingClientRect();
+          return document.querySelector("pv-app").getBoundingClientRect().bottom > top;
+        }"""
+    )
+    assert not covered
+    page.get_by_role("link", name="toasts-away").click()
     expect(toast).to_be_hidden()
 
 
@@ -434,7 +511,7 @@ def test_the_box_says_what_the_next_request_holds(
     said = {"messages": [{"role": "user", "content": "word " * 500}]}
     server.ask("POST", "conversations/counted/messages", said)
     expect(page.locator("pv-composer .next .long")).to_have_text(
-        re.compile(r"^next request \d{3} of 6,400 tokens$")
+        re.compile(r"^next request \d{3} of 8,000 tokens$")
     )
 
 

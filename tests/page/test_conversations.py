@@ -48,6 +48,65 @@ def test_search_finds_titles_and_what_was_said(open_page: OpenPage, server: Page
     expect(page.get_by_text("Nothing found")).to_be_visible()
 
 
+def test_what_is_no_longer_there_is_found_where_it_was(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    history = server.store.create(id="search-gone", title="Gone")
+    history.append({"role": "user", "content": "Bring the vermilion kettle."})
+    history.append({"role": "assistant", "content": "I shall."})
+    history.execute({"operation": "TRUNCATE", "keepLast": 1})
+    page = open_page()
+    page.get_by_role("searchbox", name="Search titles and texts").fill("vermilion kettle")
+    hit = page.locator(".hit")
+    expect(hit).to_contain_text("in version 2")
+    hit.get_by_role("button").click()
+    expect(page.get_by_text("You are looking at version 2")).to_be_visible()
+    expect(page.locator("pv-message[data-index='0']")).to_contain_text("vermilion kettle")
+
+
+def test_the_arrows_walk_through_what_was_found(open_page: OpenPage, server: PageServer) -> None:
+    for name in ("lynx-one", "lynx-two"):
+        said = {"role": "user", "content": "The lynx sleeps."}
+        server.store.create([said], id=name, title=name)
+    page = open_page()
+    page.keyboard.press("/")
+    page.keyboard.type("lynx")
+    expect(page.locator(".hit")).to_have_count(2)
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".conversation > a").first).to_be_focused()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    expect(page.locator(".hit > button").last).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(".hit > button").first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("pv-thread")).to_contain_text("The lynx sleeps.")
+
+
+def test_a_conversation_is_called_by_its_first_user_line_and_a_fork_says_so(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    said = [
+        ("system", "Be brief."),
+        ("user", "Which tea goes with fog?\nThink."),
+        ("assistant", "Assam."),
+    ]
+    history = server.store.create(
+        [{"role": role, "content": text} for role, text in said], id="called-so"
+    )
+    page = open_page(f"#/c/{history.id}")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("Which tea goes with fog?")
+    row = page.locator(".conversation[data-id='called-so']")
+    expect(row.locator(".name")).to_have_text("Which tea goes with fog?")
+    for title in ("Which tea goes with fog? (fork)", "Which tea goes with fog? (fork 2)"):
+        message = page.locator("pv-message[data-index='2']")
+        message.hover()
+        message.get_by_role("button", name="More for this message").click()
+        page.get_by_role("menuitem", name="Fork here").click()
+        expect(heading).to_have_text(title)
+
+
 def test_a_new_conversation_is_ready_to_be_written_to(page: Page) -> None:
     page.keyboard.press("n")
     expect(page.get_by_text("Nothing was said yet")).to_be_visible()

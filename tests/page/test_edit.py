@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import expect
 
-from palaver.messages import to_dict
+from palaver.messages import ToolCallPart, new_id, to_dict
 from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import called
@@ -94,7 +95,6 @@ def test_the_other_parts_of_a_message_stay(page: Page, server: PageServer, name:
     reach(page, 2)
     page.keyboard.press("e")
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 other part of the message")
     dialog.get_by_label("Text").fill("I shall look at the clock.")
     expect(price(page)).to_contain_text("Every tool call keeps its result.")
     page.keyboard.press("Control+Enter")
@@ -102,6 +102,52 @@ def test_the_other_parts_of_a_message_stay(page: Page, server: PageServer, name:
     message = to_dict(server.store.get(name)[2])
     assert [part["type"] for part in message["content"]] == ["text", "tool-call"]
     assert {part["messageID"] for part in message["content"]} == {message["id"]}
+
+
+def test_the_arguments_of_a_call_are_edited(page: Page, server: PageServer, name: str) -> None:
+    reach(page, 2)
+    page.keyboard.press("e")
+    dialog = page.get_by_role("dialog")
+    arguments = dialog.get_by_label("Arguments of clock")
+    expect(arguments).to_have_value('{\n  "city": "Lisbon"\n}')
+    arguments.fill('{"city": "Porto"')
+    expect(dialog.get_by_role("alert")).to_contain_text("Arguments of clock: not a JSON object")
+    expect(dialog.get_by_role("button", name="Replace")).to_be_disabled()
+    arguments.fill('{"city": "Porto"}')
+    expect(price(page)).to_contain_text("Every tool call keeps its result.")
+    do(page, "Replace")
+    expect(page.locator("pv-message[data-index='2'] .tool-head")).to_contain_text("Porto")
+    (call,) = [part for part in server.store.get(name)[2].parts if isinstance(part, ToolCallPart)]
+    assert ({"city": "Porto"}, {"city": "Porto"}) == (dict(call.input), json.loads(call.raw))
+
+
+@pytest.mark.parametrize("status", ["completed", "error"])
+def test_the_result_of_a_call_is_edited(
+    page: Page, server: PageServer, name: str, status: str
+) -> None:
+    if status == "error":
+        history = server.store.get(name)
+        failed = to_dict(history[3])
+        before = failed["content"][0]["state"]
+        failed["content"][0]["state"] = {
+            "status": "error",
+            "input": before["input"],
+            "error": "no such city",
+            "time": before["time"],
+        }
+        history.execute({"operation": "REPLACE", "index": 3, "message": {**failed, "id": new_id()}})
+    reach(page, 3)
+    page.keyboard.press("e")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Text")).to_have_count(0)
+    label = "Result of clock" if status == "completed" else "Error of clock"
+    result = dialog.get_by_label(label)
+    expect(result).not_to_have_value("")
+    result.fill("Half past nine")
+    do(page, "Replace")
+    card = page.locator("pv-message[data-index='3']")
+    expect(card.locator(".code").last).to_have_text("Half past nine")
+    expect(card.locator(".chip").last).to_contain_text(status)
 
 
 def test_messages_are_put_in_before_and_after(page: Page, server: PageServer, name: str) -> None:

@@ -78,6 +78,7 @@ def test_what_is_done_is_ticked_and_the_next_thing_is_named(
     expect(guide(page)).to_contain_text("4 of 5")
     page.reload()
     expect(guide(page)).to_contain_text("4 of 5")
+    expect(page.locator("pv-message .message-body").first).to_be_visible()
     assert [] == violations(page)
 
 

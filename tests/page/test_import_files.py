@@ -53,7 +53,8 @@ def test_a_transcript_is_chosen_and_shown(
     page = open_page()
     choose(page, transcript)
     expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
-    expect(page.locator(".toast")).to_contain_text("Imported “")
+    expect(page.locator(".toast")).to_contain_text("Imported “Which tea goes with fog?”")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Which tea goes with fog?")
     name = page.evaluate("location.hash.split('/')[2]")
     assert 2 == len(server.store.get(name))
     page.goto(server.address)
@@ -61,6 +62,16 @@ def test_a_transcript_is_chosen_and_shown(
     expect(page.locator(".toast")).to_contain_text("All of it is here already")
     page.locator(".toast").get_by_role("button", name="Open").click()
     expect(page.locator("pv-thread")).to_contain_text(f"Assam, says {transcript.stem}.")
+
+
+def test_where_no_user_wrote_it_is_called_after_its_file(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    path = tmp_path / "night-watch.json"
+    path.write_text(json.dumps([{"role": "assistant", "content": "All is quiet."}]), "utf-8")
+    page = open_page()
+    choose(page, path)
+    expect(page.get_by_role("heading", level=1)).to_have_text("night-watch")
 
 
 def test_a_damaged_line_is_told_and_the_rest_is_there(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.page import samples
 from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import broken, called, said
+from tests.page.server import MODEL
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -61,7 +64,8 @@ def test_the_tabs_are_walked_with_the_arrows_and_the_choice_is_kept(
 
 def test_repairs_say_what_and_why_and_lead_to_their_place(open_page: OpenPage, name: str) -> None:
     page = open_page(f"#/c/{name}/request")
-    expect(page.locator("pv-request")).to_contain_text("2 repairs")
+    expect(page.locator(".r-repairs h2")).to_have_text("1 repaired1 left out")
+    expect(page.locator("pv-request")).to_contain_text("The provider would refuse the history")
     missing = page.locator(".r-note").filter(has_text="call-2")
     expect(missing).to_contain_text("message 6")
     expect(missing).to_contain_text("has no result")
@@ -86,11 +90,50 @@ def test_the_request_is_copied_to_the_letter(
     open_page: OpenPage, server: PageServer, name: str
 ) -> None:
     page = open_page(f"#/c/{name}/request")
-    page.locator("pv-request").get_by_role("button", name="Copy").click()
+    page.locator("pv-request").get_by_role("button", name="Copy", exact=True).click()
     expect(page.locator("pv-toast")).to_contain_text("The request is on the clipboard.")
     copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
-    sent = server.ask("GET", f"conversations/{name}/request?format=openai-chat")["request"]
+    sent = server.ask("GET", f"conversations/{name}/request?model={MODEL}&tools=true")["request"]
     assert copied == sent
+
+
+def test_it_is_what_is_sent_with_model_tools_and_options(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    called(server.store, "request-sent")
+    page = open_page("#/c/request-sent/request")
+    view, tree = page.locator("pv-request"), page.locator(".j-tree")
+    expect(view).to_contain_text(f"What {MODEL} would be sent now")
+    expect(tree.locator("[data-path='$.model']")).to_contain_text('"actor"')
+    expect(tree.locator("[data-path='$.tools']")).to_be_visible()
+    page.get_by_role("button", name="Tools", exact=True).click()
+    expect(tree.locator("[data-path='$.tools']")).to_have_count(0)
+    page.get_by_role("button", name="Tools", exact=True).click()
+    expect(tree.locator("[data-path='$.tools']")).to_be_visible()
+    view.get_by_role("button", name="Copy as curl").click()
+    expect(page.locator("pv-toast")).to_contain_text("The request is on the clipboard.")
+    address, *headers, body = shlex.split(page.evaluate("navigator.clipboard.readText()"))[1:]
+    assert "https://api.openai.com/v1/chat/completions" == address
+    assert "Authorization: Bearer $OPENAI_API_KEY" in headers
+    sent = server.ask("GET", f"conversations/request-sent/request?model={MODEL}&tools=true")
+    assert sent["request"] == json.loads(body)
+    page.get_by_role("tab", name="Anthropic", exact=True).click()
+    expect(view).to_contain_text("The chosen model speaks another one")
+    expect(view.get_by_role("button", name="Copy as curl")).to_have_count(0)
+
+
+def test_what_has_no_field_is_no_repair_and_bookkeeping_is_no_loss(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    samples.rich(server.store, "request-rich")
+    page = open_page("#/c/request-rich/request")
+    heads = page.locator(".r-repairs h2 .chip")
+    expect(heads).to_have_text(["2 left out", "5 not supported"])
+    expect(page.locator(".r-notes")).not_to_contain_text("step-finish")
+    expect(page.locator(".r-notes")).not_to_contain_text("compaction")
+    server.store.get("request-rich").execute({"operation": "FILTER", "roles": ["system", "user"]})
+    expect(heads).to_have_text(["1 not supported"])
+    expect(page.locator("pv-request")).to_contain_text("The provider would take the history.")
 
 
 def test_json_folds_and_long_texts_wait(open_page: OpenPage, server: PageServer) -> None:

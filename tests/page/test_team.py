@@ -124,6 +124,35 @@ def test_the_team_is_run_paused_and_called_off(
     expect(page.locator("pv-team")).to_contain_text("Nobody waits.")
 
 
+def test_a_human_speaks_to_the_team_as_one_of_it(
+    open_page: OpenPage, server: PageServer, name: str
+) -> None:
+    held = threading.Event()
+    server.model.lines.clear()
+    members = [*ROSTER["members"], {"kind": "human", "id": "ann", "name": "Ann"}]
+    roster = {**ROSTER, "members": members}
+    server.ask("PUT", f"conversations/{name}/team", {"document": roster})
+    page = open_page(f"#/c/{name}")
+    box = page.locator("pv-composer")
+    expect(box.get_by_label("As")).to_have_value("lee")
+    expect(box.get_by_role("button", name="Tools")).to_have_count(0)
+    box.get_by_label("As").select_option("Ann")
+    box.get_by_label("To", exact=True).select_option("Critic")
+    server.say([held, *saying("It may rain. [NEXT: planner]")], saying("Then umbrellas."))
+    page.get_by_role("textbox", name="Say something").fill("What can go wrong?")
+    page.keyboard.press("Enter")
+    asked = page.locator("pv-message[data-index='6']")
+    expect(asked.locator(".who")).to_have_text("Ann")
+    expect(asked.locator(".to")).to_contain_text("critic")
+    expect(box).to_contain_text("Critic is speaking.")
+    assert [] == violations(page, "pv-composer")
+    held.set()
+    expect(page.locator("pv-message[data-index='8']")).to_contain_text("Then umbrellas.")
+    expect(page.locator("pv-message[data-index='7'] .who")).to_have_text("Critic")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Say something")).to_have_value("")
+
+
 def test_without_a_team_it_says_how_to_have_one(open_page: OpenPage, server: PageServer) -> None:
     server.store.create(id="alone", title="Alone").append(said("user", "Hello?"))
     page = open_page("#/c/alone/team")

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import expect
 
+from palaver.messages import ModelRef
+from tests.conversation.scripted import saying
+from tests.page import samples
 from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import called, said
@@ -138,6 +141,51 @@ def test_thousands_of_messages_are_a_few_spans(open_page: OpenPage, server: Page
     expect(bars.first).to_be_attached()
     assert bars.count() <= 500
     expect(page.locator("pv-tokens")).to_contain_text("too many. Make room below.")
+
+    over = page.locator(".t-head .chip")
+    expect(over).to_contain_text("too many")
+    expect(over).not_to_contain_text("%")
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll("pv-tokens *")].filter((one) =>
+          one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
+    )
+    assert [] == outside
+
+
+def test_what_imported_answers_cost_is_said(open_page: OpenPage, server: PageServer) -> None:
+    samples.rich(server.store, "tokens-rich")
+    page = open_page("#/c/tokens-rich/tokens")
+    view = page.locator("pv-tokens")
+    expect(view).to_contain_text("$0.0042")
+    expect(view.locator(".v-table")).to_contain_text("1,204")
+
+
+def test_the_parts_are_the_whole_and_the_box_says_the_same(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    server.store.create(id="tokens-asked", title="Asked")
+    server.say(saying("Yes.", used=(140, 3)))
+    server.ask("POST", "conversations/tokens-asked/step", {"text": "Tea?"})
+    page = open_page("#/c/tokens-asked/tokens")
+    view = page.locator("pv-tokens")
+    expect(view.locator(".t-total")).to_have_text("143 of 8,000 tokens")
+    expect(page.locator("pv-composer .next .long")).to_have_text("next request 143 of 8,000 tokens")
+    parts = view.locator(".t-roles li b").all_inner_texts()
+    assert 143 == sum(int(text) for text in parts)
+    expect(view.locator(".t-roles")).to_contain_text("tools and framing")
+    expect(view).to_contain_text("the provider")
+
+
+def test_a_local_model_is_no_provider(open_page: OpenPage, server: PageServer) -> None:
+    server.store.create(id="tokens-local", title="Local")
+    server.say(saying("Yes.", used=(140, 3)))
+    ref, server.model.ref = server.model.ref, ModelRef("local", "tiny")
+    try:
+        server.ask("POST", "conversations/tokens-local/step", {"text": "Tea?"})
+        page = open_page("#/c/tokens-local/tokens")
+        expect(page.locator(".t-source")).to_contain_text("the model on this machine")
+    finally:
+        server.model.ref = ref
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")])

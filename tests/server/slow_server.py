@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from palaver.models.base import ModelRequest
 
-LEASE = 1.5
+LEASE = float(os.environ.get("PALAVER_TEST_LEASE", "1.5"))
 
 
 class Slow(Scripted):

@@ -19,6 +19,8 @@ from msgspec.structs import replace
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
+    CompactionPart,
+    RetryPart,
     SnapshotPart,
     StepFinishPart,
     StepStartPart,
@@ -39,7 +41,9 @@ _Slot: TypeAlias = tuple[int, int]
 __all__ = ["INTERRUPTED", "PENDING", "PairedResult", "PairedTurn", "Pairing"]
 
 INTERRUPTED: Final = "(no result: the call was interrupted)"
-_BOOKKEEPING: Final = frozenset((StepStartPart, StepFinishPart, SnapshotPart))
+_BOOKKEEPING: Final = frozenset(
+    (StepStartPart, StepFinishPart, SnapshotPart, CompactionPart, RetryPart)
+)
 PENDING: Final = "(no result yet: the call is still running)"
 
 

@@ -250,7 +250,7 @@ def test_a_fork_goes_its_own_way_and_comes_back(ask: APIClient) -> None:
     made = ask.good("POST", f"conversations/{name}/fork", {"title": "Rum"})
     assert (name, 0, "Rum") == (made["parent"], made["origin"], made["title"])
     plain = ask.good("POST", f"conversations/{name}/fork", {"at": 0, "id": f"{name}-2"})
-    assert (f"{name}-2", "Tea") == (plain["id"], plain["title"])
+    assert (f"{name}-2", "Tea (fork)") == (plain["id"], plain["title"])
     said = {"messages": [{"role": "user", "content": "b"}]}
     ask.good("POST", f"conversations/{made['id']}/messages", said)
     assert 1 == ask.good("POST", f"conversations/{name}/merge", {"other": made["id"]})["version"]

@@ -231,6 +231,21 @@ def test_a_read_only_server_takes_no_step() -> None:
         assert not stage.look(talk)["running"]
 
 
+def test_to_stop_the_step_of_a_process_that_is_gone_settles_it() -> None:
+    with ScriptedServer(Scripted()) as stage:
+        talk = stage.ask.begun("Tea?")
+        intent = StepIntent(new_id(), ModelRef("openai", "gpt-6"), 0, 1)
+        stage.store.put_records(talk, [(STEP, intent.id, msgspec.json.encode(intent))])
+        stage.store.put_records(talk, [(DRAFT, intent.id, dump(assistant("Half an ")))])
+        lease = stage.store.lease(talk, "another process", seconds=60)
+        refused = stage.ask.refused("DELETE", f"conversations/{talk}/step")
+        assert (409, True) == (refused["status"], "another process" in refused["detail"])
+        stage.store.release(lease)
+        assert stage.ask.delete(f"/api/conversations/{talk}/step").is_success
+        assert ["stopped"] == stage.ended()
+        assert (["Tea?", "Half an "], False) == (stage.ask.texts(talk), stage.look(talk)["running"])
+
+
 def test_a_step_of_another_process_can_be_seen_and_is_recovered_at_the_start() -> None:
     """CV-06: what a killed process has left behind is settled."""
     with palaver.open(":memory:") as store:
@@ -239,7 +254,7 @@ def test_a_step_of_another_process_can_be_seen_and_is_recovered_at_the_start() -
         store.put_records(talk, [(STEP, intent.id, msgspec.json.encode(intent))])
         with ScriptedServer(Scripted(), store=store, read_only=True) as stage:
             seen = stage.look(talk)
-            assert {"text": "", "reasoning": "", "calls": []} == seen["draft"]
+            assert {"text": "", "reasoning": "", "calls": [], "answer": 0} == seen["draft"]
             store.put_records(talk, [(DRAFT, intent.id, dump(assistant("Half an ")))])
             seen = stage.look(talk)
             assert (True, True, "openai:gpt-6") == (
@@ -350,5 +365,6 @@ def test_a_draft_that_was_stored_is_begun_anew() -> None:
     incoming.clear()
     incoming.add_delta(TextDelta("two"))
     incoming.flush()
-    assert [("one", 0), ("two", 0)] == [(piece.text, piece.start) for piece in told]
+    pieces = [(piece.text, piece.start, piece.answer) for piece in told]
+    assert [("one", 0, 0), ("two", 0, 1)] == pieces
     assert "two" == json.loads(msgspec.json.encode(incoming.draft))["text"]

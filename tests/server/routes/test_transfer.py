@@ -138,7 +138,8 @@ def test_words_are_found(ask: APIClient, store: Store) -> None:
     assert "a rare wombat" == hit["message"]["content"]
     history.truncate(keep_last=1)
     found = ask.good("GET", "search", params={"q": "wombat", "conversation": history.id})["items"]
-    assert [None] == [one["index"] for one in found]
+    last = history.version - 1
+    assert [(None, last, 0)] == [(one["index"], one["seenIn"], one["seenAt"]) for one in found]
     assert 2 == len(ask.good("GET", "search", params={"q": "wombat"})["items"])
     assert 1 == len(ask.good("GET", "search", params={"q": "wombat", "limit": 1})["items"])
     assert other

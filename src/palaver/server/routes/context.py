@@ -24,9 +24,11 @@ from palaver import wire
 from palaver.context import Visibility
 from palaver.context.assemblers import ContextMessage
 from palaver.context.explain import EntryReason, PromptComparison, PromptPart
+from palaver.conversation.usage import Usage
 from palaver.errors import ValidationError
-from palaver.messages import Role, TokenCounts
-from palaver.models.base import Model, ModelRequest
+from palaver.messages import AssistantInfo, Role, TokenCounts
+from palaver.messages.parts import StepFinishPart
+from palaver.models.base import LOCAL_PROVIDER, Model, ModelRequest
 from palaver.server.requests import IfMatch, Shape, read_if_match
 from palaver.server.services import ServiceDependency
 from palaver.server.services.compaction import CompactionReport, CompactionRequest
@@ -34,7 +36,7 @@ from palaver.server.services.conversations import AgentContext, ContextQuery
 from palaver.server.services.models import default_options
 from palaver.tokens import is_exact
 from palaver.wire import Note, Request, Target, tool_names, write_tools
-from palaver.wire.notes import OTHER_REFUSAL, REFUSALS, is_refused
+from palaver.wire.notes import OTHER_REFUSAL, REFUSALS, count_losses, is_refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,12 +123,13 @@ class ExplainedPrompt(AgentPrompt, frozen=True):
 
 
 class RequestNote(Shape, frozen=True):
-    """One thing that was repaired or left out: where, what was done, and why.
+    """One thing that is not in the request as it is in the history: where, what, and why.
 
-    `refused` means that the provider would have refused it unchanged.
+    It was repaired, left out, or is not supported: the provider has no place for it. `refused`
+    means that the provider would have refused it unchanged.
     """
 
-    action: Literal["repaired", "lost"]
+    action: Literal["repaired", "left-out", "unsupported"]
     path: str
     what: str
     why: str
@@ -136,11 +139,16 @@ class RequestNote(Shape, frozen=True):
 
 
 class ProviderRequest(Shape, frozen=True):
-    """The request for a provider; `problems` are the notes on what it would have refused."""
+    """The request for a provider; `problems` are the notes on what it would have refused.
+
+    It is what a `model` is sent, with its tools and options; without one it has none of them.
+    `provider` is the provider's name of the model, where it is one behind the web.
+    """
 
     version: int
     format: ProviderFormat
     model: str | None
+    provider: str | None
     request: dict[str, Any]
     notes: list[RequestNote]
     problems: list[RequestNote]
@@ -219,11 +227,16 @@ def request(
         version=chat.history.version,
         format=form,
         model=None if chosen is None else model or service.models.default,
+        provider=None if chosen is None else _provider_name(chosen),
         request=_complete_body(written, form, chosen, toolbox),
         notes=notes,
         problems=[note for note in notes if note.refused],
         tokens=chat.tokens(toolbox),
     )
+
+
+def _provider_name(model: Model) -> str | None:
+    return None if model.ref.provider_id == LOCAL_PROVIDER else model.ref.model_id
 
 
 def _prompt_fields(found: AgentContext) -> dict[str, Any]:
@@ -307,7 +320,7 @@ def _complete_body(
 
 def _shape_note(note: Note, form: str) -> RequestNote:
     return RequestNote(
-        action=note.action,
+        action=_kind_of(note),
         path=note.where,
         what=note.detail,
         why=REFUSALS.get(note.rule, OTHER_REFUSAL),
@@ -317,6 +330,13 @@ def _shape_note(note: Note, form: str) -> RequestNote:
     )
 
 
+def _kind_of(note: Note) -> Literal["repaired", "left-out", "unsupported"]:
+    if note.rule in _UNSUPPORTED:
+        return "unsupported"
+    return "left-out" if count_losses([note]) else "repaired"
+
+
+_UNSUPPORTED: Final = frozenset(("media", "unknown-part"))
 _FULL: Final = 0.8
 """The share of a model's window at which a conversation should be compacted."""
 _MAX_SHARES: Final = 2_000
@@ -356,13 +376,16 @@ class UsageTotals(Shape, frozen=True):
 class TokenReport(Shape, frozen=True):
     """How full a model's window is.
 
-    `total` is the provider's own figure, carried forward, if there is one (`source` is `api`), and
-    else our count. At `limit` the conversation should be compacted.
+    `total` is the provider's own figure, carried forward, if there is one (`source` is `api`, or
+    `local` if the model ran on this machine), and else our count. `other` is what `total` has
+    beside the messages, as we count them: tools, and what the provider puts around them; it is
+    negative where the provider counts less. At `limit` the conversation should be compacted.
     """
 
     version: int
     total: int
-    source: Literal["api", "tokenizer", "estimate"]
+    other: int
+    source: Literal["api", "local", "tokenizer", "estimate"]
     limit: int | None
     window: int | None
     model: str
@@ -376,11 +399,16 @@ def tokens(
     conversation: FromPath[str],
     service: ServiceDependency,
     model: Annotated[str | None, QueryParameter(min_length=1, max_length=200)] = None,
+    spent: FromQuery[bool] = True,
 ) -> TokenReport:
-    """Count a conversation by message and by role, beside a model's window."""
+    """Count a conversation by message and by role, beside a model's window.
+
+    With `spent` the usage of answers that were imported is read from them, which takes a while in a
+    long conversation.
+    """
     chat = service.conversations.get(conversation)
     name = model or service.models.default
-    return _report(chat, service.steps.get_model(name), name)
+    return _report(chat, service.steps.get_model(name), name, spent=spent)
 
 
 @post("/conversations/{conversation:str}/compact", status_code=200)
@@ -397,19 +425,27 @@ async def compact(
     return await service.compactor.compact(conversation, data, read_if_match(if_match))
 
 
-def _report(chat: Conversation, model: Model, name: str) -> TokenReport:
+def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> TokenReport:
     """Count a conversation against a model's window."""
     view, usage = chat.messages, chat.usage
     counts, roles = chat.tally.each(view), _list_roles(view)
     by_role = dict.fromkeys(_ROLES, 0)
     for role, tokens in zip(roles, counts, strict=True):
         by_role[role] += tokens
-    window = model.window
-    own: Literal["tokenizer", "estimate"] = "tokenizer" if is_exact() else "estimate"
+    window, total = model.window, chat.tokens()
+    answers = [index for index, role in enumerate(roles) if role == "assistant"]
+    source: Literal["api", "local", "tokenizer", "estimate"]
+    if usage.reported is None:
+        source = "tokenizer" if is_exact() else "estimate"
+    else:
+        source = "local" if _is_local(view, answers) else "api"
+    if spent:  # what was called and then removed was paid for, too
+        usage = max(usage, _imported_usage(view, answers), key=lambda one: one.calls)
     return TokenReport(
         version=view.version,
-        total=chat.tokens(),
-        source=own if usage.last is None else "api",
+        total=total,
+        other=total - sum(counts),
+        source=source,
         limit=None if window is None else int(window * _FULL),
         window=window,
         model=name,
@@ -424,6 +460,24 @@ def _report(chat: Conversation, model: Model, name: str) -> TokenReport:
             completion_tokens=usage.completion_tokens,
         ),
     )
+
+
+def _is_local(view: View, answers: Sequence[int]) -> bool:
+    """Whether the newest answer is of a model on this machine."""
+    refs = (getattr(view[index].info, "model", None) for index in reversed(answers))
+    ref = next((ref for ref in refs if ref is not None), None)
+    return ref is not None and ref.provider_id == LOCAL_PROVIDER
+
+
+def _imported_usage(view: View, answers: Sequence[int]) -> Usage:
+    """What the answers say they took: those that were imported have no other record of it."""
+    usage = Usage()
+    for message in (view[index] for index in answers):
+        for part in message.parts:
+            if isinstance(part, StepFinishPart):
+                info = AssistantInfo(tokens=part.tokens, cost=part.cost)
+                usage = usage.after(replace(message, info=info), 0, 0)
+    return usage
 
 
 def _list_roles(view: View) -> list[Role]:

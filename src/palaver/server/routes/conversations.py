@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio import to_thread
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec.structs import replace
 
 from palaver.errors import StoreError
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.messages import RawMessages, read_messages
 from palaver.server.services import Service, ServiceDependency
+from palaver.server.services.conversations import display_name
 from palaver.stores.stored_history import id_from_key
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ __all__ = ["ROUTES"]
 
 _PREVIEW: Final = 160
 """The length of a preview, in characters."""
+_FORK: Final = re.compile(r" \(fork(?: (\d+))?\)$")
 
 _Id = Annotated[str, Meta(min_length=1, max_length=200)]
 _Limit = Annotated[int, QueryParameter(ge=1, le=500)]
@@ -43,7 +47,10 @@ class Activity(Shape, frozen=True):
 
 
 class ConversationHead(Shape, frozen=True):
-    """The current state of a conversation; `length` is how many messages it has now."""
+    """The current state of a conversation; `length` is how many messages it has now.
+
+    `name` is what to call it: the title, or the first line of the first user message.
+    """
 
     id: str
     title: str | None
@@ -55,7 +62,10 @@ class ConversationHead(Shape, frozen=True):
     parent: str | None
     origin: int | None
     preview: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
     state: Activity | UnsetType = UNSET
+    can_undo: bool | UnsetType = UNSET
+    can_redo: bool | UnsetType = UNSET
 
 
 class ConversationList(Shape, frozen=True):
@@ -121,7 +131,7 @@ async def read(
     """Get the current state of a conversation."""
     head = service.store.head(conversation) if service.reads_inline else None
     if head is not None and _ends_with_append(head):
-        found = _describe(service, head)
+        found = replace(_describe(service, head), can_undo=head.version > 0, can_redo=False)
     else:
         found = await to_thread.run_sync(_read, service, conversation)
     return with_etag(found, found.version)
@@ -171,14 +181,33 @@ def fork(
     history = service.store.get(conversation)
     name = id_from_key(key, conversation) if data.id is None else data.id
     made = history.fork(at=data.at, id=name, key=key, expect=read_if_match(if_match))
-    if data.title is not UNSET:
-        service.store.describe(made.id, title=data.title, tags=made.tags)
+    title = data.title
+    if title is UNSET:
+        title = _fork_title(display_name(service.store, service.store.head(conversation)))
+    if title != made.title:
+        service.store.describe(made.id, title=title, tags=made.tags)
     head = service.store.head(made.id)
     return with_etag(_shape(head), head.version, status=201)
 
 
+def _fork_title(name: str | None) -> str | None:
+    """The title of a fork, which is not its parent's.
+
+    >>> _fork_title("Tea"), _fork_title("Tea (fork)"), _fork_title("Tea (fork 2)")
+    ('Tea (fork)', 'Tea (fork 2)', 'Tea (fork 3)')
+    """
+    if name is None:
+        return None
+    before = _FORK.search(name)
+    if before is None:
+        return f"{name} (fork)"
+    return f"{name[: before.start()]} (fork {int(before[1] or 1) + 1})"
+
+
 def _read(service: Service, conversation: str) -> ConversationHead:
-    return _describe(service, service.store.head(conversation))
+    head = _describe(service, service.store.head(conversation))
+    history = service.store.get(conversation)
+    return replace(head, can_undo=history.can_undo, can_redo=history.can_redo)
 
 
 def _describe(service: Service, head: Head) -> ConversationHead:
@@ -189,7 +218,8 @@ def _describe(service: Service, head: Head) -> ConversationHead:
         preview = " ".join(last.text[: 4 * _PREVIEW].split())[:_PREVIEW]
     stepping = service.steps.running(head.id) is not None
     state = Activity(stepping=stepping, waiting=service.steps.count_waiting(head.id))
-    return _shape(head, preview=preview, state=state)
+    name = display_name(service.store, head) or UNSET
+    return _shape(head, preview=preview, name=name, state=state)
 
 
 def _read_last(store: Store, head: Head) -> Message | None:
@@ -207,7 +237,11 @@ def _ends_with_append(head: Head) -> bool:
 
 
 def _shape(
-    head: Head, *, preview: str | UnsetType = UNSET, state: Activity | UnsetType = UNSET
+    head: Head,
+    *,
+    preview: str | UnsetType = UNSET,
+    name: str | UnsetType = UNSET,
+    state: Activity | UnsetType = UNSET,
 ) -> ConversationHead:
     return ConversationHead(
         id=head.id,
@@ -220,6 +254,7 @@ def _shape(
         parent=head.parent,
         origin=None if head.parent is None else head.origin,
         preview=preview,
+        name=name,
         state=state,
     )
 

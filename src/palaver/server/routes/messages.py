@@ -17,11 +17,14 @@ from msgspec.structs import asdict
 from palaver.errors import ValidationError
 from palaver.history.frame import handle_of
 from palaver.history.marks import overlaps
-from palaver.messages import Message, Role, parse_messages
+from palaver.messages import Message, Role, ToolCallPart, ToolPart, parse_messages
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.services import ServiceDependency
+from palaver.server.services.conversations import display_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from palaver.history import View
     from palaver.stores import Store, StoredHistory
     from palaver.tokens import RunningTotal
@@ -30,6 +33,8 @@ __all__ = ["ROUTES", "RawMessages", "read_messages"]
 
 _DEFAULT_LENGTH: Final = 50
 _MAX_LENGTH: Final = 500
+_LOOKED_BACK: Final = 100
+"""How many versions are searched for a message that is gone, and messages for a result's call."""
 _RECENT_KEYS: Final = 1_000
 """How many of the newest versions are searched for an idempotency key."""
 
@@ -59,13 +64,17 @@ _Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 
 
 class MessageItem(Shape, frozen=True):
-    """A message with its index; `handle` is `msg-3` and the like, None if it has none."""
+    """A message with its index; `handle` is `msg-3` and the like, None if it has none.
+
+    `orphans` are the ids of calls whose results it holds and which nothing before it made.
+    """
 
     index: int
     handle: str | None
     message: Message
     marks: list[str]
     tokens: int | UnsetType = UNSET
+    orphans: list[str] | UnsetType = UNSET
 
 
 class MessageRange(Shape, frozen=True):
@@ -143,13 +152,19 @@ class MarkResult(Shape, frozen=True):
 
 
 class SearchHit(Shape, frozen=True):
-    """A message that contains the words; `index` is None if it is not in the view now."""
+    """A message that contains the words.
+
+    `index` is None if it is not in the view now. Then `seen_in` is the newest of the last hundred
+    versions that has it, if one does, and `seen_at` its index there.
+    """
 
     conversation: str
     title: str | None
     index: int | None
     message: Message
     snippet: str
+    seen_in: int | None = None
+    seen_at: int | None = None
 
 
 class SearchResult(Shape, frozen=True):
@@ -286,7 +301,10 @@ def search(
     items: list[SearchHit] = []
     for hit in store.search(q, conversation=conversation, limit=limit):
         if hit.conversation not in titles:
-            titles[hit.conversation] = store.head(hit.conversation).title
+            titles[hit.conversation] = display_name(store, store.head(hit.conversation))
+        seen: tuple[int | None, int | None] = (None, None)
+        if hit.index is None:
+            seen = _find_seen(store.get(hit.conversation), hit.position)
         items.append(
             SearchHit(
                 conversation=hit.conversation,
@@ -294,9 +312,21 @@ def search(
                 index=hit.index,
                 message=hit.message,
                 snippet=hit.snippet,
+                seen_in=seen[0],
+                seen_at=seen[1],
             )
         )
     return SearchResult(items=items)
+
+
+def _find_seen(history: StoredHistory, position: int) -> tuple[int | None, int | None]:
+    """The newest version that has a message which is gone, and its index there."""
+    newest = history.version
+    for version in range(newest - 1, max(-1, newest - _LOOKED_BACK), -1):
+        index = history.at(version).index_of(position)
+        if index is not None:
+            return version, index
+    return None, None
 
 
 def read_messages(given: Raw) -> list[Message]:
@@ -316,6 +346,7 @@ def _list_items(
         return []
     messages = view[start:stop]
     marks = _find_marks(view, start, stop)
+    orphans = _find_orphans(view, start, messages)
     return [
         MessageItem(
             index=index,
@@ -323,9 +354,25 @@ def _list_items(
             message=message,
             marks=marks.get(position, []),
             tokens=UNSET if tally is None else tally.weigh(message),
+            orphans=orphans.get(index, UNSET),
         )
         for index, (position, message) in enumerate(zip(positions, messages, strict=True), start)
     ]
+
+
+def _find_orphans(view: View, start: int, messages: Sequence[Message]) -> dict[int, list[str]]:
+    """The results without a call before them, by the index of their message."""
+    if not any(message.role == "tool" for message in messages):
+        return {}
+    found: dict[int, list[str]] = {}
+    called: set[str] = set()
+    first = max(0, start - _LOOKED_BACK)
+    for index, message in enumerate((*view[first:start], *messages), first):
+        called |= {part.call_id for part in message.parts if isinstance(part, ToolCallPart)}
+        results = [part.call_id for part in message.parts if isinstance(part, ToolPart)]
+        if index >= start and (lost := [name for name in results if name not in called]):
+            found[index] = lost
+    return found
 
 
 def _find_marks(view: View, start: int, stop: int) -> dict[int, list[str]]:

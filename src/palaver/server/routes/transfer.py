@@ -13,6 +13,7 @@ from litestar import Request, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
 from msgspec import Meta, Raw, field
+from msgspec.structs import replace
 
 from palaver import wire
 from palaver.errors import AlreadyExists, ValidationError
@@ -20,6 +21,7 @@ from palaver.messages.codec import dump
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import Shape
 from palaver.server.services import ServiceDependency
+from palaver.server.services.conversations import display_name
 from palaver.stores.transfer import Form, export_conversation, import_conversation
 from palaver.transcripts.importer import TranscriptImport
 from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file
@@ -51,6 +53,7 @@ _ExportFormat = Literal[
 ]  # fmt: skip
 _ImportFormat = Annotated[str | None, QueryParameter(name="format", max_length=40)]
 _Id = Annotated[str | None, QueryParameter(name="id", min_length=1, max_length=200)]
+_FileName = Annotated[str | None, QueryParameter(max_length=500)]
 
 
 class VerifyResult(Shape, frozen=True):
@@ -148,6 +151,7 @@ async def import_(
     form: _ImportFormat = None,
     name: _Id = None,
     missing: FromQuery[bool] = False,
+    file: _FileName = None,
 ) -> ImportResult:
     """Import the conversations of a file (the body), each completely or not at all.
 
@@ -157,10 +161,25 @@ async def import_(
 
     The file has any format that an export has, or is a transcript of another tool, or requests to
     a provider; the format is detected unless `format` names it. `missing` skips conversations that
-    are there already.
+    are there already. A conversation without a title in which no user wrote is called after the
+    `file`.
     """
     data = await request.body()
-    return await to_thread.run_sync(_import, service.store, data, form, name, missing)
+    found = await to_thread.run_sync(_import, service.store, data, form, name, missing)
+    return await to_thread.run_sync(_name_after, service.store, found, file)
+
+
+def _name_after(store: Store, found: ImportResult, file: str | None) -> ImportResult:
+    """Add what the conversations are called; one without a name is named after the file."""
+    named: list[ImportedConversation] = []
+    for one in found.conversations:
+        head = store.head(one.id)
+        name = display_name(store, head)
+        if name is None and file:
+            name = file.rpartition("/")[2].partition(".")[0] or file
+            store.describe(one.id, title=name, tags=head.tags)
+        named.append(replace(one, title=name))
+    return replace(found, conversations=named)
 
 
 def _import(

@@ -25,10 +25,20 @@ if TYPE_CHECKING:
     from palaver.stores import Store
     from palaver.stores.records import Head
 
-__all__ = ["AgentContext", "ContextQuery", "ConversationSize", "OpenConversations", "build_context"]
+__all__ = [
+    "AgentContext",
+    "ContextQuery",
+    "ConversationSize",
+    "OpenConversations",
+    "build_context",
+    "display_name",
+]
 
 
 _CAPACITY: Final = 64
+_NAME_LENGTH: Final = 80
+_LOOKED_AT: Final = 20
+"""How many messages are looked at for the first line of a user."""
 
 
 class ConversationSize(Shape, frozen=True):
@@ -171,3 +181,15 @@ def build_context(history: BaseHistory, query: ContextQuery) -> AgentContext:
         return AgentContext(prompt, next(iter(before), None), prompt.fingerprint.version)
     prompt = ContextManager(history, **limits).prompt_for(who.id, **options)
     return AgentContext(prompt, previous_prompt(who, history, limits, options), version)
+
+
+def display_name(store: Store, head: Head) -> str | None:
+    """What to call a conversation: its title, or the first line that a user wrote in it."""
+    if head.title or not head.size:
+        return head.title
+    plain = head.framed == 0 and head.parent is None
+    first = store.messages(head.id, 0, min(head.stop, _LOOKED_AT)) if plain else None
+    messages = store.get(head.id)[:_LOOKED_AT] if first is None else first
+    texts = (message.text.strip() for message in messages if message.role == "user")
+    text = next(filter(None, texts), None)
+    return None if text is None else " ".join(text.splitlines()[0].split())[:_NAME_LENGTH]

@@ -67,6 +67,10 @@ _RECOVERED: Final = 200
 _LEASE_WAIT: Final = 75.0
 """Seconds to wait for the lease of a killed process; longer than such a lease lasts."""
 _STOPPED: Final = "the step was stopped before the call was begun, and the call waits on"
+_ELSEWHERE: Final = (
+    "another process runs this step, or ran it until a few seconds ago: stop it there; if that"
+    " process is gone, what it left is settled within seconds"
+)
 _log: Final = logging.getLogger("palaver.server")
 
 StepOutcome: TypeAlias = Literal[
@@ -312,11 +316,19 @@ class StepRunner:
         self._create_task(self._run(running, work))
 
     async def stop(self, conversation: str) -> None:
-        """Stop a step, and wait until what had arrived is stored."""
+        """Stop a step, and wait until what had arrived is stored.
+
+        The step of a process that is gone is settled; one of a process that lives is refused.
+        """
         running = self._running.get(conversation)
         if running is not None:
             running.scope.cancel()
             await running.done.wait()
+        elif (await to_thread.run_sync(self.status, conversation)).elsewhere:
+            try:
+                await self._settle_interrupted(conversation)
+            except LeaseTaken:
+                raise RequestRefused(409, _ELSEWHERE, name="LeaseTaken") from None
 
     # ── the work of a step ──────────────────────────────────────────────────────────────────────
 
@@ -429,11 +441,18 @@ class StepRunner:
 
     async def _recover(self, name: str) -> None:
         try:
-            chat = await to_thread.run_sync(self._service.conversations.get, name)
-            for found in await chat.recover(wait=_LEASE_WAIT):
-                _log.info("%s: %s: %s", name, found.tool or found.kind, found.detail)
+            await self._settle_interrupted(name, wait=_LEASE_WAIT)
         except PalaverError as error:
             _log.warning("%s could not be recovered: %s", name, error)
+
+    async def _settle_interrupted(self, name: str, wait: float = 0) -> None:
+        """Settle what a process that is gone left unfinished, and say that its step has ended."""
+        chat = await to_thread.run_sync(self._service.conversations.get, name)
+        for found in await chat.recover(wait=wait):
+            _log.info("%s: %s: %s", name, found.tool or found.kind, found.detail)
+            if found.kind == "step":
+                ended = {"conversation": name, "step": found.id, "outcome": "stopped"}
+                self._live.emit("step.ended", ended)
 
     def _create_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -476,19 +495,24 @@ class DraftCall(Struct, frozen=True):
 
 
 class StepDraft(Struct, frozen=True):
-    """What has arrived of an answer."""
+    """What has arrived of an answer; `answer` counts the answers of the step before it."""
 
     text: str = ""
     reasoning: str = ""
     calls: tuple[DraftCall, ...] = ()
+    answer: int = 0
 
 
 class DraftPiece(Struct, frozen=True, omit_defaults=True):
-    """What arrived since the last piece; `start` is where it begins in its text."""
+    """What arrived since the last piece.
+
+    `answer` counts the answers of the step before this one, and `start` the characters of its text.
+    """
 
     kind: _Kind
     text: str
     start: int
+    answer: int
     name: str | None = None
     call_id: str | None = field(default=None, name="callID")
 
@@ -509,6 +533,7 @@ class DraftBuffer:
         """Take the function that gets the pieces; it must not block."""
         self._emit = emit
         self._texts: dict[Any, _DraftText] = {}
+        self._answer = 0
         self._news = anyio.Event()
 
     @property
@@ -519,7 +544,7 @@ class DraftBuffer:
             for each in self._texts.values()
             if each.kind == "call"
         )
-        return StepDraft(self._text_of("text"), self._text_of("reasoning"), calls)
+        return StepDraft(self._text_of("text"), self._text_of("reasoning"), calls, self._answer)
 
     def add_delta(self, delta: Delta) -> None:
         """Add one event of a model's stream."""
@@ -546,12 +571,13 @@ class DraftBuffer:
     def clear(self) -> None:
         """Start a new draft: the answer is stored, or given up."""
         self.flush()
+        self._answer += bool(self._texts)
         self._texts.clear()
 
     def flush(self) -> None:
         """Emit what is new now."""
         for text in self._texts.values():
-            piece = text.take_new()
+            piece = text.take_new(self._answer)
             if piece is not None:
                 self._emit(piece)
 
@@ -591,11 +617,11 @@ class _DraftText:
         self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
 
-    def take_new(self) -> DraftPiece | None:
+    def take_new(self, answer: int) -> DraftPiece | None:
         text = "".join(self._new)
         if not (text or self._is_new):
             return None
-        piece = DraftPiece(self.kind, text, self._emitted, self.name, self.call_id)
+        piece = DraftPiece(self.kind, text, self._emitted, answer, self.name, self.call_id)
         self._emitted += len(text)
         self._new.clear()
         self._is_new = False

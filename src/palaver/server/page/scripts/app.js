@@ -12,6 +12,7 @@ import "./shell/sidebar.js";
 import "./shell/welcome.js";
 import "./thread/composer.js";
 import "./thread/draft.js";
+import "./thread/failed-step.js";
 import "./thread/message.js";
 import "./thread/selection.js";
 import "./thread/suggestions.js";
@@ -102,12 +103,15 @@ export class App extends HTMLElement {
       document.createElement("pv-guide"),
       document.createElement("pv-welcome"),
       document.createElement("pv-thread"),
+      document.createElement("pv-failed-step"),
       document.createElement("pv-suggestions"),
       document.createElement("pv-selection"),
       document.createElement("pv-composer"),
+      h("p", { id: "spoken", class: "only-spoken", role: "status" }),
     );
     const veil = h("button", { type: "button", class: "veil", tabindex: -1, "aria-label": t("sidebar.close"), onclick: () => this.removeAttribute("data-drawer") });
-    fill(this, document.createElement("pv-sidebar"), veil, main, document.createElement("pv-panel"));
+    const skip = h("button", { type: "button", class: "skip", onclick: () => skipTo() }, t("skip"));
+    fill(this, skip, document.createElement("pv-sidebar"), veil, main, document.createElement("pv-panel"));
     this.#arrange();
   }
 
@@ -142,6 +146,12 @@ export class App extends HTMLElement {
       this.timer ??= setTimeout(() => (bar.hidden = false), BREAK);
     }
   }
+}
+
+/** Go past the list of conversations: to the box, or to the thread where nothing can be written. */
+function skipTo() {
+  const box = /** @type {HTMLElement | null} */ (document.querySelector("pv-composer:not([hidden]) textarea"));
+  (box ?? document.querySelector("pv-thread")?.scroller)?.focus();
 }
 
 customElements.define("pv-app", App);

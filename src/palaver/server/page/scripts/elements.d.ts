@@ -11,6 +11,7 @@ declare global {
   interface HTMLElementEventMap {
     "pv-priced": CustomEvent<import("./panel/price.js").Priced | null>;
     "pv-drawn": CustomEvent<null>;
+    "pv-team": CustomEvent<null>;
     "pv-entered": CustomEvent<null>;
   }
 
@@ -22,6 +23,7 @@ declare global {
     "pv-draft": import("./thread/draft.js").Draft;
     "pv-editor": import("./panel/editor.js").Editor;
     "pv-explain": import("./panel/explain.js").ExplainView;
+    "pv-failed-step": import("./thread/failed-step.js").FailedStep;
     "pv-guide": import("./shell/guide.js").Guide;
     "pv-head": import("./shell/header.js").Header;
     "pv-history": import("./panel/history.js").HistoryView;
@@ -35,6 +37,7 @@ declare global {
     "pv-sidebar": import("./shell/sidebar.js").Sidebar;
     "pv-suggestions": import("./thread/suggestions.js").Suggestions;
     "pv-team": import("./panel/team.js").TeamView;
+    "pv-team-box": import("./thread/team-box.js").TeamBox;
     "pv-thread": import("./thread/thread.js").Thread;
     "pv-toast": import("./shell/toast.js").Toasts;
     "pv-tokens": import("./panel/tokens.js").TokensView;

@@ -88,19 +88,21 @@ async function call(method, path, body, { query, version, key, signal } = {}) {
   else if (text !== undefined) headers["Content-Type"] = "application/json";
   if (version !== undefined) headers["If-Match"] = `"${version}"`;
   if (key !== undefined) headers["Idempotency-Key"] = key;
-  const answer = await sent(address(path, query), { method, headers, body: text, signal });
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  const answer = await reached(fetch(address(path, query), { method, headers, body: text, signal, credentials: "same-origin" }));
+  if (answer.ok) return answer.status === 204 ? null : reached(answer.json());
   if (answer.status === 401 && path !== "session") unauthorised.forEach((tell) => tell());
   throw new Problem(answer.status, await problemOf(answer));
 }
 
 /**
- * @param {string} where
- * @param {RequestInit} request
+ * What a request gives; the connection may break at its head or amid its body.
+ *
+ * @template T
+ * @param {Promise<T>} asked
  */
-async function sent(where, request) {
+async function reached(asked) {
   try {
-    return await fetch(where, { ...request, credentials: "same-origin" });
+    return await asked;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, { title: "unreachable" });

@@ -5,6 +5,7 @@
 
 import { t } from "../locales/locale.js";
 import { failed, notify } from "../shell/toast.js";
+import { setFailure } from "../thread/failed-step.js";
 import { api, Problem, url } from "./api.js";
 import { live } from "./live-events.js";
 import { go } from "./routes.js";
@@ -17,6 +18,15 @@ let asked = 0;
 let answered = 0;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
+/** How often the step of another process is looked at, in milliseconds: it sends no events here. */
+const LOOK = 1000;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let look;
+/** The number of the newest request for the step. */
+let looked = 0;
+/** How much of an answer is read out, in characters; the thread has the rest. */
+const SPOKEN = 500;
+let looking = false;
 
 /** Follow the open conversation from now on. */
 export function followConversation() {
@@ -61,13 +71,27 @@ async function reload() {
   const { id } = get();
   appendedTo = 0;
   await refresh();
-  if (!id || id !== get().id) return;
-  const step = await api.get(url`conversations/${id}/step`).catch(() => ({ running: false }));
-  if (id !== get().id) return;
-  set({ stepping: step.running });
-  if (step.running) draft()?.begin({ ...step, model: labelOf(step.model) });
-  else draft()?.stopped();
+  if (id && id === get().id) await readStep();
+}
+
+/** Read whether a step runs, and what has arrived of it; that of another process again and again. */
+async function readStep() {
+  clearTimeout(look);
+  const { id, stepping } = get();
+  const turn = ++looked;
+  /** @type {import("./protocol.js").GetConversationsStep | null} */
+  const step = await api.get(url`conversations/${id}/step`).catch(() => null);
+  if (id !== get().id || turn !== looked) return;
+  if (step?.running) {
+    draft()?.begin({ ...step, model: labelOf(step.model) });
+    set({ stepping: true });
+  } else if (step) {
+    if (stepping) await refresh(); // its answer may be stored, and the news of it on the way
+    set({ stepping: false });
+    draft()?.stopped();
+  }
   await settleDraft();
+  if (step?.elsewhere && turn === looked) look = setTimeout(readStep, LOOK);
 }
 
 /**
@@ -81,7 +105,7 @@ function receive(data, name) {
     stepStarted(data);
   } else if (name === "step.delta") {
     set({ stepping: true });
-    draft()?.add(/** @type {any} */ (data));
+    if (draft()?.add(/** @type {any} */ (data)) === false) lookSoon();
   } else if (name === "team.turn") {
     draft()?.turn(String(data.member));
   } else if (name === "step.ended") {
@@ -93,19 +117,32 @@ function receive(data, name) {
 }
 
 /** Begin the draft. The question is already stored when the server sends this. @param {import("./live-events.js").LiveData} data */
-async function stepStarted({ model }) {
-  draft()?.begin({ model: labelOf(model) });
+async function stepStarted({ conversation, step, model }) {
+  setFailure(String(conversation), null);
+  draft()?.begin({ step: String(step), model: labelOf(model) });
   await refresh();
   await settleDraft();
 }
 
 /** End the draft. The answer is already stored when the server sends this. @param {import("./live-events.js").LiveData} data */
-async function stepEnded({ outcome, error }) {
-  if (outcome === "failed") notify({ kind: "error", text: t("step.failed"), detail: error?.message });
+async function stepEnded({ conversation, step, outcome, error }) {
+  const shown = draft();
+  if (shown?.step && shown.step !== step) return; // the end of an earlier one
+  looked++; // an answer on its way says that it runs
+  clearTimeout(look);
+  if (outcome === "failed") setFailure(String(conversation), { detail: error?.message ?? "", stored: true });
   await refresh();
   set({ stepping: false });
-  draft()?.stopped();
+  shown?.stopped();
   await settleDraft();
+  if (outcome === "answered" && conversation === get().id) announce();
+}
+
+/** Have a screen reader say the answer that is there. */
+function announce() {
+  const spoken = document.getElementById("spoken");
+  const answer = document.querySelector("pv-message[data-role=assistant]:last-of-type .message-body");
+  if (spoken) spoken.textContent = t("step.answered", { text: (answer?.textContent ?? "").slice(0, SPOKEN) });
 }
 
 /** Wait until the thread shows what is stored; then show a draft that grows, and remove one that has ended. */
@@ -116,6 +153,16 @@ async function settleDraft() {
   const shown = draft();
   if (shown?.running) shown.show();
   else shown?.end();
+}
+
+/** Read the step soon, once for many deltas that come after a gap. */
+function lookSoon() {
+  if (looking) return;
+  looking = true;
+  setTimeout(async () => {
+    await readStep();
+    looking = false;
+  }, 20);
 }
 
 /** Fetch the head soon, once for many events. */

@@ -272,7 +272,10 @@ export interface ConversationHeadShape {
   parent: string | null;
   origin: number | null;
   preview?: string;
+  name?: string;
   state?: ActivityShape;
+  canUndo?: boolean;
+  canRedo?: boolean;
 }
 
 export interface ConversationListShape {
@@ -431,6 +434,7 @@ export interface MessageItemShape {
   message: MessageShape;
   marks: Array<string>;
   tokens?: number;
+  orphans?: Array<string>;
 }
 
 export type MessagePartShape = TextPartShape | ReasoningPartShape | ToolCallPartShape | ToolPartShape | StepStartPartShape | StepFinishPartShape | FilePartShape | CompactionPartShape | RetryPartShape | SubtaskPartShape | AgentPartShape | PatchPartShape | SnapshotPartShape | Record<string, any>;
@@ -532,6 +536,7 @@ export interface ProviderRequestShape {
   version: number;
   format: "anthropic" | "gemini" | "openai-chat" | "openai-responses";
   model: string | null;
+  provider: string | null;
   request: Record<string, any>;
   notes: Array<RequestNoteShape>;
   problems: Array<RequestNoteShape>;
@@ -581,7 +586,7 @@ export interface RemovedMessageShape {
 }
 
 export interface RequestNoteShape {
-  action: "lost" | "repaired";
+  action: "left-out" | "repaired" | "unsupported";
   path: string;
   what: string;
   why: string;
@@ -635,6 +640,8 @@ export interface SearchHitShape {
   index: number | null;
   message: MessageShape;
   snippet: string;
+  seenIn?: number | null;
+  seenAt?: number | null;
 }
 
 export interface SearchResultShape {
@@ -690,6 +697,7 @@ export interface StepDraftShape {
   text?: string;
   reasoning?: string;
   calls?: Array<DraftCallShape>;
+  answer?: number;
 }
 
 export interface StepFinishPartShape {
@@ -816,7 +824,8 @@ export interface TokenCountsShape {
 export interface TokenReportShape {
   version: number;
   total: number;
-  source: "api" | "estimate" | "tokenizer";
+  other: number;
+  source: "api" | "estimate" | "local" | "tokenizer";
   limit: number | null;
   window: number | null;
   model: string;

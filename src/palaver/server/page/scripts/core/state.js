@@ -4,6 +4,10 @@
  *
  * @typedef {import("./api.js").Head} Head
  *
+ * @typedef {object} Failure
+ * @property {string} detail    the reason
+ * @property {boolean} stored   whether what was said is stored: the model only has to be asked again
+ *
  * @typedef {object} State
  * @property {string | null} id           the conversation that is open
  * @property {Head | null} head           what is known of it; `head.version` is the newest version
@@ -13,7 +17,9 @@
  * @property {number | null} focus        the index of the message that the keyboard is on
  * @property {{start: number, stop: number} | null} selection  chosen messages, stop not included
  * @property {string | null} model        the model chosen for the next step; null is the default
+ * @property {boolean} tools              whether the model may call tools in the next step
  * @property {boolean} stepping           whether a step runs here
+ * @property {Record<string, Failure>} failures  the last step of a conversation, where it failed
  * @property {number} edits               rises when more than appends happened to the conversation
  * @property {import("./protocol.js").GetInfo | null} info  what the server said of itself
  */
@@ -28,7 +34,9 @@ const state = {
   focus: null,
   selection: null,
   model: null,
+  tools: true,
   stepping: false,
+  failures: {},
   edits: 0,
   info: null,
 };
@@ -91,6 +99,16 @@ export function canWrite() {
  */
 export function shownVersion() {
   return state.viewing ?? state.head?.version ?? null;
+}
+
+/**
+ * What a conversation is called.
+ *
+ * @param {Head} head
+ * @returns {string | undefined}
+ */
+export function nameOf({ title, name }) {
+  return title || name || undefined;
 }
 
 /** The model that will answer: the one that the reader chose, or the server's default. */

@@ -13,7 +13,7 @@ const ROLES = Object.freeze(["system", "user", "assistant", "tool"]);
 
 /** @type {Record<string, Form>} */
 export const FORMS = {
-  replace: (draft, changed) => [role(draft, changed), text(draft, changed), otherParts(draft)],
+  replace: (draft, changed) => [role(draft, changed), hasText(draft) ? text(draft, changed) : null, toolParts(draft, changed), otherParts(draft)],
   "insert-before": (draft, changed) => [role(draft, changed), text(draft, changed)],
   "insert-after": (draft, changed) => [role(draft, changed), text(draft, changed)],
   delete: range,
@@ -56,9 +56,32 @@ function text(draft, changed) {
   );
 }
 
+/** Whether a message is one to be written in: one that only holds results is not. @param {EditDraft} draft */
+const hasText = ({ text: words, tools = [] }) => Boolean(words) || !tools.some(({ field: name }) => name !== "input");
+
+/** The arguments of calls, and the results. @param {EditDraft} draft @param {() => void} changed */
+function toolParts({ tools = [] }, changed) {
+  return tools.map((part) =>
+    field(
+      t(`views.edit.tool.${part.field}`, { tool: part.tool }),
+      h("textarea", {
+        rows: 6,
+        value: part.value,
+        spellcheck: "false",
+        class: "e-text mono",
+        oninput: (/** @type {any} */ event) => {
+          part.value = event.target.value;
+          changed();
+        },
+      }),
+    ),
+  );
+}
+
 /** @param {EditDraft} draft */
-function otherParts({ message }) {
-  const others = Array.isArray(message?.content) ? message.content.filter((/** @type {any} */ part) => part.type !== "text") : [];
+function otherParts({ message, tools = [] }) {
+  const edited = new Set(tools.map(({ at }) => at));
+  const others = Array.isArray(message?.content) ? message.content.filter((/** @type {any} */ part, /** @type {number} */ at) => part.type !== "text" && !edited.has(at)) : [];
   return others.length ? h("p", { class: "muted small" }, t("views.edit.otherParts", { n: others.length })) : null;
 }
 

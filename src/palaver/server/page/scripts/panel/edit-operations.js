@@ -4,7 +4,10 @@
  *
  * @typedef {{action: string, role?: string, text?: string, index?: number, start?: number,
  *   stop?: number, how?: string, count?: number, others?: boolean, roles?: string[],
- *   contains?: string, excludes?: string, keepSystem?: boolean, message?: any}} EditDraft
+ *   contains?: string, excludes?: string, keepSystem?: boolean, message?: any,
+ *   tools?: ToolField[]}} EditDraft
+ * @typedef {{at: number, field: "input" | "output" | "error", tool: string, before: string,
+ *   value: string}} ToolField  what of a tool call or of its result can be edited; arguments as JSON
  * @typedef {Record<string, any>} Operation
  */
 
@@ -17,7 +20,7 @@
 export function operationOf(draft) {
   switch (draft.action) {
     case "replace":
-      return isChanged(draft) && (draft.text?.trim() || hasOtherParts(draft.message))
+      return isChanged(draft) && !unreadableField(draft) && (draft.text?.trim() || hasOtherParts(draft.message))
         ? { operation: "REPLACE", index: draft.index, message: rewritten(draft) }
         : null;
     case "insert-before":
@@ -66,7 +69,55 @@ function filtered({ roles = [], contains = "", excludes = "" }) {
 const lines = (text) => text.split("\n").filter((line) => line.trim());
 
 /** @param {EditDraft} draft */
-const isChanged = ({ message, role, text }) => role !== message?.role || text !== editableText(message);
+const isChanged = ({ message, role, text, tools = [] }) =>
+  role !== message?.role || text !== editableText(message) || tools.some(({ before, value }) => before !== value);
+
+/**
+ * The tool calls and results of a message, as they can be edited.
+ *
+ * @param {any} message
+ * @returns {ToolField[]}
+ */
+export function toolFields(message) {
+  const content = Array.isArray(message?.content) ? message.content : [];
+  return content.flatMap((/** @type {any} */ part, /** @type {number} */ at) => {
+    const { tool, state } = part;
+    const given = (/** @type {ToolField["field"]} */ field, /** @type {string} */ before) => [{ at, field, tool, before, value: before }];
+    if (part.type === "tool-call") return given("input", JSON.stringify(part.input ?? {}, null, 2));
+    if (part.type !== "tool") return [];
+    if (state.status === "completed") return given("output", state.output ?? "");
+    return state.status === "error" ? given("error", state.error ?? "") : [];
+  });
+}
+
+/** The first field whose arguments are not a JSON object. @param {EditDraft} draft */
+export function unreadableField({ tools = [] }) {
+  return tools.find(({ field, value }) => field === "input" && parsedArguments(value) === null);
+}
+
+/** @param {string} text @returns {Record<string, any> | null} */
+function parsedArguments(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * A part with what was edited of it.
+ *
+ * @param {any} part
+ * @param {ToolField | undefined} edited
+ */
+function withField(part, edited) {
+  if (!edited || edited.before === edited.value) return part;
+  const { field, value } = edited;
+  if (field !== "input") return { ...part, state: { ...part.state, [field]: value } };
+  const input = parsedArguments(value);
+  return { ...part, input, raw: JSON.stringify(input) };
+}
 
 /** @param {any} message */
 function hasOtherParts(message) {
@@ -79,13 +130,14 @@ function hasOtherParts(message) {
  *
  * @param {EditDraft} draft
  */
-function rewritten({ message, role, text = "" }) {
+function rewritten({ message, role, text = "", tools = [] }) {
   const { id: _id, timestamp: _timestamp, content, ...rest } = message ?? {};
   if (!Array.isArray(content)) return { ...rest, role, content: text };
   const id = newId();
   let placed = false;
-  const parts = content.flatMap((/** @type {any} */ part) => {
-    const owned = "messageID" in part ? { ...part, id: newId(), messageID: id } : part;
+  const parts = content.flatMap((/** @type {any} */ part, /** @type {number} */ at) => {
+    const edited = withField(part, tools.find((one) => one.at === at));
+    const owned = "messageID" in part ? { ...edited, id: newId(), messageID: id } : edited;
     if (part.type !== "text") return [owned];
     if (placed) return [];
     placed = true;

@@ -14,7 +14,7 @@ import { t } from "../locales/locale.js";
 import { announceEdit } from "../shell/toast.js";
 import { conflict } from "./edit-conflict.js";
 import { FORMS } from "./edit-forms.js";
-import { operationOf } from "./edit-operations.js";
+import { operationOf, unreadableField } from "./edit-operations.js";
 import { errorText } from "./panel-view.js";
 
 /** The price in one line, for small screens. @param {import("./price.js").Priced} price */
@@ -62,22 +62,28 @@ export class Editor extends HTMLElement {
     const { draft } = this;
     const changed = () => this.changed();
     const length = get().head?.length ?? 0;
+    /** @type {HTMLFormElement} */
     const form = h(
       "form",
       {
         class: "e-form",
+        // where no field has the focus, Enter does what was asked for
+        tabindex: "-1",
+        autofocus: draft.action === "delete",
         onsubmit: (/** @type {Event} */ event) => {
           event.preventDefault();
           this.apply();
         },
         onkeydown: (/** @type {KeyboardEvent} */ event) => {
-          if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.apply();
+          if (event.key !== "Enter") return;
+          if (event.ctrlKey || event.metaKey) this.apply();
+          else if (event.target === form) this.eager();
         },
       },
       h(
         "div",
         { class: "e-body" },
-        h("div", { class: "e-fields" }, WHOLE.includes(draft.action) ? this.kinds() : null, FORMS[draft.action](draft, changed, length)),
+        h("div", { class: "e-fields" }, get().stepping ? h("p", { class: "notice e-stepping", role: "status" }, t("views.edit.stepping")) : null, WHOLE.includes(draft.action) ? this.kinds() : null, FORMS[draft.action](draft, changed, length)),
         h("pv-price", null),
       ),
       h("p", { class: "e-problem", role: "alert", hidden: true }),
@@ -127,7 +133,8 @@ export class Editor extends HTMLElement {
 
   /** Ask for the price of the changed draft. */
   changed() {
-    this.say("");
+    const broken = unreadableField(this.draft);
+    this.say(broken ? t("views.edit.tool.broken", { tool: broken.tool }) : "");
     this.price.operation = operationOf(this.draft);
   }
 
@@ -137,6 +144,12 @@ export class Editor extends HTMLElement {
     apply.disabled = this.busy || priced === null;
     const brief = /** @type {HTMLElement} */ (this.querySelector(".e-brief"));
     brief.textContent = priced === null ? "" : inBrief(priced);
+  }
+
+  /** Apply the edit as soon as its price is known. */
+  eager() {
+    if (this.price.priced !== null) this.apply();
+    else this.querySelector("form")?.addEventListener("pv-priced", () => this.apply(), { once: true });
   }
 
   /** @param {string} text */

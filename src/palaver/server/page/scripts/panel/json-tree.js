@@ -6,6 +6,7 @@
 
 import { h } from "../core/dom.js";
 import { t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
 
 const LONG = 1200;
 const OPEN_DEPTH = 5;
@@ -122,7 +123,7 @@ function folded(value, path, key, depth, marked, comma) {
 function plain(value, key, comma) {
   const text = JSON.stringify(value) ?? "null";
   const kind = typeof value === "string" ? "j-string" : "j-word";
-  const whole = h("span", { class: kind }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
+  const whole = h("span", { class: kind }, visible(text.length > LONG ? `${text.slice(0, LONG)}…` : text));
   const rest =
     text.length > LONG
       ? h(
@@ -131,7 +132,7 @@ function plain(value, key, comma) {
             type: "button",
             class: "plain",
             onclick: (/** @type {any} */ event) => {
-              whole.textContent = text;
+              whole.replaceChildren(...visible(text));
               event.target.remove();
             },
           },

@@ -11,7 +11,7 @@ import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { dialog } from "../shell/dialog.js";
 import { notify } from "../shell/toast.js";
-import { editableText } from "./edit-operations.js";
+import { editableText, toolFields } from "./edit-operations.js";
 import { openErase } from "./erase-dialog.js";
 import { openMarks } from "./marks-dialog.js";
 
@@ -37,6 +37,7 @@ export function openEditor({ action, start, stop, item }) {
     message: action === "replace" ? item?.message : undefined,
     role: action === "replace" ? item?.message.role : action.startsWith("insert") ? "user" : undefined,
     text: action === "replace" ? editableText(item?.message) : "",
+    tools: action === "replace" ? toolFields(item?.message) : [],
   };
   editor.begin(draft, () => box.close());
   const title = item && !["delete", "truncate", "filter", "clear"].includes(action) ? t(`views.edit.${action}.title`, { index: String(item.index) }) : t("views.edit.title");

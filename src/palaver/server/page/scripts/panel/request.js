@@ -1,12 +1,13 @@
 /**
- * The view of the exact request that a provider would get now, in each of the four formats, with
- * every repair and its reason. A repair links to its place in the request.
+ * The view of the exact request that the chosen model would get now, with its tools and options, and
+ * of what the others' formats would make of the conversation; with everything that is not in it as
+ * it is in the history, and why. A note links to its place in the request.
  *
  * @typedef {import("../core/protocol.js").GetConversationsRequest} RequestShown
  * @typedef {RequestShown["notes"][number]} Repair
  */
 
-import { api, url } from "../core/api.js";
+import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { coversThread, jump } from "../core/routes.js";
 import { get } from "../core/state.js";
@@ -24,25 +25,43 @@ export class RequestView extends PanelView {
   constructor() {
     super();
     const stored = localStorage.getItem(STORAGE_KEY) ?? "";
-    this.format = FORMATS.includes(stored) ? stored : FORMATS[0];
+    /** The format that the reader chose; that of the chosen model until then. */
+    this.chosen = FORMATS.includes(stored) ? stored : "";
+    /** The format that is shown. */
+    this.format = this.chosen || FORMATS[0];
+  }
+
+  get depends() {
+    return /** @type {(keyof import("../core/state.js").State)[]} */ (["model", "tools"]);
   }
 
   /** @param {AbortSignal} signal */
   async load(signal) {
-    const query = { format: this.format };
-    return api.get(url`conversations/${get().id}/request`, { query, signal });
+    const path = url`conversations/${get().id}/request`;
+    const { model, tools } = get();
+    const sent = await api.get(path, { query: { model, tools }, signal }).catch(this.#withoutModel);
+    if (sent && (!this.chosen || this.chosen === sent.format)) return sent;
+    return api.get(path, { query: { format: this.chosen || this.format }, signal });
+  }
+
+  /** A model that can't be asked has no request; the formats can be looked at all the same. @param {unknown} error */
+  #withoutModel(error) {
+    if (error instanceof Problem && error.status === 409) return null;
+    throw error;
   }
 
   /** @param {RequestShown} data */
   render(data) {
     const { notes } = data;
+    this.format = data.format;
     const spoken = new Set(notes.flatMap((note) => placesOf(data.request, named(note.what))));
     const tree = jsonTree(data.request, { marked: (path) => spoken.has(path) });
     const top = this.querySelector(".v-scroll")?.scrollTop ?? 0;
     const scroll = h(
       "div",
       { class: "v-scroll", id: "request-panel", role: "tabpanel", "aria-labelledby": `format-${this.format}`, tabindex: "0" },
-      repairs(notes, (note) => lead(note, data, tree)),
+      h("p", { class: "muted small r-to" }, data.model ? t("views.request.sent", { model: data.model }) : t("views.request.asFormat")),
+      repairs(data, (note) => lead(note, data, tree)),
       this.tools(data),
       tree,
     );
@@ -93,7 +112,7 @@ export class RequestView extends PanelView {
 
   /** @param {string} format */
   choose(format) {
-    this.format = format;
+    this.chosen = this.format = format;
     localStorage.setItem(STORAGE_KEY, format);
     for (const tab of this.querySelectorAll(".r-tab")) {
       const chosen = tab.id === `format-${format}`;
@@ -105,8 +124,8 @@ export class RequestView extends PanelView {
 
   /** @param {RequestShown} data */
   tools(data) {
-    const copy = async () => {
-      await navigator.clipboard.writeText(JSON.stringify(data.request, null, 2));
+    const copyText = async (/** @type {string} */ text) => {
+      await navigator.clipboard.writeText(text);
       notify({ text: t("views.request.copied") });
     };
     return h(
@@ -114,23 +133,43 @@ export class RequestView extends PanelView {
       { class: "r-tools" },
       h("span", { class: "muted small" }, t("views.request.tokens", { n: data.tokens })),
       h("span", { class: "grow" }),
-      h("button", { type: "button", data: { focus: "copy" }, onclick: copy }, icon("copy"), t("views.request.copy")),
+      data.model && data.provider ? h("button", { type: "button", data: { focus: "curl" }, onclick: () => copyText(curl(data)) }, icon("copy"), t("views.request.curl")) : null,
+      h("button", { type: "button", data: { focus: "copy" }, onclick: () => copyText(JSON.stringify(data.request, null, 2)) }, icon("copy"), t("views.request.copy")),
     );
   }
 }
 
+/** The addresses of the providers, and how a key is given. @type {Record<string, (model: string) => [string, ...string[]]>} */
+const ENDPOINTS = {
+  "openai-chat": () => ["https://api.openai.com/v1/chat/completions", "Authorization: Bearer $OPENAI_API_KEY"],
+  "openai-responses": () => ["https://api.openai.com/v1/responses", "Authorization: Bearer $OPENAI_API_KEY"],
+  anthropic: () => ["https://api.anthropic.com/v1/messages", "x-api-key: $ANTHROPIC_API_KEY", "anthropic-version: 2023-06-01"],
+  gemini: (model) => [`https://generativelanguage.googleapis.com/v1beta/models/${model}:generateContent`, "x-goog-api-key: $GEMINI_API_KEY"],
+};
+
+/** The request as a command for a shell; the key is taken from the environment. @param {RequestShown} data */
+function curl({ format, request, provider }) {
+  const [where, ...headers] = ENDPOINTS[format](provider ?? "");
+  const body = JSON.stringify(request).replaceAll("'", "'\\''");
+  const given = ["content-type: application/json", ...headers].map((header) => `-H "${header}"`);
+  return [`curl "${where}"`, ...given, `-d '${body}'`].join(" \\\n  ");
+}
+
+const ACTIONS = Object.freeze(/** @type {const} */ (["repaired", "left-out", "unsupported"]));
+const LOOKS = { repaired: "warn", "left-out": "bad", unsupported: "" };
+
 /**
- * @param {Repair[]} notes
+ * @param {RequestShown} data
  * @param {(note: Repair) => void} lead
  */
-function repairs(notes, lead) {
+function repairs({ notes, problems }, lead) {
   if (!notes.length) return h("p", { class: "r-whole" }, icon("check"), t("views.request.whole.says"));
-  const lost = notes.filter(({ action }) => action === "lost").length;
+  const counts = ACTIONS.map((action) => ({ action, n: notes.filter((note) => note.action === action).length })).filter(({ n }) => n);
   return h(
     "section",
     { class: "r-repairs" },
-    h("h2", null, t("views.request.repairs", { n: notes.length }), lost ? h("span", { class: "chip bad" }, t("views.request.lost", { n: lost })) : null),
-    h("p", { class: "muted small" }, t("views.request.repairsSay")),
+    h("h2", null, counts.map(({ action, n }) => h("span", { class: `chip ${LOOKS[action]}` }, t(`views.request.count.${action}`, { n })))),
+    h("p", { class: "muted small" }, t(problems.some(({ action }) => action !== "unsupported") ? "views.request.repairsSay" : "views.request.othersSay")),
     h(
       "ol",
       { class: "r-notes" },
@@ -141,7 +180,7 @@ function repairs(notes, lead) {
           h(
             "button",
             { type: "button", class: "r-note", data: { focus: `note-${index}` }, onclick: () => lead(note) },
-            h("span", { class: `chip ${note.action === "lost" ? "bad" : "warn"}` }, t(`views.request.action.${note.action}`)),
+            h("span", { class: `chip ${LOOKS[note.action]}` }, t(`views.request.action.${note.action}`)),
             h("span", { class: "r-where" }, describePlace(note)),
             h("span", { class: "r-detail" }, note.what),
             h("span", { class: "r-why muted small" }, note.why),

@@ -62,7 +62,9 @@ export class TokensView extends PanelView {
     const over = (/** @type {import("./window-bar.js").Span | null} */ span) => {
       pointed.textContent = span ? describeSpan(span) : t("views.tokens.point");
     };
+    /** @type {import("./window-bar.js").Span[]} */
     const byRole = ROLES.filter((role) => data.byRole[role]).map((role) => ({ start: 0, stop: 0, role, tokens: data.byRole[role] ?? 0 }));
+    if (data.other > 0) byRole.push({ start: 0, stop: 0, role: null, tokens: data.other });
     const { limit } = data;
     return h(
       "figure",
@@ -96,13 +98,14 @@ function headline({ total, source }, room) {
     "div",
     { class: "t-head" },
     h("p", { class: "t-total" }, h("b", null, count(total)), " ", room ? t("views.tokens.of", { room }) : t("views.tokens.unit")),
-    room ? h("span", { class: `chip ${kind}` }, t("views.tokens.share", { n: Math.round(share * 100) })) : null,
+    room ? h("span", { class: `chip ${kind}` }, share > 1 ? t("views.tokens.over", { n: short(total - room) }) : t("views.tokens.share", { n: Math.round(share * 100) })) : null,
     h("p", { class: "muted small t-source" }, t(`views.tokens.source.${source}`)),
   );
 }
 
 /** @param {Tokens} data */
-function roles({ byRole, total }) {
+function roles({ byRole, total, other }) {
+  const percent = (/** @type {number} */ n) => h("span", { class: "muted" }, t("views.percent", { n: Math.round((100 * n) / Math.max(total, 1)) }));
   return h(
     "ul",
     { class: "t-roles", "aria-label": t("views.tokens.byRole") },
@@ -113,9 +116,11 @@ function roles({ byRole, total }) {
         h("span", { class: `t-key ${role}`, "aria-hidden": "true" }),
         h("span", null, t(`views.role.${role}`)),
         h("b", null, short(byRole[role] ?? 0)),
-        h("span", { class: "muted" }, t("views.percent", { n: Math.round((100 * (byRole[role] ?? 0)) / Math.max(total, 1)) })),
+        percent(byRole[role] ?? 0),
       ),
     ),
+    // with these the parts are the whole
+    other ? h("li", null, h("span", { class: "t-key mixed", "aria-hidden": "true" }), h("span", null, t(other > 0 ? "views.tokens.other" : "views.tokens.less")), h("b", null, short(other)), percent(other)) : null,
   );
 }
 
@@ -154,7 +159,7 @@ function largest({ items }) {
             "button",
             { type: "button", class: "plain", data: { focus: `at-${span.start}` }, onclick: () => jump(span.start) },
             h("span", { class: `t-key ${span.role ?? "mixed"}`, "aria-hidden": "true" }),
-            h("span", { class: "grow" }, describeSpan(span)),
+            h("span", { class: "grow clip" }, describeSpan(span)),
             h("span", { class: "t-share", "aria-hidden": "true", vars: { "--share": `${(100 * span.tokens) / Math.max(most[0].tokens, 1)}%` } }),
           ),
         ),

@@ -7,7 +7,7 @@
 import { address, api, url } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { go } from "../core/routes.js";
-import { canWrite, get } from "../core/state.js";
+import { canWrite, get, nameOf } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { askText, confirm } from "./dialog.js";
 import { attempt, notify } from "./toast.js";
@@ -23,7 +23,7 @@ export async function begin() {
 
 /** @param {Head} head */
 export async function rename(head) {
-  const title = await askText({ title: t("conversation.rename"), label: t("conversation.title"), value: head.title ?? "", action: t("save") });
+  const title = await askText({ title: t("conversation.rename"), label: t("conversation.title"), value: nameOf(head) ?? "", action: t("save") });
   if (title === null || title.trim() === (head.title ?? "")) return;
   await patch(head, { title: title.trim() });
 }
@@ -38,7 +38,7 @@ export async function retag(head) {
 
 /** @param {Head} head */
 export async function remove(head) {
-  const name = head.title || t("conversation.untitled");
+  const name = nameOf(head) ?? t("conversation.untitled");
   const sure = await confirm({ title: t("conversation.delete"), text: t("conversation.delete.sure", { name, n: head.length }), action: t("delete"), danger: true });
   if (!sure) return;
   const { id, view } = get();

@@ -12,6 +12,9 @@ import { hide, isDone, isWanted, next, onOnboarding, START, STEPS, TEAM } from "
 
 /** @typedef {import("./onboarding.js").Step} Step */
 
+/** Where a window is so low, the guide begins as one line: the thread needs the room. */
+const SHORT = "(max-height: 560px)";
+
 export class Guide extends HTMLElement {
   /** @type {(() => void)[]} */
   subscriptions = [];
@@ -36,7 +39,7 @@ export class Guide extends HTMLElement {
       return;
     }
     this.setAttribute("aria-label", t("guide.title"));
-    const open = this.open ?? STEPS.every((step) => !isDone(step));
+    const open = this.open ?? (STEPS.every((step) => !isDone(step)) && !matchMedia(SHORT).matches);
     fill(
       this,
       h(

@@ -8,8 +8,9 @@ import { fill, h, icon } from "../core/dom.js";
 import { redraw } from "../core/redraw.js";
 import { viewNamed, views } from "../core/registry.js";
 import { go } from "../core/routes.js";
-import { canWrite, get, watch } from "../core/state.js";
+import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { count, onLanguage, t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
 import { rename, retag } from "./conversation-actions.js";
 import { attempt } from "./toast.js";
 
@@ -29,7 +30,7 @@ export class Header extends HTMLElement {
 
   #draw() {
     const { head, viewing } = get();
-    document.title = head ? `${head.title || t("conversation.untitled")} · palaver` : "palaver";
+    document.title = head ? `${nameOf(head) ?? t("conversation.untitled")} · palaver` : "palaver";
     fill(
       this,
       h(
@@ -45,15 +46,19 @@ export class Header extends HTMLElement {
 
   /** @param {import("../core/api.js").Head} head */
   #title(head) {
-    const title = head.title || t("conversation.untitled");
-    const facts = [t("head.messages", { n: head.length }), t("head.version", { n: count(head.version) })];
+    const title = nameOf(head) ?? t("conversation.untitled");
+    const { viewing } = get();
+    const facts =
+      viewing === null
+        ? [t("head.messages", { n: head.length }), t("head.version", { n: count(head.version) })]
+        : [t("head.version.of", { n: count(viewing), newest: count(head.version) })];
     return h(
       "div",
       { class: "grow title" },
       h(
         "h1",
         { class: "clip" },
-        canWrite() ? h("button", { type: "button", class: "plain title-button clip", title: t("conversation.rename"), onclick: () => rename(head) }, title) : title,
+        canWrite() ? h("button", { type: "button", class: "plain title-button clip", title: t("conversation.rename"), onclick: () => rename(head) }, visible(title)) : visible(title),
       ),
       h(
         "p",
@@ -66,15 +71,15 @@ export class Header extends HTMLElement {
   }
 
   #tools() {
-    const { id, view } = get();
+    const { id, view, head } = get();
     const back = (/** @type {string} */ what) => () => attempt(() => api.post(url`conversations/${id}/${what}`));
     const writes = canWrite() && get().viewing === null;
     const last = views().find(({ hidden }) => !hidden)?.name ?? null;
     return h(
       "div",
       { class: "row head-tools" },
-      writes ? button("undo", t("undo"), back("undo")) : null,
-      writes ? button("redo", t("redo"), back("redo")) : null,
+      writes ? button("undo", t("undo"), back("undo"), "", undefined, head?.canUndo === false) : null,
+      writes ? button("redo", t("redo"), back("redo"), "", undefined, head?.canRedo === false) : null,
       last ? button("panel", t("panel.toggle"), () => go({ view: view && viewNamed(view) ? null : last }), "", view !== null) : null,
     );
   }
@@ -106,10 +111,11 @@ function past(head, viewing) {
  * @param {() => void} run
  * @param {string} [more]
  * @param {boolean} [pressed]
+ * @param {boolean} [disabled]
  */
-function button(name, label, run, more = "", pressed) {
+function button(name, label, run, more = "", pressed, disabled = false) {
   const state = pressed === undefined ? null : String(pressed);
-  return h("button", { type: "button", class: `quiet ${more}`, "aria-label": label, title: label, "aria-pressed": state, onclick: run }, icon(name));
+  return h("button", { type: "button", class: `quiet ${more}`, "aria-label": label, title: label, "aria-pressed": state, disabled, onclick: run }, icon(name));
 }
 
 customElements.define("pv-head", Header);

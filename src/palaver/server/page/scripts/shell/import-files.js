@@ -49,7 +49,7 @@ export function acceptDrops() {
 async function importFiles(files) {
   for (const file of files) {
     try {
-      announce(await api.upload("import", file, { query: { missing: true } }));
+      announce(await api.upload("import", file, { query: { missing: true, file: file.name } }));
     } catch (error) {
       failed(error, t("import.failed", { name: file.name }));
     }

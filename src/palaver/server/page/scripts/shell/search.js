@@ -41,9 +41,9 @@ export class Search {
    *
    * @param {import("../core/api.js").Head} head
    */
-  fits({ title, tags, id, preview }) {
+  fits({ title, name, tags, id }) {
     const wanted = this.text.toLowerCase();
-    return !wanted || [title ?? preview ?? "", id, ...tags].some((text) => text.toLowerCase().includes(wanted));
+    return !wanted || [title ?? name ?? "", id, ...tags].some((text) => text.toLowerCase().includes(wanted));
   }
 
   /**
@@ -54,9 +54,10 @@ export class Search {
    */
   row(hit) {
     const open = () => {
-      go({ id: hit.conversation, at: null });
+      go({ id: hit.conversation, at: hit.seenIn });
       document.querySelector("pv-app")?.removeAttribute("data-drawer");
-      if (typeof hit.index === "number") revealMessage(hit.index);
+      const index = hit.index ?? hit.seenAt;
+      if (typeof index === "number") revealMessage(index);
     };
     return h(
       "li",
@@ -64,10 +65,16 @@ export class Search {
       h(
         "button",
         { type: "button", class: "plain", onclick: open },
-        h("span", { class: "row" }, icon("search"), h("span", { class: "name clip grow" }, hit.title || hit.conversation)),
+        h("span", { class: "row" }, icon("search"), h("span", { class: "name clip grow" }, hit.title || t("conversation.untitled")), this.#where(hit)),
         h("span", { class: "snippet muted tiny" }, this.#marked(hit.snippet)),
       ),
     );
+  }
+
+  /** What is no longer in the conversation says where it is. @param {Hit} hit */
+  #where({ index, seenIn }) {
+    if (typeof seenIn === "number") return h("span", { class: "chip warn" }, t("sidebar.hit.version", { n: seenIn }));
+    return index === null ? h("span", { class: "chip" }, t("sidebar.hit.gone")) : null;
   }
 
   /** The snippet with the searched words marked. @param {string} snippet */

@@ -33,8 +33,8 @@ export function bindShortcuts() {
     ["g g", "keys.top", "keys.thread", inside, () => thread()?.reveal(0)],
     ["G", "keys.bottom", "keys.thread", inside, () => thread()?.toEnd()],
     ["x", "keys.select", "keys.thread", inside, select],
-    ["u", "undo", "keys.thread", writing, step("undo")],
-    ["r", "redo", "keys.thread", writing, step("redo")],
+    ["u", "undo", "keys.thread", () => writing() && get().head?.canUndo !== false, step("undo")],
+    ["r", "redo", "keys.thread", () => writing() && get().head?.canRedo !== false, step("redo")],
     ["c", "keys.say", "keys.thread", writing, () => document.getElementById("say")?.focus()],
     ["/", "keys.search", "keys.page", undefined, () => document.querySelector("pv-sidebar")?.find()],
     ["n", "sidebar.new", "keys.page", canWrite, begin],
@@ -80,8 +80,9 @@ function focusOn(index) {
 
 function select() {
   const { focus, selection } = get();
+  const last = (thread()?.length ?? 0) - 1;
   if (selection) set({ selection: null });
-  else if (focus !== null) extendSelection(focus);
+  else if (last >= 0) extendSelection(focus ?? last);
 }
 
 /** Close the topmost thing that is open. */

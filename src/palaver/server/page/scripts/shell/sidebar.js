@@ -9,9 +9,11 @@ import { api } from "../core/api.js";
 import { asset, fill, h, icon } from "../core/dom.js";
 import { live } from "../core/live-events.js";
 import { redraw } from "../core/redraw.js";
+import { views } from "../core/registry.js";
 import { format } from "../core/routes.js";
-import { canWrite, get, watch } from "../core/state.js";
+import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { ago, onLanguage, t } from "../locales/locale.js";
+import { visible } from "../thread/text.js";
 import { begin, entriesOf } from "./conversation-actions.js";
 import { chooseFiles } from "./import-files.js";
 import { openMenu } from "./menu.js";
@@ -24,6 +26,12 @@ const PAGE = 50;
 const CALM = 150;
 /** How many titles a search looks through. */
 const SEARCHED = 1000;
+
+/** The view that stays open in another conversation: one that is about all of it. */
+function openView() {
+  const { view } = get();
+  return view && views().some(({ name, hidden }) => name === view && !hidden) ? view : null;
+}
 
 export class Sidebar extends HTMLElement {
   /** @type {(() => void)[]} */
@@ -49,7 +57,7 @@ export class Sidebar extends HTMLElement {
     const again = () => this.#soon();
     document.addEventListener("pv-conversations", again);
     this.subscriptions = [
-      watch(["id"], () => this.#list()),
+      watch(["id", "view"], () => this.#list()),
       watch(["info"], () => this.#draw()),
       onLanguage(() => this.#draw()),
       live.on("conversation.changed", again),
@@ -60,6 +68,7 @@ export class Sidebar extends HTMLElement {
       () => document.removeEventListener("pv-conversations", again),
     ];
     this.setAttribute("role", "complementary");
+    this.addEventListener("keydown", (event) => this.#walk(event));
     this.#draw();
     this.#load(null);
     this.clock = setInterval(() => this.#list(), 60_000);
@@ -75,6 +84,17 @@ export class Sidebar extends HTMLElement {
   find() {
     document.querySelector("pv-app")?.toggleAttribute("data-drawer", true);
     this.querySelector("input")?.focus();
+  }
+
+  /** The arrows lead from the search into the list, and up and down in it. @param {KeyboardEvent} event */
+  #walk(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    const stops = /** @type {HTMLElement[]} */ ([...this.querySelectorAll("input.search, .conversation > a, .conversation.hit > button")]);
+    const here = stops.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    if (here < 0) return;
+    event.preventDefault();
+    stops[Math.min(Math.max(here + step, 0), stops.length - 1)].focus();
   }
 
   #draw() {
@@ -183,7 +203,7 @@ export class Sidebar extends HTMLElement {
   /** @param {Head} head */
   #row(head) {
     const here = head.id === get().id;
-    const title = head.title || head.preview || t("conversation.untitled");
+    const title = nameOf(head) ?? t("conversation.untitled");
     const { stepping, waiting } = head.state ?? { stepping: false, waiting: 0 };
     const menu = (/** @type {Event} */ event) => openMenu(/** @type {HTMLElement} */ (event.currentTarget), entriesOf(head));
     return h(
@@ -191,19 +211,19 @@ export class Sidebar extends HTMLElement {
       { class: "conversation", data: { id: head.id } },
       h(
         "a",
-        { href: format({ id: head.id }), "aria-current": here ? "page" : null, onclick: () => document.querySelector("pv-app")?.removeAttribute("data-drawer") },
+        { href: format({ id: head.id, view: openView() }), "aria-current": here ? "page" : null, onclick: () => document.querySelector("pv-app")?.removeAttribute("data-drawer") },
         h(
           "span",
           { class: "row" },
           stepping ? h("span", { class: "dot busy", title: t("sidebar.busy") }) : null,
           head.parent ? icon("fork") : null,
-          h("span", { class: "name clip grow" }, title),
+          h("span", { class: "name clip grow" }, visible(title)),
           h("time", { class: "muted tiny", datetime: new Date(head.updated).toISOString() }, ago(head.updated)),
         ),
         h(
           "span",
           { class: "row muted tiny" },
-          h("span", { class: "clip grow" }, head.title && head.preview ? head.preview : t("head.messages", { n: head.length })),
+          h("span", { class: "clip grow" }, nameOf(head) && head.preview ? visible(head.preview) : t("head.messages", { n: head.length })),
           waiting ? h("span", { class: "chip warn" }, t("sidebar.waiting", { n: waiting })) : null,
         ),
       ),

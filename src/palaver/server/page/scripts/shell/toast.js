@@ -1,6 +1,7 @@
 /**
- * Short notices at the edge of the page. A notice disappears after a while unless it has the
- * pointer or the focus. A notice about a failure shows what the server reported.
+ * Short notices below the page, where they cover nothing. A notice disappears after a while unless it
+ * has the pointer or the focus, and when the reader leaves the conversation that it is about. One of
+ * a failure or with a button names its conversation, and shows what the server reported.
  *
  * @typedef {object} Notice
  * @property {string} text
@@ -12,7 +13,7 @@
 
 import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
-import { get } from "../core/state.js";
+import { get, nameOf, watch } from "../core/state.js";
 import { onLanguage, t } from "../locales/locale.js";
 
 const STAY = 6000;
@@ -24,16 +25,23 @@ export class Toasts extends HTMLElement {
     onLanguage(() => this.setAttribute("aria-label", t("toast.region")));
     this.list = h("div", { class: "toasts", role: "log", "aria-live": "polite" });
     fill(this, this.list);
+    watch(["id"], ({ id }) => {
+      for (const toast of /** @type {HTMLElement[]} */ ([...(this.list?.children ?? [])])) {
+        if (toast.dataset.about && toast.dataset.about !== id) toast.remove();
+      }
+    });
   }
 
   /** @param {Notice} notice */
   show({ text, detail, kind = "info", action, stay = kind === "error" ? STAY * 2 : STAY }) {
     const close = () => toast.remove();
+    const { id, head } = get();
+    const about = head && (kind === "error" || action) ? (nameOf(head) ?? t("conversation.untitled")) : "";
     const toast = h(
       "div",
-      { class: `toast ${kind}` },
+      { class: `toast ${kind}`, data: { about: id } },
       icon(kind === "error" ? "alert" : "check"),
-      h("div", { class: "grow" }, h("p", null, text), detail ? h("p", { class: "muted" }, detail) : null),
+      h("div", { class: "grow" }, about ? h("p", { class: "muted tiny clip" }, about) : null, h("p", null, text), detail ? h("p", { class: "muted" }, detail) : null),
       action
         ? h("button", { type: "button", class: "plain strong", onclick: () => (close(), action.run()) }, action.label)
         : null,

@@ -3,7 +3,8 @@
  * send and to stop. Below it is the size of the next request.
  */
 
-import { api, url } from "../core/api.js";
+import "./team-box.js";
+import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
 import { redraw } from "../core/redraw.js";
@@ -11,25 +12,27 @@ import { canWrite, chosenModel, get, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
 import { attempt } from "../shell/toast.js";
+import { setFailure } from "./failed-step.js";
 
 const TOOLS_KEY = "palaver.tools";
 const MODEL_KEY = "palaver.model";
+const UNSENT_KEY = "palaver.unsent.";
 
 export class Composer extends HTMLElement {
   field = h("textarea", {
     id: "say",
     rows: 1,
-    oninput: () => this.#fit(),
+    oninput: () => this.#typed(),
     onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
   });
   total = h("span", { class: "next muted tiny" });
   foot = h("div", { class: "composer-foot" });
-  /** Whether the model may call tools. */
-  tools = localStorage.getItem(TOOLS_KEY) !== "off";
-  /** @type {Map<string, string>} what was typed and not sent, by conversation */
-  unsent = new Map();
   /** The conversation that the text is for. */
   about = "";
+  /** The conversation whose text is sent as soon as the answer under way is there. */
+  queued = "";
+  team = h("pv-team-box");
+  note = h("p", { class: "composer-note small", role: "status", hidden: true });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   timer = undefined;
   /** @type {(() => void)[]} */
@@ -38,16 +41,20 @@ export class Composer extends HTMLElement {
   connectedCallback() {
     this.about = get().id ?? "";
     const submit = (/** @type {Event} */ event) => (event.preventDefault(), this.#send());
-    fill(this, h("form", { class: "composer", onsubmit: submit }, this.field, this.foot));
+    fill(this, h("form", { class: "composer", onsubmit: submit }, this.team, this.field, this.note, this.foot));
+    this.addEventListener("pv-team", () => this.#draw());
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
-      watch(["stepping", "viewing", "info", "model"], draw),
+      watch(["stepping", "viewing", "info", "model", "tools"], draw),
+      watch(["stepping"], () => this.#sendQueued()),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
     ];
+    set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
     const chosen = localStorage.getItem(MODEL_KEY);
     if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+    this.field.value = this.#unsent();
     this.#draw();
     this.#countSoon();
   }
@@ -61,12 +68,47 @@ export class Composer extends HTMLElement {
     return get().info?.models ?? [];
   }
 
-  /** Another conversation was opened: store the unsent text of the last one, restore that of this one. */
-  #opened() {
-    this.unsent.set(this.about, this.field.value);
-    this.about = get().id ?? "";
-    this.field.value = this.unsent.get(this.about) ?? "";
+  /** What was typed here and not sent; the browser stores it. */
+  #unsent() {
+    return localStorage.getItem(UNSENT_KEY + this.about) ?? "";
+  }
+
+  #typed() {
+    const { value } = this.field;
+    if (value) localStorage.setItem(UNSENT_KEY + this.about, value);
+    else localStorage.removeItem(UNSENT_KEY + this.about);
+    if (!value) this.queued = "";
     this.#fit();
+    this.#say();
+  }
+
+  /** Say that the text waits for the answer under way. */
+  #say() {
+    this.note.hidden = !this.queued;
+    const cancel = () => {
+      this.queued = "";
+      this.#say();
+      this.field.focus();
+    };
+    fill(this.note, icon("clock"), h("span", { class: "grow" }, t("composer.queued")), h("button", { type: "button", class: "plain", onclick: cancel }, t("composer.unqueue")));
+  }
+
+  #sendQueued() {
+    const { id, stepping, failures } = get();
+    if (stepping || !this.queued) return;
+    const wanted = this.queued === id && this.about === id && !failures[this.queued];
+    this.queued = "";
+    this.#say();
+    if (wanted) this.#send();
+  }
+
+  /** Another conversation was opened: show what was typed in it. */
+  #opened() {
+    this.about = get().id ?? "";
+    this.queued = "";
+    this.field.value = this.#unsent();
+    this.#fit();
+    this.#say();
     fill(this.total);
   }
 
@@ -74,7 +116,9 @@ export class Composer extends HTMLElement {
     this.hidden = !canWrite() || get().viewing !== null;
     this.field.placeholder = t("composer.placeholder");
     this.field.setAttribute("aria-label", t("composer.placeholder"));
-    fill(this.foot, this.#modelButton(), this.#toolsButton(), h("span", { class: "grow" }), this.total, this.#go());
+    // the members of a team have models and tools of their own
+    const how = this.team.team ? [] : [this.#modelButton(), this.#toolsButton()];
+    fill(this.foot, how, h("span", { class: "grow" }), this.total, this.#go());
     this.#fit();
   }
 
@@ -91,6 +135,7 @@ export class Composer extends HTMLElement {
         onclick: (/** @type {Event} */ event) => this.#chooseModel(/** @type {HTMLElement} */ (event.currentTarget)),
       },
       h("span", { class: "clip" }, model?.label ?? t("composer.nomodel")),
+      model && !model.ready ? h("span", { class: "chip warn" }, model.why ?? t("composer.notready")) : null,
       icon("chevron"),
     );
   }
@@ -118,12 +163,12 @@ export class Composer extends HTMLElement {
       {
         type: "button",
         class: "plain",
-        "aria-pressed": String(this.tools),
+        "aria-pressed": String(get().tools),
         title: known.map((tool) => tool.name).join(", "),
         onclick: () => {
-          this.tools = !this.tools;
-          localStorage.setItem(TOOLS_KEY, this.tools ? "on" : "off");
-          redraw(this, () => this.#draw());
+          const tools = !get().tools;
+          localStorage.setItem(TOOLS_KEY, tools ? "on" : "off");
+          set({ tools });
         },
       },
       icon("tool"),
@@ -150,14 +195,26 @@ export class Composer extends HTMLElement {
   }
 
   async #send() {
-    const { id, head } = get();
+    const { id, head, stepping, tools } = get();
     const text = this.field.value;
     if (!text.trim() && !head?.length) return;
-    const sent = await this.say(text, { tools: this.tools });
+    if (stepping) {
+      this.queued = text.trim() && id ? id : "";
+      this.#say();
+      return;
+    }
+    const sent = await this.say(text, { tools });
     if (!sent || !id) return;
-    this.unsent.delete(id);
-    if (id === this.about) this.field.value = ""; // elsewhere other words are in the box
+    localStorage.removeItem(UNSENT_KEY + id);
+    if (id !== this.about || this.field.value !== text) return; // other words are in the box now
+    this.field.value = "";
     this.#fit();
+  }
+
+  /** Try a step again. @param {import("../core/state.js").Failure} failure */
+  retry({ stored }) {
+    if (stored) this.say("", { tools: get().tools });
+    else this.#send();
   }
 
   /**
@@ -172,11 +229,20 @@ export class Composer extends HTMLElement {
     if (!id || stepping) return false;
     set({ stepping: true });
     const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
-    const begun = await attempt(() => api.post(url`conversations/${id}/step`, body), t("composer.failed"));
-    if (begun === undefined) {
-      set({ stepping: false });
+    try {
+      if (this.team.team) await this.team.send(id, text);
+      else await api.post(url`conversations/${id}/step`, body);
+    } catch (error) {
+      if (get().id === id) set({ stepping: false });
+      if (!(error instanceof Problem)) throw error;
+      setFailure(id, { detail: error.status === 0 ? t("failed.unreachable") : error.message, stored: !text.trim() });
+      if (text.trim() && id === this.about && !this.field.value) {
+        this.field.value = text;
+        this.#typed();
+      }
       return false;
     }
+    setFailure(id, null);
     document.querySelector("pv-thread")?.toEnd();
     refresh();
     return true;
@@ -203,12 +269,11 @@ export class Composer extends HTMLElement {
   async #count() {
     const { id, viewing } = get();
     if (!id || viewing !== null) return;
-    const query = { model: get().model };
+    const query = { model: get().model, spent: false };
     const answer = await api.get(url`conversations/${id}/tokens`, { query }).catch(() => null);
     if (!answer || id !== get().id) return;
-    const { total, limit, window: whole } = answer;
-    const room = limit ?? whole;
-    const over = Boolean(room && total > room);
+    const { total, limit, window: room } = answer;
+    const over = Boolean(limit && total > limit);
     const long = room ? t("composer.next.of", { n: short(total), limit: short(room) }) : t("composer.next", { n: short(total) });
     const brief = room ? `${short(total)} / ${short(room)}` : `≈ ${short(total)}`;
     fill(this.total, h("span", { class: "long" }, long), h("span", { class: "short", title: long }, brief));

@@ -3,13 +3,20 @@
  * drawn in the thread. Deltas arrive by a faster way than the news that a message was stored, so
  * the next answer may begin before the last one is drawn.
  *
+ * A reader may join in the middle: what had arrived is then read from the server, while deltas come
+ * in. A delta says to which answer it belongs and how many characters (code points) precede it, so
+ * one that is known changes nothing, and one after a gap waits until the gap is filled.
+ *
  * @typedef {object} Piece
  * @property {"text" | "reasoning" | "call"} kind
  * @property {string} text
- * @property {number} [start]   where it begins in the text of its kind
+ * @property {number} length    how many characters the text has
  * @property {string} [name]    the tool that is called, or the member of a team that speaks
  * @property {string} [callID]
  * @property {HTMLElement} [element]   as it was drawn last; gone when there is more
+ *
+ * @typedef {{number: number, pieces: Piece[]}} Answer
+ * @typedef {Pick<Piece, "kind" | "text" | "name" | "callID"> & {step: string, answer?: number, start?: number}} Delta
  */
 
 import { fill, h, icon } from "../core/dom.js";
@@ -24,8 +31,12 @@ export class Draft extends HTMLElement {
   caret = h("span", { class: "caret" });
   /** The place of the line on tokens and costs that the stored answer ends with. */
   foot = h("p", { class: "step-cost muted tiny", "aria-hidden": "true" }, "\u00a0");
-  /** @type {Piece[][]} what has arrived of each answer that is not drawn as a message yet */
+  /** @type {Answer[]} what has arrived of each answer that is not drawn as a message yet */
   answers = [];
+  /** @type {Delta[]} what came after a gap */
+  early = [];
+  /** The step. */
+  step = "";
   /** Whether the step runs. */
   running = false;
   /** Whether the empty frame is hidden for a moment, because an answer has just been stored. */
@@ -45,45 +56,75 @@ export class Draft extends HTMLElement {
   }
 
   /**
-   * A step has begun. Nothing of it is shown before `show`: the question has to be there first.
+   * A step runs, and so much of it has arrived. Nothing of it is shown before `show`: the question
+   * has to be there first.
    *
-   * @param {Pick<import("../core/protocol.js").GetConversationsStep, "model" | "draft">} step
+   * @param {Pick<import("../core/protocol.js").GetConversationsStep, "step" | "model" | "draft">} running
    */
-  begin({ model, draft }) {
+  begin({ step = "", model, draft }) {
+    if (step !== this.step) {
+      this.step = step;
+      this.answers = [];
+      this.early = this.early.filter((delta) => delta.step === step);
+      this.speaker = "";
+      this.resting = false;
+    }
+    if (!this.running) this.held = true;
     this.running = true;
-    this.resting = false;
-    this.held = true;
     this.model = model ?? "";
-    this.speaker = "";
-    this.answers = [];
-    /** @type {Piece[]} */
-    const pieces = (draft?.calls ?? []).map(({ text, tool, callID }) => ({ kind: "call", text, name: tool, callID }));
-    if (draft?.text) pieces.unshift({ kind: "text", text: draft.text });
-    if (draft?.reasoning) pieces.unshift({ kind: "reasoning", text: draft.reasoning });
-    if (pieces.length) this.answers.push(pieces);
+    if (draft) this.#fill(draft);
+    const early = this.early;
+    const oldest = draft?.answer ?? 0; // what came of the answers before it is stored
+    this.early = [];
+    for (const delta of early) if ((delta.answer ?? 0) >= oldest) this.#add(delta);
     this.#soon();
   }
 
   /**
-   * Add a piece. A piece says where it begins in its text, so that a repeated one changes nothing.
+   * Add what has just arrived. Returns false if something before it is missing.
    *
-   * @param {Piece} delta
+   * @param {Delta} delta
    */
-  add({ kind, text, start = 0, name, callID }) {
-    const same = (/** @type {Piece} */ one) => one.kind === kind && one.callID === callID;
-    const answer = this.answers.at(-1);
-    const before = answer?.find(same);
-    const anew = start === 0 && (before?.text || (kind !== "call" && answer?.some((one) => one.kind === "call")));
-    if (!answer || anew) {
-      this.answers.push([{ kind, text, name, callID }]);
-    } else if (before) {
-      before.text = before.text.slice(0, start) + text;
-      before.element = undefined;
-    } else {
-      answer.push({ kind, text, name, callID });
+  add(delta) {
+    if (delta.step !== this.step) {
+      this.early.push(delta);
+      return false;
     }
     this.running = true;
     this.#soon();
+    return this.#add(delta);
+  }
+
+  /** Take over what the server has of an answer. @param {import("../core/protocol.js").StepDraftShape} draft */
+  #fill({ text, reasoning: thought, calls = [], answer }) {
+    /** @type {Omit<Delta, "step">[]} */
+    const texts = calls.map((call) => ({ kind: "call", text: call.text, name: call.tool, callID: call.callID }));
+    if (text) texts.unshift({ kind: "text", text });
+    if (thought) texts.unshift({ kind: "reasoning", text: thought });
+    for (const one of texts) this.#add({ ...one, step: this.step, answer });
+  }
+
+  /** @param {Delta} delta */
+  #add(delta) {
+    const { kind, text, name, callID, start = 0, answer: number = 0 } = delta;
+    const last = this.answers.at(-1);
+    if (last && number < last.number) return true; // of an answer that is over
+    const answer = last?.number === number ? last : { number, pieces: [] };
+    const before = answer.pieces.find((one) => one.kind === kind && one.callID === callID);
+    const known = before?.length ?? 0;
+    if (start > known) {
+      this.early.push(delta);
+      return false;
+    }
+    if (answer !== last) this.answers.push(answer);
+    const fresh = [...text].slice(known - start);
+    if (!before) answer.pieces.push({ kind, text, length: fresh.length, name, callID });
+    else if (fresh.length) {
+      before.text += fresh.join("");
+      before.length += fresh.length;
+      before.element = undefined;
+    }
+    return true;
   }
 
   /** The question is on the screen: show the answer below it. */
@@ -128,6 +169,8 @@ export class Draft extends HTMLElement {
     this.running = false;
     this.held = false;
     this.answers = [];
+    this.early = [];
+    this.step = "";
     this.#draw();
   }
 
@@ -143,7 +186,7 @@ export class Draft extends HTMLElement {
     if (this.hidden) fill(this);
     else if (was || !this.firstElementChild) this.#frame();
     const body = this.querySelector(".message-body");
-    const shown = this.answers.flat().map((piece) => (piece.element ??= this.#piece(piece)));
+    const shown = this.answers.flatMap(({ pieces }) => pieces).map((piece) => (piece.element ??= this.#piece(piece)));
     if (body) fill(body, ...shown, shown.length ? this.foot : null);
     const last = shown.at(-1);
     if (!this.running) this.caret.remove();

@@ -15,14 +15,15 @@ import { toolCall, toolResult } from "./tool-card.js";
  * A part as an element; null for one that only separates others.
  *
  * @param {Part} part
+ * @param {string[]} [orphans]  the calls that its message answers and that are not there
  * @returns {HTMLElement | null}
  */
-export function partElement(part) {
+export function partElement(part, orphans) {
   const show = KINDS.get(part.type);
-  return show ? show(part) : unknown(part);
+  return show ? show(part, orphans) : unknown(part);
 }
 
-/** @type {Map<string, (part: Part) => HTMLElement | null>} */
+/** @type {Map<string, (part: Part, orphans?: string[]) => HTMLElement | null>} */
 const KINDS = new Map([
   ["text", text],
   ["reasoning", (part) => reasoning(part.text, spanOf(part.time))],

@@ -72,7 +72,7 @@ export class MessageRow extends HTMLElement {
     this.removeAttribute("aria-busy");
     this.dataset.role = message.role;
     this.setAttribute("aria-label", t("message.label", { n: item.index + 1, who: whoOf(message) }));
-    fill(this, header(item), h("div", { class: "message-body" }, ...body(message)));
+    fill(this, header(item), h("div", { class: "message-body" }, ...body(item)));
     this.querySelectorAll("details").forEach((fold, at) => {
       if (open[at] === undefined) return;
       fold.open = /** @type {boolean} */ (open[at]);
@@ -150,13 +150,13 @@ function tools(item) {
   return h("span", { class: "message-tools" }, ...quick, more);
 }
 
-/** @param {import("../core/api.js").Message} message */
-function body(message) {
+/** @param {Item} item */
+function body({ message, orphans }) {
   if (message.metadata && ERASED in message.metadata) {
     return [h("p", { class: "row muted small" }, icon("erase"), t("message.erased"))];
   }
   const { content, info } = message;
-  const parts = typeof content === "string" ? [content ? prose(content) : null] : content.map(partElement);
+  const parts = typeof content === "string" ? [content ? prose(content) : null] : content.map((part) => partElement(part, orphans));
   const shown = parts.filter(Boolean);
   if (!shown.length) shown.push(h("p", { class: "muted small" }, t("message.empty")));
   if (info?.role !== "assistant") return shown;

@@ -11,6 +11,8 @@ const LONGEST = 6000;
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$/;
 const ADDRESS = /https?:\/\/[^\s<>"'`\\^{|}]+/gi;
 const TRAILING = ".,;:!?)]";
+/** What can't be seen, or turns what follows around; between parts of a picture it is as it should be. */
+const UNSEEN = /(?<![\p{Extended_Pictographic}\u{fe0f}])\u200d|[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]/gu;
 /** A longer line is never taken for a fence. */
 const FENCE_LINE = 200;
 
@@ -45,7 +47,7 @@ export function prose(text, { whole = false } = {}) {
  */
 export function code(text, name = "") {
   const short = text.length > LONGEST ? cutAt(text, LONGEST) : text;
-  const body = h("pre", { class: "code wrap", tabindex: 0, role: "group", "aria-label": name || t("text.code") }, short);
+  const body = h("pre", { class: "code wrap", tabindex: 0, role: "group", "aria-label": name || t("text.code") }, visible(short));
   const more =
     short.length < text.length
       ? h(
@@ -54,7 +56,7 @@ export function code(text, name = "") {
             type: "button",
             class: "more-text",
             onclick: (/** @type {Event} */ event) => {
-              body.textContent = text;
+              body.replaceChildren(...visible(text));
               /** @type {HTMLElement} */ (event.target).remove();
             },
           },
@@ -157,11 +159,29 @@ function paragraph(text) {
   const plain = text.replace(/^\n+/, "").trimEnd();
   for (const match of plain.matchAll(ADDRESS)) {
     const address = withoutTrailing(match[0]);
-    body.append(plain.slice(at, match.index), link(address));
+    body.append(...visible(plain.slice(at, match.index)), link(address));
     at = match.index + address.length;
   }
-  body.append(plain.slice(at));
+  body.append(...visible(plain.slice(at)));
   return body;
+}
+
+/**
+ * A text in which characters that can't be seen are shown by their numbers.
+ *
+ * @param {string} text
+ * @returns {(Node | string)[]}
+ */
+export function visible(text) {
+  /** @type {(Node | string)[]} */
+  const found = [];
+  let at = 0;
+  for (const match of text.matchAll(UNSEEN)) {
+    const number = `U+${(match[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+    found.push(text.slice(at, match.index), h("bdi", { class: "unseen", title: t("text.unseen") }, number));
+    at = match.index + match[0].length;
+  }
+  return found.length ? [...found, text.slice(at)] : [text];
 }
 
 /**

@@ -11,7 +11,7 @@ import { clock, duration, t } from "../locales/locale.js";
 import { askText } from "../shell/dialog.js";
 import { attempt } from "../shell/toast.js";
 import { fileCard } from "./file-card.js";
-import { code } from "./text.js";
+import { code, visible } from "./text.js";
 
 /** @typedef {Record<string, any>} Part */
 
@@ -44,7 +44,7 @@ export function toolCall(part) {
       { class: "tool-head" },
       icon("tool"),
       h("code", { class: "tool-name clip" }, shown.tool),
-      h("span", { class: "muted mono clip grow brief" }, (entry && "title" in entry.state && entry.state.title) || brief(shown.input)),
+      h("span", { class: "muted mono clip grow brief" }, (entry && "title" in entry.state && entry.state.title) || visible(brief(shown.input))),
       status ? stateChip(entry.state) : null,
     ),
     body(folded(/** @type {any} */ (shown), waits)),
@@ -56,10 +56,12 @@ export function toolCall(part) {
  * The result of a call, in a tool's message.
  *
  * @param {Part} part
+ * @param {string[]} [orphans]  the calls that are not there
  * @returns {HTMLElement}
  */
-export function toolResult(part) {
+export function toolResult(part, orphans = []) {
   const { state } = part;
+  const orphan = orphans.includes(part.callID);
   const output = state.error ?? state.output ?? "";
   const cleared = state.time?.compacted;
   return h(
@@ -71,9 +73,10 @@ export function toolResult(part) {
       icon("tool"),
       h("code", { class: "tool-name clip" }, part.tool),
       h("span", { class: "muted clip grow" }, state.title && state.title !== part.tool ? state.title : ""),
-      stateChip(state),
+      orphan && state.status === "completed" ? h("span", { class: "chip warn" }, icon("alert"), t("tool.orphan")) : stateChip(state),
     ),
     body(
+      orphan ? h("p", { class: "muted small" }, t("tool.orphan.says")) : null,
       folded(state, false),
       decided(state.metadata?.approval),
       cleared ? h("p", { class: "muted small" }, t("tool.cleared", { time: clock(cleared) })) : null,
