@@ -132,7 +132,10 @@ def outcome(raw: bytes) -> tuple[object, list[str]]:
 def made_of(message: Message, given: dict[str, Any]) -> object:
     """A message as its classes and fields, but for an id or a time that it was given just now."""
     fresh = {name for name in ("id", "timestamp") if given.get(name) is None}
-    return anatomy(message, fresh)
+    made = anatomy(message, fresh)
+    return (
+        repr(made).replace(message.id, "given just now") if "id" in fresh else made
+    )  # in parts too
 
 
 def anatomy(value: Any, fresh: set[str] | None = None) -> object:  # noqa: ANN401 - any value

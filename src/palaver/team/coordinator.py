@@ -41,7 +41,13 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import derive_id, uuid_for
-from palaver.messages.limits import MAX_ANSWER, check_argument, check_callable, check_number
+from palaver.messages.limits import (
+    MAX_ANSWER,
+    check_argument,
+    check_callable,
+    check_number,
+    short_repr,
+)
 from palaver.messages.redaction import redact
 from palaver.models import model as named_model
 from palaver.models.base import ModelRequest
@@ -367,6 +373,8 @@ class HumanTurn(Struct, frozen=True, omit_defaults=True):
     human: str | None
     why: HumanTurnReason | Literal["paused", "approval"]
     calls: tuple[ToolCallPart, ...] = ()
+
+    __repr__ = short_repr
 
 
 class Coordinator:
