@@ -11,7 +11,9 @@ from typing import Final
 __all__ = ["Ear"]
 
 _LENGTH: Final = 4
-_WRITES: Final = re.compile(rb"\b(INSERT|UPDATE|DELETE)\b(?<!FOR UPDATE)")
+_WRITES: Final = re.compile(
+    rb"\b(INSERT|UPDATE|DELETE)\b(?<!FOR UPDATE)|palaver\.(commit|create|keep|take)_"
+)
 
 
 class Ear:

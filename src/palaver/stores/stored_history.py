@@ -66,6 +66,7 @@ from palaver.stores.records import (
     Change,
     Head,
     JournalEntry,
+    Placed,
     check_idempotency_key,
     check_known,
     check_records,
@@ -154,6 +155,10 @@ class StoredLog:
         """Go on from a newer head, after others have added messages."""
         self._length = head.length
         self._counts = {head.length: head.counts}
+
+    def learn(self, first: int, messages: Sequence[Message]) -> None:
+        """Note messages that were committed at a position, behind those of others."""
+        self._remember(first, messages)
 
     def clear_cache(self) -> None:
         """Forget the messages that were read: some may have been erased."""
@@ -369,13 +374,17 @@ class StoredHistory(BaseHistory):
             return self
 
     def _read_newest(self) -> None:
+        self._catch_up(self._backend.head(self.id))
+
+    def _catch_up(self, head: Head) -> None:
+        """Go on from a newer head: read what it says others have changed."""
         state, backend = self._state, self._backend
-        head = backend.head(self.id)
         if head.erased != self._head.erased:
             self._log.clear_cache()
         if head.version != state.version:
             merges = False
-            for stored in backend.frames(self.id, state.version, head.version):
+            framed = head.framed > state.version
+            for stored in backend.frames(self.id, state.version, head.version) if framed else ():
                 frame = self._codec.decode(stored.data, stored.version)
                 state.versions.learn(frame, stored.version)
                 merges |= frame.merged != state.frame.merged
@@ -446,6 +455,8 @@ class StoredHistory(BaseHistory):
                 if prepared is None:
                     return self._unchanged(expect, key)
                 commit, change = prepared
+                if change.plain and not any((expect is not None, unless, send)):
+                    change = replace(change, anywhere=when_stale == "replan")
                 try:
                     if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
                         again = partial(self._prepare, planner, stale, key, token, records)
@@ -492,10 +503,19 @@ class StoredHistory(BaseHistory):
         if type(version) is AlreadyCommitted:
             self._read_newest()
             return version
+        first = version.first if isinstance(version, Placed) else change.first
         if self._listeners:
             added = len(change.messages)
-            entry = JournalEntry(self.id, version, change.kind, change.at, change.first, added)
+            entry = JournalEntry(self.id, version, change.kind, change.at, first, added)
             self._made.append(entry)
+        if isinstance(version, Placed):
+            now = version.head
+            self._catch_up(
+                replace(self._head, version=now.version, stop=now.stop, length=now.length,
+                        counts=now.counts, framed=now.framed, size=now.size, erased=now.erased)
+            )  # fmt: skip
+            self._log.learn(first, change.messages)
+            return version
         if commit.frame is not None:
             self._codec.keep(commit.frame, version)
         self._state.apply(commit)

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from contextlib import closing, suppress
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakSet
 
@@ -60,6 +61,7 @@ _PACKAGE: Final = "palaver.stores.postgres"
 STATEMENTS: Final = {name: text.encode() for name, text in load_queries(_PACKAGE).items()}
 """The statements of `queries.sql`, by name."""
 
+_FUNCTIONS: Final = resources.files(_PACKAGE).joinpath("functions.sql").read_bytes()
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
 _DAMAGE: Final = (errors.DataCorrupted, errors.IndexCorrupted)
 _TIMES: Final = 20
@@ -466,6 +468,8 @@ def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[in
             for number, statements in steps:
                 if version < number <= newest:
                     connection.execute(statements.encode())
+            if upto is None:
+                connection.execute(_FUNCTIONS)
             connection.execute(STATEMENTS["note_version"], (max(version, newest),))
     _shift_numbers(connection)
     return max(before, 0), max(version, newest)

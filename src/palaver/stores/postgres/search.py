@@ -62,25 +62,34 @@ class PostgresSearchIndex:
         connection.execute(STATEMENTS["lock_index"])
 
     @staticmethod
-    def replace(connection: TimedConnection, conversation: str, position: int, body: str) -> None:
+    def replace(
+        connection: TimedConnection, root: str, conversation: str, position: int, body: str
+    ) -> None:
         """Replace a message in the index by what is left of it; inside a transaction."""
         found, reason = _lexemes(decode_body(body))
-        connection.execute(STATEMENTS["reindex_words"], (found, reason, conversation, position))
+        where = root, conversation, position
+        connection.execute(STATEMENTS["reindex_words"], (found, reason, *where))
 
     def search(
-        self, query: str, ranges: Sequence[tuple[str, int, int]] | None, limit: int
+        self,
+        query: str,
+        ranges: Sequence[tuple[str, int, int]] | None,
+        limit: int,
+        *,
+        root: str = "",
     ) -> list[Hit]:
-        """Return the messages with all words of a query, in a conversation's ranges or anywhere."""
+        """Return the messages with all words of a query, in ranges of a family or anywhere."""
         wanted = parse_query(query)
         if not wanted or limit <= 0:
             return []
-        return collect_hits(self._candidates(wanted, ranges, limit), query, wanted, limit)
+        return collect_hits(self._candidates(wanted, ranges, limit, root), query, wanted, limit)
 
     def _candidates(
         self,
         wanted: list[list[str]],
         ranges: Sequence[tuple[str, int, int]] | None,
         limit: int,
+        root: str,
     ) -> Iterator[tuple[str, int, str]]:
         """Yield what the index finds, the newest first; bodies are read when they are needed.
 
@@ -92,16 +101,17 @@ class PostgresSearchIndex:
         if ranges is not None:
             name = "search_in"
             names, starts, stops = zip(*ranges, strict=True)
-            values |= {"names": list(names), "starts": list(starts), "stops": list(stops)}
+            values |= {"root": root, "names": list(names), "starts": list(starts)}
+            values["stops"] = list(stops)
         offset, page = 0, min(max(limit, _MAX_MESSAGES), _PAGE)
         while True:
             rows = self._connections.fetch(name, values | {"limit": page, "offset": offset})
-            found = [row for row in rows if row[2] is not None]
+            found = [row for row in rows if row[-1] is not None]
             while found:
                 count = min(_fitting([size for *_, size in found]), limit)
                 some, found = found[:count], found[count:]
-                where = [name for name, *_ in some], [position for _, position, _ in some]
-                yield from self._connections.fetch("bodies_at", where)
+                for _, *hit in self._connections.fetch("bodies_at", _places(some)):
+                    yield tuple(hit)
             if len(rows) < page:
                 return
             offset, page = offset + page, min(page * 4, _PAGE)
@@ -134,8 +144,8 @@ class _Indexer:
             _index(connection, rows[:count])
             complete = len(changes)
             if count < len(rows) or count == _MAX_MESSAGES:  # the last may have more
-                which, _, position, _ = rows[count - 1]
-                done = position + 1 - changes[which - 1][1]
+                which, *_, position, _ = rows[count - 1]
+                done = position + 1 - changes[which - 1][2]
                 complete = which - 1
             else:
                 done = 0
@@ -150,13 +160,17 @@ class _Indexer:
 
 def _columns(
     changes: Sequence[tuple[Any, ...]], done: int
-) -> tuple[list[Any], list[Any], list[Any], int]:
+) -> tuple[list[Any], list[Any], list[Any], list[Any], int]:
     """Return which messages some changes brought, without the first `done` of the first change."""
-    names = [conversation for conversation, *_ in changes]
-    firsts = [first for _, first, *_ in changes]
-    stops = [first + count for _, first, count, *_ in changes]
+    roots, names, firsts, counts = (list(column) for column in list(zip(*changes, strict=True))[:4])
+    stops = [first + count for first, count in zip(firsts, counts, strict=True)]
     firsts[0] += done
-    return names, firsts, stops, _MAX_MESSAGES
+    return roots, names, firsts, stops, _MAX_MESSAGES
+
+
+def _places(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
+    """Return the columns root, conversation and position of rows that end with these and a size."""
+    return tuple([row[index] for row in rows] for index in (-4, -3, -2))
 
 
 def _fitting(sizes: Sequence[int]) -> int:
@@ -170,16 +184,16 @@ def _fitting(sizes: Sequence[int]) -> int:
 
 
 def _index(connection: TimedConnection, rows: Sequence[tuple[Any, ...]]) -> None:
-    where = [name for _, name, *_ in rows], [position for _, _, position, _ in rows]
     entries: list[tuple[Any, ...]] = []
-    for name, position, body in connection.execute(STATEMENTS["bodies_at"], where).fetchall():
+    bodies = connection.execute(STATEMENTS["bodies_at"], _places(rows)).fetchall()
+    for *where, body in bodies:
         try:
             found, reason = _lexemes(decode_body(body))
         except StoreError:
             found, reason = [], UNREADABLE
         except MemoryError:
             found, reason = [], OUT_OF_MEMORY
-        entries.append((found, reason, name, position))
+        entries.append((found, reason, *where))
     connection.cursor().executemany(STATEMENTS["index_words"], entries)
 
 
