@@ -31,6 +31,7 @@ from palaver.messages.limits import (
     describe_argument,
     is_text,
 )
+from palaver.stores.backend import create_once
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -44,7 +45,7 @@ from palaver.stores.records import (
     check_title,
     check_words,
 )
-from palaver.stores.stored_history import StoredHistory, check_creation_key, create_once
+from palaver.stores.stored_history import StoredHistory, check_creation_key
 from palaver.stores.verify import find_problems
 
 if TYPE_CHECKING:
@@ -168,12 +169,23 @@ class Store:
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
             messages=new, frame=FrameCodec().encode(frame, 0), key=key, records=tuple(records),
         )  # fmt: skip
-        create_once(self.backend, head, first)
-        return self.get(name)
+        made = create_once(self.backend, head, first)
+        return StoredHistory(self.backend, name, clock=self._clock, opened=made)
 
-    def get(self, conversation: str) -> StoredHistory:
-        """Return a conversation as it is now; `UnknownConversation` if it does not exist."""
-        return StoredHistory(self.backend, conversation, clock=self._clock)
+    def get(self, conversation: str, *, last: int = 0) -> StoredHistory:
+        """Return a conversation as it is now; `UnknownConversation` if it does not exist.
+
+        Messages are read when they are needed. The `last` so many are read at once with the rest:
+        where the store is on another machine, that is one round trip instead of two.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create([palaver.user("one"), palaver.user("two")], id="talk")
+        >>> [message.text for message in store.get("talk", last=20)[-20:]]
+        ['one', 'two']
+        """
+        check_number(last, "$.last", least=0, whole=True)
+        return StoredHistory(self.backend, conversation, clock=self._clock, last=last)
 
     def head(self, conversation: str) -> Head:
         """Return a conversation's head; `UnknownConversation` if it does not exist."""

@@ -22,12 +22,10 @@ from weakref import WeakMethod
 from msgspec.structs import replace
 
 from palaver.errors import (
-    AlreadyExists,
     Clash,
     Conflict,
     Stale,
     StoreDamaged,
-    UnknownConversation,
     ValidationError,
     VersionMismatch,
 )
@@ -57,9 +55,10 @@ from palaver.history.plan import (
 from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
+from palaver.stores.backend import Opened, create_once, open_conversation, was_created
 from palaver.stores.erase import family_messages, positions_of_others
 from palaver.stores.frame_codec import read_frames
-from palaver.stores.process_fork import restart_in_child
+from palaver.stores.process_fork import ReopeningLock, restart_in_child
 from palaver.stores.records import (
     MERGED_POSITIONS,
     AlreadyCommitted,
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from palaver.history.view import Result, View
     from palaver.messages import Role
     from palaver.stores.backend import Backend
+    from palaver.stores.frame_codec import FrameCodec
     from palaver.stores.records import Lease, Record
 
 __all__ = [
@@ -91,9 +91,7 @@ __all__ = [
     "StoredLog",
     "StoredStops",
     "check_creation_key",
-    "create_once",
     "id_from_key",
-    "was_created",
 ]
 
 
@@ -319,32 +317,50 @@ class StoredHistory(BaseHistory):
         "_token",
     )  # fmt: skip
 
-    def __init__(self, backend: Backend, name: str, *, clock: Callable[[], int] = now_ms) -> None:
-        """Read the head of a conversation; its messages are read when they are needed."""
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        *,
+        clock: Callable[[], int] = now_ms,
+        last: int = 0,
+        opened: Opened | None = None,
+        codec: FrameCodec | None = None,
+    ) -> None:
+        """Read the head of a conversation; its messages are read when they are needed.
+
+        The `last` so many are read at once. `opened` is what is known already, as of a new fork,
+        whose parent knows its `codec` too.
+        """
         check_known(name)
         self.id = name
         self._backend = backend
         self._token: int | None = None
         self._listeners: list[WeakMethod[Listener]] = []
         self._made: list[JournalEntry] = []
-        self._open(clock)
+        opened = open_conversation(backend, name, last) if opened is None else opened
+        self._open(clock, opened, codec)
         restart_in_child(self)
 
-    def _open(self, clock: Callable[[], int]) -> None:
+    def _open(
+        self, clock: Callable[[], int], opened: Opened, codec: FrameCodec | None = None
+    ) -> None:
         backend, name = self._backend, self.id
-        self._head = head = backend.head(name)
-        self._codec, frames = read_frames(backend, head)
+        self._head = head = opened.head
+        self._codec, frames = read_frames(backend, head, opened.frames, codec)
         self._log = StoredLog(backend, head)
+        self._log.learn(opened.first, opened.messages)
         self._stops = StoredStops(backend, name, head.version, head.stop)
         self._state = HistoryState(
             name, self._log, frames[-1][1], Versions.of(frames, self._stops), clock,
             origin=None if head.parent is None else (head.parent, head.origin),
         )  # fmt: skip
-        self._read_merged_positions()
+        self._read_merged_positions(opened.merged)
         self._lock = threading.RLock()
 
-    def _read_merged_positions(self) -> None:
-        stored = self._backend.records(self.id, MERGED_POSITIONS)
+    def _read_merged_positions(self, stored: Mapping[str, bytes] | None = None) -> None:
+        if stored is None:
+            stored = self._backend.records(self.id, MERGED_POSITIONS)
         try:
             found = {other: read_positions(pairs) for other, pairs in stored.items()}
         except ValueError as error:
@@ -774,22 +790,25 @@ class StoredHistory(BaseHistory):
         if id == self.id:
             raise ValidationError("must be another than its parent's", path="$.id", rule="fork-id")
         with self._lock:
-            state = self._state
-            now = self._backend.head(self.id)  # it may have another title by now
+            state, backend = self._state, self._backend
+            labels = expect is not None or not hasattr(backend, "create_fork")
+            now = backend.head(self.id) if labels else self._head  # it may have another title
             try:
                 check_expected(expect, now.version)
             except VersionMismatch:
-                if id is None or key is None or not was_created(self._backend, id, self.id, key):
+                if id is None or key is None or not was_created(backend, id, self.id, key):
                     raise
-                return type(self)(self._backend, id, clock=state.clock)
+                return type(self)(backend, id, clock=state.clock)
             newest = state.version if expect is None else now.version
             if newest > state.version:
                 self.refresh()
             name = new_id() if id is None else id
-            create_once(
-                self._backend, *self._first_of_fork(name, newest if at is None else at, now, key)
-            )
-            return type(self)(self._backend, name, clock=state.clock)
+            version = newest if at is None else at
+            made = create_once(backend, *self._first_of_fork(name, version, now, key))
+            codec = None
+            if made is not None:
+                codec = self._codec.branch(version, partial(backend.ancestor_frames, name))
+            return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
 
     def _first_of_fork(
         self, name: str, version: int, parent: Head, key: str | None
@@ -820,42 +839,11 @@ class StoredHistory(BaseHistory):
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:  # another thread was changing it: what there is of that change is not looked at
-            self._lock = cast("threading.RLock", _ReopeningLock(self._reopen))
+            self._lock = cast("threading.RLock", ReopeningLock(self._reopen))
 
     def _reopen(self) -> threading.RLock:
-        self._open(self._state.clock)
+        self._open(self._state.clock, open_conversation(self._backend, self.id, 0))
         return self._lock
-
-
-class _ReopeningLock:
-    """Stands in for the lock of a history that was forked in the middle of a change.
-
-    Whoever takes it first has the history read again from its store; then it has a lock again.
-    """
-
-    def __init__(self, reopen: Callable[[], threading.RLock]) -> None:
-        self._reopen = reopen
-        self._gate = threading.Lock()
-        self._lock: threading.RLock | None = None
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        """Take the lock of the reopened history; False if the caller may not wait for that."""
-        if not blocking:
-            return False
-        with self._gate:
-            if self._lock is None:
-                self._lock = self._reopen()
-        return self._lock.acquire()
-
-    def release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
 
 
 # ── creating a conversation once ────────────────────────────────────────────────────────────────
@@ -879,21 +867,3 @@ def check_creation_key(name: str | None, key: str | None) -> None:
     check_idempotency_key(key)
     if key is not None and name is None:
         raise ValidationError("needs an id beside it", path="$.key")
-
-
-def create_once(backend: Backend, head: Head, first: Change) -> None:
-    """Create a conversation, unless it was created with the same key and from the same parent."""
-    try:
-        backend.create(head, first)
-    except AlreadyExists:
-        if first.key is None or not was_created(backend, head.id, head.parent, first.key):
-            raise
-
-
-def was_created(backend: Backend, name: str, parent: str | None, key: str) -> bool:
-    """Tell whether a conversation exists that was created from a parent with a key."""
-    try:
-        found = backend.head(name)
-    except UnknownConversation:
-        return False
-    return (found.parent, backend.keys(name, -1, 0).get(0)) == (parent, key)

@@ -30,6 +30,7 @@ from palaver.errors import (
 from palaver.history.erase import tombstone
 from palaver.messages.limits import EMPTY
 from palaver.stores.backend import (
+    Opened,
     check_family,
     decode_head,
     parse_cursor,
@@ -41,6 +42,7 @@ from palaver.stores.forks import FAR, Lineages
 from palaver.stores.postgres.changes import (
     Adoption,
     Outcome,
+    Relabelled,
     commit,
     create,
     journal_hash,
@@ -196,10 +198,29 @@ class PostgresBackend:
 
     def create(self, head: Head, first: Change) -> None:
         """Create a conversation, with its first messages and frame."""
+        self._create(head, first)
+
+    def create_fork(self, head: Head, first: Change) -> Head:
+        """Create a fork with its parent's newest title and tags; return its head."""
+        while True:
+            try:
+                self._create(head, first, as_parent=True)
+            except Relabelled:
+                parent = self.head(str(head.parent))
+                head = replace(head, title=parent.title, tags=parent.tags)
+            else:
+                return head
+
+    def _create(self, head: Head, first: Change, *, as_parent: bool = False) -> None:
         attempt = new_attempt()
         root = head.id if head.parent is None else self._root(head.parent)
-        self._connections.run(lambda connection: create(connection, root, head, first, attempt))
+        self._connections.run(
+            lambda connection: create(
+                connection, root, head, first, attempt=attempt, as_parent=as_parent
+            )
+        )
         self._remember(head.id, root)
+        self._lineages.learn(head.id, head.parent, head.base, head.origin)
         self._notifier.notify()
 
     def commit(self, change: Change) -> int:
@@ -355,6 +376,28 @@ class PostgresBackend:
         head = self._in_family(conversation, look)
         self._lineages.learn(conversation, head.parent, head.base, head.origin)
         return head
+
+    def open(self, conversation: str, last: int) -> Opened:
+        """Return what a history begins with, in one round trip."""
+        check_known(conversation)
+        (row,) = self._connections.fetch("open", (conversation, last))
+        root, *columns = row[: _TAGS + 4]
+        ids, bases, origins, versions, frames, names, values, first, bodies = row[_TAGS + 4 :]
+        if root is None:
+            self._forget(conversation)
+            refuse_unknown(conversation)
+        self._remember(conversation, root)
+        parent = None
+        for name, base, origin in reversed([*zip(ids or (), bases, origins, strict=False)]):
+            self._lineages.learn(name, parent, base, origin)
+            parent = name
+        return Opened(
+            _decode_head((conversation, *columns)),
+            [StoredFrame(*frame) for frame in zip(versions or (), frames or (), strict=True)],
+            dict(zip(names or (), values or (), strict=True)),
+            first,
+            _decode_last(bodies or ()),
+        )
 
     def _lineage(self, conversation: str) -> Lineage[str]:
         """Return a conversation's line of ancestors."""
@@ -630,6 +673,14 @@ class PostgresBackend:
 
 def _decode_head(row: tuple[Any, ...]) -> Head:
     return decode_head(row, row[_TAGS])
+
+
+def _decode_last(bodies: Sequence[str]) -> list[Message]:
+    """Return messages that are read ahead: none where one is damaged, which is said later."""
+    try:
+        return [decode_body(body) for body in bodies]
+    except StoreDamaged:
+        return []
 
 
 def _decode_journaled(row: tuple[Any, ...]) -> JournalEntry:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Adoption",
     "Outcome",
+    "Relabelled",
     "commit",
     "create",
     "journal_hash",
@@ -51,7 +52,12 @@ __all__ = [
 _NONE: Final = -1  # in a list of numbers, where NULL is meant
 _PIPELINED: Final = 100  # statements that are sent before their answers are read
 _NO_PARENT: Final = "PV005"  # the error of `create_conversation` where the parent is gone
+_RELABELLED: Final = "PV007"  # the same where the parent has another title, or other tags
 _MAX_ADOPTED: Final = 1 << 22  # numbers that a transaction has for its changes, as in functions.sql
+
+
+class Relabelled(Exception):  # noqa: N818 - it is caught where the labels are read again
+    """The parent of a fork has another title by now, or other tags."""
 
 
 class Outcome(IntEnum):
@@ -71,9 +77,17 @@ def new_attempt() -> int:
     return secrets.randbits(63)
 
 
-def create(connection: TimedConnection, root: str, head: Head, first: Change, attempt: int) -> None:
-    """Create a conversation."""
-    values = _create_values(root, head, first, attempt, 0)
+def create(
+    connection: TimedConnection,
+    root: str,
+    head: Head,
+    first: Change,
+    *,
+    attempt: int,
+    as_parent: bool = False,
+) -> None:
+    """Create a conversation; `Relabelled` if it is not titled as its parent and has to be."""
+    values = _create_values(root, head, first, attempt, 0) | {"as_parent": as_parent}
     if root == head.id:
         ((outcome, _),) = connection.execute(STATEMENTS["create"], values).fetchone() or ([6, 0],)
     else:
@@ -100,9 +114,12 @@ def _create_fork(
         found = _attempt_of(connection, root, head.id, 0)
         return Outcome.MADE_BEFORE if found == values["attempt"] else Outcome.EXISTS
     except psycopg.Error as error:
-        if error.sqlstate == _NO_PARENT:
+        if not connection.closed:
             connection.rollback()
+        if error.sqlstate == _NO_PARENT:
             refuse_unknown(str(head.parent))
+        if error.sqlstate == _RELABELLED:
+            raise Relabelled from None
         raise
     return Outcome.MADE
 
@@ -279,8 +296,8 @@ def _create_values(
         **_message_columns(first),
         **_journal_values(first, attempt, index),
         **record_values(head.id, first.records),
-        "root": root, "id": head.id, "counts": list(unpack_counts(first.counts)),
-        "parent": head.parent, "base": head.base, "origin": head.origin,
+        "as_parent": False, "root": root, "id": head.id, "parent": head.parent,
+        "counts": list(unpack_counts(first.counts)), "base": head.base, "origin": head.origin,
         "title": head.title, "tags": list(head.tags), "created": head.created,
         "updated": head.updated,
         "label_hash": row_hash(b"", head.id, head.parent, head.base, head.origin, head.created, 0,

@@ -350,29 +350,34 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
         """Pass everything on; psycopg returns here every tenth of a second while nothing came."""
         last = time.monotonic()
         end = last + limit
+        doubted = False
         ready: Any = None
         try:
             while True:
                 ready = yield gen.send(ready)
                 now = time.monotonic()
                 if ready:
-                    last, end = now, now + limit
+                    last, end, doubted = now, now + limit, False
                 elif now > end:
-                    self._ask(now - last)
-                    end = time.monotonic() + limit
+                    works = self._ask(now - last)
+                    if doubted and not works:
+                        self._give_up(now - last)
+                    doubted = not works  # it may have just finished: the answer comes next, then
+                    end = time.monotonic() + (limit if works else 0)
         except StopIteration as over:
             found: _T = over.value
             return found
 
-    def _ask(self, seconds: float) -> None:
-        """Ask on another connection whether the server still works; close this one if not."""
+    def _ask(self, seconds: float) -> bool:
+        """Ask on another connection whether the server still works on the statement."""
         try:
             ask = self.is_at_work if seconds < (self.longest or math.inf) else None
-            if ask is not None and ask(self.pgconn.backend_pid):
-                return
+            return ask is not None and ask(self.pgconn.backend_pid)
         except ServerSilent:
             self.close()
             raise
+
+    def _give_up(self, seconds: float) -> NoReturn:
         self.close()
         msg = f"the server did not answer for {seconds:.3g} s"
         raise psycopg.OperationalError(msg)
@@ -459,6 +464,7 @@ def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[in
         )
         raise StoreError(msg)
     if version < newest:
+        connection.longest = None  # large tables take their time
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
             version = _schema_version(connection)  # another process may have been quicker

@@ -154,17 +154,20 @@ BEGIN
 END
 $$;
 
--- Create a conversation. The name of a fork lies elsewhere, and is written beside this call.
+-- Create a conversation. The name of a fork lies elsewhere, and is written beside this call, which
+-- raises what is against it, so that neither stays. A fork as its parent must have the parent's title
+-- and tags, which are in its hash.
 CREATE OR REPLACE FUNCTION palaver.create_conversation(
     p_root text, p_id text, p_parent text, p_base bigint, p_origin bigint, p_title text,
     p_tags text[], p_created bigint, p_updated bigint, p_hash bigint, p_first bigint, p_stop bigint,
     p_size bigint, p_counts bigint[], p_kind text, p_at bigint, p_key text, p_attempt bigint,
     p_index bigint, p_mark bigint, p_data text, p_frame bytea, p_roles bigint[], p_times bigint[],
     p_marks bigint[], p_ids text[], p_bodies text[], p_replaces bigint[], p_kinds text[],
-    p_names text[], p_values bytea[], p_hashes bigint[]
+    p_names text[], p_values bytea[], p_hashes bigint[], p_as_parent boolean
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_attempt bigint;
+    v_parent record;
     v_count bigint := coalesce(cardinality(p_bodies), 0);
 BEGIN
     IF p_root = p_id THEN
@@ -175,10 +178,13 @@ BEGIN
             RETURN ARRAY[CASE WHEN v_attempt = p_attempt THEN 1 ELSE 6 END, 0];
         END IF;
     ELSE
-        PERFORM 1 FROM palaver.conversations
+        SELECT title, tags INTO v_parent FROM palaver.conversations
         WHERE root = p_root AND id = p_parent FOR KEY SHARE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no conversation has the id %', p_parent USING ERRCODE = 'PV005';
+        END IF;
+        IF p_as_parent AND (v_parent.title, v_parent.tags) IS DISTINCT FROM (p_title, p_tags) THEN
+            RAISE EXCEPTION '% has another title or other tags', p_parent USING ERRCODE = 'PV007';
         END IF;
     END IF;
     p_counts := palaver.add_messages(p_root, p_id, p_first, p_counts, p_roles, p_times, p_replaces,
@@ -249,5 +255,78 @@ BEGIN
         WHERE root = p_root AND id = p_id;
     END IF;
     remaining := expires - v_now;
+END
+$$;
+
+-- Everything that a history begins with: the head, its line of ancestors (the first is last), all
+-- frames, the records of merges, and the last messages of the view's end; not more than 8 MB of them.
+-- `o_root` is NULL where there is no such conversation, `o_ids` where it has too many ancestors.
+CREATE OR REPLACE FUNCTION palaver.open_conversation(
+    p_id text, p_last bigint, OUT o_root text, OUT o_version bigint, OUT o_stop bigint,
+    OUT o_length bigint, OUT o_system bigint, OUT o_user bigint, OUT o_assistant bigint,
+    OUT o_framed bigint, OUT o_size bigint, OUT o_parent text, OUT o_base bigint,
+    OUT o_origin bigint, OUT o_title text, OUT o_tags text[], OUT o_created bigint,
+    OUT o_updated bigint, OUT o_erased bigint, OUT o_ids text[], OUT o_bases bigint[],
+    OUT o_origins bigint[], OUT o_versions bigint[], OUT o_frames bytea[], OUT o_names text[],
+    OUT o_values bytea[], OUT o_first bigint, OUT o_bodies text[]
+) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_id text := p_id;
+    v_parent text;
+    v_base bigint;
+    v_origin bigint;
+    v_message record;
+    v_bytes bigint := 0;
+    v_start bigint;
+BEGIN
+    SELECT root INTO o_root FROM palaver.names WHERE id = p_id;
+    SELECT version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+           title, tags, created, updated, erased
+    INTO o_version, o_stop, o_length, o_system, o_user, o_assistant, o_framed, o_size, o_parent,
+         o_base, o_origin, o_title, o_tags, o_created, o_updated, o_erased
+    FROM palaver.conversations WHERE root = o_root AND id = p_id;
+    IF NOT FOUND THEN
+        o_root := NULL;
+        RETURN;
+    END IF;
+    SELECT array_agg(version ORDER BY version), array_agg(frame ORDER BY version)
+    INTO o_versions, o_frames
+    FROM palaver.journal
+    WHERE root = o_root AND conversation = p_id AND frame IS NOT NULL AND version <= o_framed;
+    SELECT array_agg(name), array_agg(value) INTO o_names, o_values
+    FROM palaver.records WHERE root = o_root AND conversation = p_id AND kind = 'names';
+    v_start := greatest(o_stop - p_last, 0);
+    o_first := o_stop;
+    v_parent := o_parent;
+    v_base := o_base;
+    v_origin := o_origin;
+    LOOP
+        o_ids := o_ids || v_id;
+        o_bases := o_bases || v_base;
+        o_origins := o_origins || v_origin;
+        IF o_first > v_start AND o_first > v_base THEN
+            FOR v_message IN
+                SELECT seq, body FROM palaver.messages
+                WHERE root = o_root AND conversation = v_id AND seq < o_first
+                  AND seq >= greatest(v_start, v_base)
+                ORDER BY seq DESC
+            LOOP
+                v_bytes := v_bytes + octet_length(v_message.body);
+                IF v_bytes > 8000000 OR v_message.seq <> o_first - 1 THEN
+                    v_start := o_first;
+                    EXIT;
+                END IF;
+                o_first := v_message.seq;
+                o_bodies := v_message.body || o_bodies;
+            END LOOP;
+        END IF;
+        EXIT WHEN v_parent IS NULL;
+        SELECT id, parent, base, origin INTO v_id, v_parent, v_base, v_origin
+        FROM palaver.conversations WHERE root = o_root AND id = v_parent;
+        IF NOT FOUND OR cardinality(o_ids) = 100 THEN
+            o_ids := NULL;
+            EXIT;
+        END IF;
+    END LOOP;
 END
 $$;

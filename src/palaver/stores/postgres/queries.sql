@@ -5,6 +5,9 @@ SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, p
        title, tags, created, updated, erased
 FROM palaver.conversations WHERE root = %s AND id = %s;
 
+-- name: open
+SELECT * FROM palaver.open_conversation(%s::text, %s);
+
 -- name: listing
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
        title, tags, created, updated, erased
@@ -32,7 +35,7 @@ SELECT palaver.create_conversation(
     %(counts)b::bigint[], %(kind)s::text, %(at)s, %(key)s::text, %(attempt)s, %(index)s, %(mark)s,
     %(data)s::text, %(frame)s::bytea, %(roles)b::bigint[], %(times)b::bigint[], %(marks)b::bigint[],
     %(ids)b::text[], %(bodies)b::text[], %(replaces)b::bigint[], %(kinds)b::text[],
-    %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[]);
+    %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[], %(as_parent)s);
 
 -- name: claim_name
 INSERT INTO palaver.names (id, root) VALUES (%s, %s);
