@@ -52,8 +52,10 @@ __all__ = [
     "JournalEntry",
     "Lease",
     "Listing",
+    "NodeReport",
     "Placed",
     "Record",
+    "StoreReport",
     "StoredFrame",
     "boot_id",
     "check_idempotency_key",
@@ -150,7 +152,11 @@ class Change(Struct, frozen=True, gc=False):
 
 
 class JournalEntry(Struct, frozen=True, gc=False):
-    """A committed change, as followers see it."""
+    """A committed change, as followers see it.
+
+    `cursor` is where the feed of the whole store goes on behind it. In the journal of one
+    conversation it is 0 if the store is on several machines.
+    """
 
     conversation: str
     version: int
@@ -217,6 +223,28 @@ class Hit(Struct, frozen=True, gc=False):
     position: int
     message: Message
     snippet: str
+
+
+class NodeReport(Struct, frozen=True, rename="camel"):
+    """A node of a cluster: how it is reached, and how many shards of the store it has."""
+
+    node: int
+    address: str
+    role: str
+    shards: int
+    answers: bool
+
+
+class StoreReport(Struct, frozen=True, rename="camel"):
+    """What a store runs on, and what is missing; see `Store.examine`."""
+
+    server: str
+    schema: int
+    citus: str | None = None
+    distributed: bool = False
+    shards: int = 0
+    nodes: tuple[NodeReport, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────

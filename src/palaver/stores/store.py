@@ -16,7 +16,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from palaver.errors import Stale, UnknownConversation, ValidationError
+from palaver.errors import Stale, StoreError, UnknownConversation, ValidationError
 from palaver.history.frame import Frame, check_expected
 from palaver.history.log import packed_count
 from palaver.history.operations import read_messages
@@ -40,6 +40,7 @@ from palaver.stores.records import (
     Hit,
     JournalEntry,
     Listing,
+    StoreReport,
     check_known,
     check_tags,
     check_title,
@@ -130,6 +131,28 @@ class Store:
     def migrated(self) -> tuple[int, int]:
         """The schema's version when the store was opened, and the version it has now."""
         return self.backend.migrated
+
+    def examine(self) -> StoreReport:
+        """Return what the store runs on: the server, the nodes of its cluster, what is missing.
+
+        >>> import palaver
+        >>> palaver.open(":memory:").examine().server
+        'memory'
+        """
+        look: Callable[[], StoreReport] | None = getattr(self.backend, "examine", None)
+        return StoreReport(self.kind, self.migrated[1]) if look is None else look()
+
+    def distribute(self) -> None:
+        """Bring a store in PostgreSQL to all nodes of a cluster, if that server has Citus.
+
+        A store that is made there is distributed from the beginning. Nobody can use it meanwhile,
+        and processes that have it open have to open it again.
+        """
+        bring: Callable[[], None] | None = getattr(self.backend, "distribute", None)
+        if bring is None:
+            msg = f"a store of the kind {self.kind} can't be distributed; one in PostgreSQL can"
+            raise StoreError(msg)
+        bring()
 
     def with_clock(self, clock: Callable[[], int]) -> Store:
         """Return the same store with another clock, which returns the time in milliseconds."""

@@ -51,6 +51,14 @@ from palaver.stores.postgres.changes import (
     record_values,
     transaction_number,
 )
+from palaver.stores.postgres.cluster import (
+    Cluster,
+    distribute,
+    examine,
+    has_extension,
+    is_distributed,
+    numbers_ahead,
+)
 from palaver.stores.postgres.connections import (
     STATEMENTS,
     Listener,
@@ -58,6 +66,7 @@ from palaver.stores.postgres.connections import (
     PostgresConnections,
     migrate,
     read_settled,
+    shift_numbers,
 )
 from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, label, prune_rows
 from palaver.stores.postgres.search import PostgresSearchIndex
@@ -89,7 +98,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage
     from palaver.stores.postgres.connections import TimedConnection
-    from palaver.stores.records import Record
+    from palaver.stores.records import Record, StoreReport
 
 __all__ = ["PostgresBackend"]
 
@@ -128,9 +137,39 @@ class PostgresBackend:
         )
         try:
             with self._connections.connect() as connection:
-                self.migrated = migrate(connection)
+                self.migrated = migrate(connection, found=_found)
+                distributed = is_distributed(connection)
+                shift_numbers(connection, numbers_ahead if distributed else None)
         except psycopg.Error as error:
             raise self._connections.translate(error) from error
+        self._cluster = Cluster(self._connections) if distributed else None
+
+    def distribute(self) -> None:
+        """Bring a store that is on one server of a cluster to all its nodes.
+
+        Nobody can use it meanwhile; processes that have it open have to open it again.
+        """
+        with self._connections.connect() as connection:
+            if not has_extension(connection):
+                msg = (
+                    f"{self._connections.name} has no extension citus: there is nothing to "
+                    "distribute to; CREATE EXTENSION citus makes a server part of a cluster"
+                )
+                raise StoreError(msg)
+            connection.longest = None
+            try:
+                with connection.transaction():
+                    connection.execute(STATEMENTS["migration_lock"])
+                    connection.execute(b"SET LOCAL statement_timeout = 0")
+                    if not is_distributed(connection):
+                        distribute(connection)
+            except psycopg.Error as error:
+                raise self._connections.translate(error) from error
+        self._cluster = Cluster(self._connections)
+
+    def examine(self) -> StoreReport:
+        """Return what the store runs on, and what is missing."""
+        return self._connections.run(examine)
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
@@ -337,7 +376,7 @@ class PostgresBackend:
         erased, transaction = self._connections.run(work)
         self.erasures += 1
         self._notifier.notify()
-        clean_up(self._connections, transaction, self._rewrite)
+        self._clean_up(transaction)
         return erased
 
     def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
@@ -361,7 +400,11 @@ class PostgresBackend:
         transaction = self._connections.run(work)
         self.erasures += 1
         self._notifier.notify()
-        clean_up(self._connections, transaction, self._rewrite)
+        self._clean_up(transaction)
+
+    def _clean_up(self, transaction: str) -> None:
+        distributed = self._cluster is not None
+        clean_up(self._connections, transaction, self._rewrite, distributed=distributed)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -541,7 +584,7 @@ class PostgresBackend:
         if conversation is not None:
             ranges = self._lineage(conversation).row_ranges()
             root = self._root(conversation)
-        self._index.catch_up()
+        self._index.catch_up({0: None} if self._cluster is None else {**self._cluster.horizons()})
         hits = self._index.search(words, ranges, limit, root=root)
         if conversation is not None:  # inherited messages have the same position there
             hits = [replace(hit, conversation=conversation) for hit in hits]
@@ -552,16 +595,25 @@ class PostgresBackend:
     def journal(self, conversation: str | None, after: int, limit: int) -> list[JournalEntry]:
         """Return the changes after a version of a conversation, or a cursor of the whole store."""
         if conversation is None:
-            rows = read_settled(self._connections, after, limit)
+            cluster = self._cluster
+            rows = (
+                read_settled(self._connections, after, limit)
+                if cluster is None
+                else cluster.journal(after, limit)
+            )
         else:
             check_known(conversation)
             rows = self._read("journal", conversation, after, limit)
             if not rows:
                 self.head(conversation)
+            if self._cluster is not None:
+                rows = [(*change, 0) for *change, _ in rows]
         return [_decode_journaled(row) for row in rows]
 
     def newest(self) -> int:
         """Return the cursor of the newest change."""
+        if self._cluster is not None:
+            return self._cluster.newest()
         return int(self._connections.fetch("newest")[0][0])
 
     def wait(self, seconds: float) -> None:
@@ -666,6 +718,12 @@ class PostgresBackend:
                 yield f"{what} belongs to nothing: {conversation} at {position}"
         except StoreError as error:
             yield str(error)
+
+
+def _found(connection: TimedConnection) -> None:
+    """Distribute a store that was just made, where there is a cluster to distribute it to."""
+    if has_extension(connection):
+        distribute(connection)
 
 
 # ── rows ────────────────────────────────────────────────────────────────────────────────────────

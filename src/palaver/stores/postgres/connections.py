@@ -42,6 +42,7 @@ __all__ = [
     "migrate",
     "parse_address",
     "read_settled",
+    "shift_numbers",
 ]
 
 
@@ -80,7 +81,9 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
                   WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
        set_config('statement_timeout', '60s', false), set_config('lock_timeout', '30s', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),
-       set_config('plan_cache_mode', 'force_generic_plan', false)
+       set_config('plan_cache_mode', CASE  -- a call goes to another node by its values
+                  WHEN to_regclass('pg_catalog.pg_dist_partition') IS NULL
+                  THEN 'force_generic_plan' ELSE 'auto' END, false)
 """
 
 
@@ -453,8 +456,16 @@ def _refuse(reason: str) -> NoReturn:
 # ── migrations ──────────────────────────────────────────────────────────────────────────────────
 
 
-def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[int, int]:
-    """Bring the schema to the newest version, in one transaction; return what it was and is."""
+def migrate(
+    connection: TimedConnection,
+    *,
+    upto: int | None = None,
+    found: Callable[[TimedConnection], None] = lambda _: None,
+) -> tuple[int, int]:
+    """Bring the schema to the newest version, in one transaction; return what it was and is.
+
+    `found` is called in the transaction that makes a new store.
+    """
     steps = load_migrations(_PACKAGE)
     newest = steps[-1][0] if upto is None else upto
     before = version = _schema_version(connection)
@@ -468,7 +479,8 @@ def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[in
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
             version = _schema_version(connection)  # another process may have been quicker
-            if version < 0:
+            new = version < 0
+            if new:
                 for name in ("found", "found_store", "begin_store"):
                     connection.execute(STATEMENTS[name])
             for number, statements in steps:
@@ -476,8 +488,9 @@ def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[in
                     connection.execute(statements.encode())
             if upto is None:
                 connection.execute(_FUNCTIONS)
+            if new:
+                found(connection)
             connection.execute(STATEMENTS["note_version"], (max(version, newest),))
-    _shift_numbers(connection)
     return max(before, 0), max(version, newest)
 
 
@@ -490,15 +503,19 @@ def _schema_version(connection: TimedConnection) -> int:
     return -1 if row is None else int(row[0])
 
 
-def _shift_numbers(connection: TimedConnection) -> None:
+def shift_numbers(
+    connection: TimedConnection, find: Callable[[TimedConnection], int] | None = None
+) -> None:
     """Let journal numbers go on rising on a server whose transaction numbers are behind them.
 
-    That is a server into which the store was restored from a dump: see `feed`.
+    That is a server into which the store was restored from a dump. `find` returns how far they are
+    ahead, where there are several servers.
     """
-    if _ahead(connection) > 0:
+    find = find or _ahead
+    if find(connection) > 0:
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
-            ahead = _ahead(connection)  # another process may have been quicker
+            ahead = find(connection)  # another process may have been quicker
             if ahead > 0:
                 connection.execute(STATEMENTS["shift"], (ahead,))
 
@@ -637,6 +654,6 @@ def read_settled(connections: PostgresConnections, after: int, limit: int) -> li
     end = time.monotonic() + _SOON
     while True:
         rows = connections.fetch("journal_of_all", values)
-        if rows or time.monotonic() > end or not connections.fetch("in_sight", (after,))[0][0]:
+        if rows or time.monotonic() > end or not connections.fetch("in_sight", (0, after))[0][0]:
             return rows
         time.sleep(_PAUSE)

@@ -113,16 +113,22 @@ def encode_tags(tags: Sequence[str]) -> str:
     return json.dumps(list(tags))
 
 
-def clean_up(connections: PostgresConnections, transaction: str, rewrite: int) -> None:
-    """Destroy what a transaction has replaced; tables smaller than `rewrite` are rewritten."""
+def clean_up(
+    connections: PostgresConnections, transaction: str, rewrite: int, *, distributed: bool = False
+) -> None:
+    """Destroy what a transaction has replaced; tables smaller than `rewrite` are rewritten.
+
+    On a cluster, readers on other nodes are not waited for: what they may still read is removed by
+    the next clean-up, or by the server's own.
+    """
     try:
         with connections.connect() as connection:
-            _wait_for_readers(connection, transaction)
+            if not distributed:
+                _wait_for_readers(connection, transaction)
             connection.execute(b"SET statement_timeout = 0")
             connection.longest = None
-            (size,) = connection.execute(STATEMENTS["footprint"], (list(_TABLES),)).fetchone() or (
-                0,
-            )
+            measured = STATEMENTS["footprint_of_cluster" if distributed else "footprint"]
+            (size,) = connection.execute(measured, (list(_TABLES),)).fetchone() or (0,)
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     connection.execute(_LOCKED)

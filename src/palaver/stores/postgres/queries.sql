@@ -172,7 +172,7 @@ WHERE node = 0 AND number > %(after)s
 ORDER BY number LIMIT %(limit)s;
 
 -- name: in_sight
-SELECT EXISTS (SELECT 1 FROM palaver.journal WHERE node = 0 AND number > %s);
+SELECT EXISTS (SELECT 1 FROM palaver.journal WHERE node = %s AND number > %s);
 
 -- name: newest
 SELECT coalesce(max(number), 0) FROM palaver.journal
@@ -269,13 +269,18 @@ UPDATE palaver.messages SET body = %s, hash = %s
 WHERE root = %s AND conversation = %s AND seq = %s;
 
 -- name: lock_index
-SELECT indexed FROM palaver.indexing FOR UPDATE;
+SELECT node, indexed FROM palaver.indexing ORDER BY node FOR UPDATE;
+
+-- name: add_index_node
+INSERT INTO palaver.indexing (node, indexed) VALUES (%s, 0) ON CONFLICT DO NOTHING;
 
 -- name: unindexed
 SELECT root, conversation, first, count, number,
-       number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
-                FROM palaver.store)
-FROM palaver.journal WHERE node = 0 AND number > %s ORDER BY number LIMIT %s;
+       number < coalesce(
+           %(horizon)s::bigint,
+           (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
+            FROM palaver.store))
+FROM palaver.journal WHERE node = %(node)s AND number > %(after)s ORDER BY number LIMIT %(limit)s;
 
 -- The next messages for the search index, without their bodies: those may be large.
 -- name: to_index
@@ -305,7 +310,7 @@ FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = %s
 ON CONFLICT (root, conversation, seq) DO NOTHING;
 
 -- name: note_indexed
-UPDATE palaver.indexing SET indexed = %s;
+UPDATE palaver.indexing SET indexed = %s WHERE node = %s;
 
 -- name: reindex_words
 UPDATE palaver.words SET words = array_to_tsvector(%s::text[]), reason = %s
@@ -315,30 +320,29 @@ WHERE root = %s AND conversation = %s AND seq = %s;
 SELECT seq, reason FROM palaver.words
 WHERE root = %s AND conversation = %s AND reason IS NOT NULL ORDER BY seq;
 
--- Where the hits are, and how large: bodies are read one by one behind it.
+-- Where the hits are; their sizes and bodies are read behind it.
 -- name: search
-SELECT w.root, w.conversation, w.seq, octet_length(m.body)
-FROM (SELECT root, conversation, seq, time FROM palaver.words WHERE words @@ %(query)s::tsquery
-      ORDER BY time DESC, conversation DESC, seq DESC
-      LIMIT %(limit)s OFFSET %(offset)s) AS w
-LEFT JOIN palaver.messages AS m
-  ON m.root = w.root AND m.conversation = w.conversation AND m.seq = w.seq
-ORDER BY w.time DESC, w.conversation DESC, w.seq DESC;
+SELECT root, conversation, seq FROM palaver.words WHERE words @@ %(query)s::tsquery
+ORDER BY time DESC, conversation DESC, seq DESC
+LIMIT %(limit)s OFFSET %(offset)s;
 
 -- name: search_in
-SELECT w.root, w.conversation, w.seq, octet_length(m.body)
-FROM (SELECT w.root, w.conversation, w.seq
-      FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
-           AS s (conversation, start, stop)
-      JOIN palaver.words AS w
-        ON w.root = %(root)s AND w.conversation = s.conversation AND w.seq >= s.start
-       AND w.seq < s.stop
-      WHERE w.words @@ %(query)s::tsquery
-      ORDER BY w.seq DESC
-      LIMIT %(limit)s OFFSET %(offset)s) AS w
-LEFT JOIN palaver.messages AS m
-  ON m.root = %(root)s AND m.conversation = w.conversation AND m.seq = w.seq
-ORDER BY w.seq DESC;
+SELECT w.root, w.conversation, w.seq
+FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
+     AS s (conversation, start, stop)
+JOIN palaver.words AS w
+  ON w.root = %(root)s AND w.conversation = s.conversation AND w.seq >= s.start AND w.seq < s.stop
+WHERE w.words @@ %(query)s::tsquery
+ORDER BY w.seq DESC
+LIMIT %(limit)s OFFSET %(offset)s;
+
+-- name: sizes_at
+SELECT m.root, m.conversation, m.seq, octet_length(m.body)
+FROM unnest(%s::text[], %s::text[], %s::bigint[])
+     WITH ORDINALITY AS p (root, conversation, seq, place)
+JOIN palaver.messages AS m
+  ON m.root = p.root AND m.conversation = p.conversation AND m.seq = p.seq
+ORDER BY p.place;
 
 -- name: hashes
 SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conversation, seq,
@@ -423,3 +427,98 @@ UPDATE palaver.store SET version = %s;
 
 -- name: shift
 UPDATE palaver.store SET shift = shift + %s;
+
+-- The rest is for a cluster: Citus.
+
+-- name: has_extension
+SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus');
+
+-- name: is_distributed
+SELECT EXISTS (SELECT 1 FROM pg_dist_partition
+               WHERE logicalrelid = to_regclass('palaver.messages'));
+
+-- name: one_by_one
+SET LOCAL citus.multi_shard_modify_mode = 'sequential';
+
+-- name: identify_rows
+ALTER TABLE palaver.store REPLICA IDENTITY FULL;
+
+-- name: reference_store
+SELECT create_reference_table('palaver.store');
+
+-- name: distribute_table
+SELECT create_distributed_table(%s::text::regclass, %s::text, colocate_with := %s::text);
+
+-- name: truncate_local
+SELECT truncate_local_data_after_distributing_table(%s::text::regclass);
+
+-- name: node_of_cluster
+CREATE OR REPLACE FUNCTION palaver.node() RETURNS integer LANGUAGE sql STABLE
+AS 'SELECT groupid::integer FROM pg_catalog.pg_dist_local_group';
+
+-- name: signatures
+SELECT p.proname, p.oid::regprocedure::text
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace WHERE n.nspname = 'palaver';
+
+-- name: spread_function
+SELECT create_distributed_function(%s::text::regprocedure);
+
+-- name: delegate_function
+SELECT create_distributed_function(%s::text::regprocedure, %s::text, colocate_with := %s::text,
+                                   force_delegation := %s);
+
+-- For every node the number below which all its changes are finished.
+-- name: horizons
+SELECT true, '0:' || 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+                                + (SELECT shift FROM palaver.store))
+UNION ALL
+SELECT success, result FROM run_command_on_workers(
+    'SELECT (SELECT groupid FROM pg_catalog.pg_dist_local_group) || '':'' '
+    '|| 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint '
+    '+ (SELECT shift FROM palaver.store))');
+
+-- name: next_transactions
+SELECT true, '0:' || pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+                     + (SELECT shift FROM palaver.store)
+UNION ALL
+SELECT success, result FROM run_command_on_workers(
+    'SELECT (SELECT groupid FROM pg_catalog.pg_dist_local_group) || '':'' '
+    '|| pg_snapshot_xmax(pg_current_snapshot())::text::bigint '
+    '+ (SELECT shift FROM palaver.store)');
+
+-- name: last_node
+SELECT last_value FROM pg_catalog.pg_dist_groupid_seq;
+
+-- With the change before, in the same conversation.
+-- name: journal_of_node
+SELECT j.conversation, j.version, j.kind, j.at, j.first, j.count, j.data, j.number, p.node, p.number
+FROM palaver.journal AS j
+LEFT JOIN palaver.journal AS p
+  ON p.root = j.root AND p.conversation = j.conversation AND p.version = j.version - 1
+WHERE j.node = %(node)s AND j.number > %(after)s AND j.number < %(upto)s
+ORDER BY j.number LIMIT %(limit)s;
+
+-- name: newest_of_node
+SELECT coalesce(max(number), 0) FROM palaver.journal WHERE node = %s AND number < %s;
+
+-- name: footprint_of_cluster
+SELECT sum(citus_total_relation_size(table_name::regclass))::bigint
+FROM unnest(%s::text[]) AS table_name;
+
+-- name: server_version
+SHOW server_version;
+
+-- name: citus_version
+SELECT citus_version();
+
+-- name: nodes
+SELECT nodeid, groupid, nodename, nodeport, noderole::text FROM pg_dist_node ORDER BY groupid, nodeid;
+
+-- name: node_settings
+SELECT nodeid, success, result FROM run_command_on_all_nodes(
+    'SELECT current_setting(''max_prepared_transactions'') || '':'' '
+    '|| current_setting(''wal_level'')');
+
+-- name: shards
+SELECT nodename, nodeport, count(*) FROM citus_shards
+WHERE table_name = 'palaver.messages'::regclass GROUP BY nodename, nodeport;

@@ -29,7 +29,7 @@ from palaver.stores.text_index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
@@ -50,11 +50,16 @@ class PostgresSearchIndex:
         """Take the connections to the server."""
         self._connections = connections
 
-    def catch_up(self) -> None:
-        """Index the messages that came since the last time."""
-        indexer = _Indexer()
-        while self._connections.run(indexer.add_some):
-            pass
+    def catch_up(self, horizons: Mapping[int, int | None]) -> None:
+        """Index the messages that came since the last time.
+
+        `horizons` gives for each node the number below which all its changes are finished; None is
+        what the server itself finds.
+        """
+        for node, horizon in horizons.items():
+            indexer = _Indexer(node, horizon)
+            while self._connections.run(indexer.add_some):
+                pass
 
     @staticmethod
     def lock(connection: TimedConnection) -> None:
@@ -106,11 +111,12 @@ class PostgresSearchIndex:
         offset, page = 0, min(max(limit, _MAX_MESSAGES), _PAGE)
         while True:
             rows = self._connections.fetch(name, values | {"limit": page, "offset": offset})
-            found = [row for row in rows if row[-1] is not None]
+            found = self._connections.fetch("sizes_at", _places(rows)) if rows else []
             while found:
                 count = min(_fitting([size for *_, size in found]), limit)
                 some, found = found[:count], found[count:]
-                for _, *hit in self._connections.fetch("bodies_at", _places(some)):
+                where = _places([row[:-1] for row in some])
+                for _, *hit in self._connections.fetch("bodies_at", where):
                     yield tuple(hit)
             if len(rows) < page:
                 return
@@ -124,7 +130,9 @@ class _Indexer:
     still be under way, and the next time has to look from there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, node: int = 0, horizon: int | None = None) -> None:
+        self._node = node
+        self._horizon = horizon
         self._upto = -1  # the last change that was indexed completely
         self._settled = True  # so are all before it
         self._done = 0  # messages of the change after it
@@ -132,11 +140,17 @@ class _Indexer:
     def add_some(self, connection: TimedConnection) -> bool:
         """Index some messages; return whether there may be more."""
         with connection.transaction():
-            (indexed,) = connection.execute(STATEMENTS["lock_index"]).fetchone() or (0,)
+            known = dict(connection.execute(STATEMENTS["lock_index"]).fetchall())
+            if self._node not in known:
+                connection.execute(STATEMENTS["add_index_node"], (self._node,))
+            indexed = known.get(self._node, 0)
             upto, settled, done = self._upto, self._settled, self._done
             if indexed > upto:  # at first, and where another process came further
                 upto, settled, done = indexed, True, 0
-            changes = connection.execute(STATEMENTS["unindexed"], (upto, _MAX_MESSAGES)).fetchall()
+            values = {"node": self._node, "horizon": self._horizon, "after": upto}
+            changes = connection.execute(
+                STATEMENTS["unindexed"], values | {"limit": _MAX_MESSAGES}
+            ).fetchall()
             if not changes:
                 return False
             rows = connection.execute(STATEMENTS["to_index"], _columns(changes, done)).fetchall()
@@ -153,7 +167,7 @@ class _Indexer:
                 settled = settled and is_settled
                 if settled:
                     indexed = upto
-            connection.execute(STATEMENTS["note_indexed"], (indexed,))
+            connection.execute(STATEMENTS["note_indexed"], (indexed, self._node))
         self._upto, self._settled, self._done = upto, settled, done
         return complete < len(changes) or complete == _MAX_MESSAGES
 
@@ -169,8 +183,8 @@ def _columns(
 
 
 def _places(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
-    """Return the columns root, conversation and position of rows that end with these and a size."""
-    return tuple([row[index] for row in rows] for index in (-4, -3, -2))
+    """Return the columns root, conversation and position of rows that end with these."""
+    return tuple([row[index] for row in rows] for index in (-3, -2, -1))
 
 
 def _fitting(sizes: Sequence[int]) -> int:
@@ -185,15 +199,16 @@ def _fitting(sizes: Sequence[int]) -> int:
 
 def _index(connection: TimedConnection, rows: Sequence[tuple[Any, ...]]) -> None:
     entries: list[tuple[Any, ...]] = []
-    bodies = connection.execute(STATEMENTS["bodies_at"], _places(rows)).fetchall()
-    for *where, body in bodies:
+    where = _places([row[:-1] for row in rows])
+    bodies = connection.execute(STATEMENTS["bodies_at"], where).fetchall()
+    for *place, body in bodies:
         try:
             found, reason = _lexemes(decode_body(body))
         except StoreError:
             found, reason = [], UNREADABLE
         except MemoryError:
             found, reason = [], OUT_OF_MEMORY
-        entries.append((found, reason, *where))
+        entries.append((found, reason, *place))
     connection.cursor().executemany(STATEMENTS["index_words"], entries)
 
 

@@ -71,3 +71,6 @@ SET root = coalesce((SELECT n.root FROM palaver.names AS n WHERE n.id = w.conver
                     w.conversation);
 ALTER TABLE palaver.words ALTER COLUMN root SET NOT NULL,
     ADD PRIMARY KEY (root, conversation, seq);
+
+-- How far the full-text index has come, for each node of a cluster.
+ALTER TABLE palaver.indexing ADD COLUMN node integer NOT NULL DEFAULT 0 PRIMARY KEY;
