@@ -15,7 +15,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from palaver.errors import StoreError
+from psycopg import errors
+
 from palaver.messages.limits import MAX_INT
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.records import NodeReport, StoreReport
@@ -152,6 +153,15 @@ def numbers_ahead(connection: TimedConnection) -> int:
     return ahead
 
 
+def _read_horizons(connection: TimedConnection) -> list[str]:
+    rows = connection.execute(STATEMENTS["horizons"]).fetchall()
+    failed = [text for works, text in rows if not works]
+    if failed:  # it may come back: this is tried again, like everything that needs the node
+        msg = f"a node of the cluster does not answer: {failed[0]}"
+        raise errors.ConnectionFailure(msg)
+    return [text for _, text in rows]
+
+
 class Cluster:
     """The nodes of a distributed store, as followers and the search index need them."""
 
@@ -164,12 +174,8 @@ class Cluster:
 
         A node that has left the cluster makes no changes any more: all of its are.
         """
-        rows = self._connections.fetch("horizons")
-        failed = [text for works, text in rows if not works]
-        if failed:
-            msg = f"a node of the cluster does not answer: {failed[0]}"
-            raise StoreError(msg)
-        found = {int(node): int(number) for node, _, number in (t.partition(":") for _, t in rows)}
+        texts = (text.partition(":") for text in self._connections.run(_read_horizons))
+        found = {int(node): int(number) for node, _, number in texts}
         ((last,),) = self._connections.fetch("last_node")
         return {node: found.get(node, MAX_INT) for node in range(last + 1)}
 

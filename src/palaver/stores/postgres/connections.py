@@ -154,7 +154,8 @@ class PostgresConnections:
                 times += 1
                 now = time.monotonic()
                 end = end or (began if connection is None else now) + self._patience
-                lost = (connection is None or connection.closed) and now < end
+                lost = connection is None or connection.closed or _is_node_lost(error)
+                lost = lost and now < end
                 if lost:
                     self._drop_idle()  # they may be lost, too
                 lost = lost and not isinstance(error, ServerSilent)
@@ -292,6 +293,15 @@ class PostgresConnections:
             idle, self._idle = self._idle, deque()
         for connection in idle:
             connection.close()
+
+
+def _is_node_lost(error: psycopg.Error) -> bool:
+    """Tell whether a node of a cluster was lost: the coordinator could not reach it, or is going.
+
+    Of its own end a coordinator speaks in words only.
+    """
+    state = error.sqlstate or ""
+    return state.startswith(("08", "57P0")) or "postmaster was shut down" in str(error)
 
 
 def _adapters() -> AdaptersMap:
