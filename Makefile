@@ -40,7 +40,7 @@ bench: .venv-bench/bench.done  ## speed, beside peers and the bare floor
 
 # a shorter run, with a tenth of every count: make faults FAULTS_SCALE=0.1
 faults: .venv/test.done .venv/model.done .venv/browser.done  ## fault injection, and every property test with many more examples
-	HYPOTHESIS_PROFILE=faults .venv/bin/python -m pytest tests -n 2 --dist worksteal -v -m "faults or hypothesis"
+	HYPOTHESIS_PROFILE=faults .venv/bin/python -m pytest tests -n 2 --dist worksteal -v -m "(faults or hypothesis) and not cluster"
 
 # Citus is built once, in minutes, by a script that takes: up FOLDER PYTHON WORKERS PORT, or down FOLDER
 CITUS   ?= ../shared/citus/cluster

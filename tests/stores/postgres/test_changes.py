@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from palaver.stores import Store
-    from palaver.stores.records import Head
+    from palaver.stores.records import Head, JournalEntry
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_listener_is_told_where_the_messages_stand(store: Store) -> None:
         def __init__(self) -> None:
             self.heard: list[tuple[int, int, int]] = []
 
-        def hear(self, entry: palaver.stores.records.JournalEntry) -> None:
+        def hear(self, entry: JournalEntry) -> None:
             self.heard.append((entry.version, entry.first, entry.count))
 
     history, ear = store.create([user("0")]), Ear()

@@ -33,7 +33,8 @@ Row = tuple[str, int, str, int, int, int, None, int, int | None, int | None]
 
 
 def row(name: str, version: int, number: int, before: tuple[int, int] | None, at: int = 0) -> Row:
-    return name, version, "append", at, version, 1, None, number, *(before or (None, None))
+    node, older = before or (None, None)
+    return name, version, "append", at, version, 1, None, number, node, older
 
 
 def test_a_change_comes_after_the_one_before_it_though_that_is_of_another_node() -> None:

@@ -11,6 +11,7 @@ import pytest
 import palaver
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, Stale, UnknownConversation
 from palaver.messages import user
+from palaver.stores.postgres import PostgresBackend
 from palaver.stores.records import Change
 from tests.patience import within
 from tests.stores.proxy import Proxy
@@ -51,7 +52,8 @@ def counted(postgres_server: Server, postgres: str) -> Iterator[Counted]:
         palaver.open(postgres_server.address(name, Path(folder))) as store,
         within(120),
     ):
-        store.backend._notifier.close()  # type: ignore[attr-defined]
+        assert isinstance(store.backend, PostgresBackend)
+        store.backend._notifier.close()  # it has a connection of its own
         yield Counted(proxy, store)
 
 

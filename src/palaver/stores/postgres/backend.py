@@ -487,7 +487,8 @@ class PostgresBackend:
         """Return the messages from one position to before another."""
         ranges = self._lineage(conversation).row_ranges(start, stop)
         if len(ranges) == 1:
-            rows = self._read("bodies", *ranges[0])
+            (own,) = ranges
+            rows = self._read("bodies", own.key, own.start, own.stop)
         else:
             rows = self._read_ranges("bodies_of", ranges)
         return [decode_body(row[0]) for row in rows]
