@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check bench faults compat docs reference pictures clean
+.PHONY: help run test check bench faults cluster compat docs reference pictures clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,15 @@ bench: .venv-bench/bench.done  ## speed, beside peers and the bare floor
 
 # a shorter run, with a tenth of every count: make faults FAULTS_SCALE=0.1
 faults: .venv/test.done .venv/model.done .venv/browser.done  ## fault injection, and every property test with many more examples
-	HYPOTHESIS_PROFILE=faults .venv/bin/python -m pytest tests -n 2 --dist worksteal -v -m "faults or hypothesis"
+	HYPOTHESIS_PROFILE=faults .venv/bin/python -m pytest tests -n 2 --dist worksteal -v -m "(faults or hypothesis) and not cluster"
+
+# Citus is built once, in minutes, by a script that takes: up FOLDER PYTHON WORKERS PORT, or down FOLDER
+CITUS   ?= ../shared/citus/cluster
+CLUSTER ?= /var/tmp/palaver-cluster
+cluster: .venv/test.done  ## the stores' tests on a Citus cluster: a coordinator and two workers
+	@address=$$($(CITUS) up $(CLUSTER) $(CURDIR)/.venv/bin/python 2 9700 | tail -n 1) \
+	&& trap '$(CITUS) down $(CLUSTER)' EXIT \
+	&& PALAVER_CLUSTER=$$address .venv/bin/python -m pytest tests/cluster -m cluster
 
 compat: .venv-compat/compat.done  ## palaver inside other frameworks, as they are released
 	.venv-compat/bin/mypy --config-file compat/mypy.ini

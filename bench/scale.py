@@ -84,7 +84,7 @@ def _appending(address: str, number: int, share: range) -> Step:
 def open_and_read(address: str, number: int) -> Step:
     """Open any of them and read its last 20 messages."""
     store, draw, _ = _ready(address, number)
-    return lambda: store.get(_name(draw.randrange(CONVERSATIONS)))[-20:]
+    return lambda: store.get(_name(draw.randrange(CONVERSATIONS)), last=20)[-20:]
 
 
 def take_a_step(address: str, number: int) -> Step:
@@ -92,7 +92,7 @@ def take_a_step(address: str, number: int) -> Step:
     store, draw, messages = _ready(address, number)
 
     def step() -> None:
-        history = store.get(_name(draw.randrange(CONVERSATIONS)))
+        history = store.get(_name(draw.randrange(CONVERSATIONS)), last=20)
         assert history[-20:]
         history.append(next(messages))
         history.append(next(messages))

@@ -11,7 +11,9 @@ from typing import Final
 __all__ = ["Ear"]
 
 _LENGTH: Final = 4
-_WRITES: Final = re.compile(rb"\b(INSERT|UPDATE|DELETE)\b(?<!FOR UPDATE)")
+_WRITES: Final = re.compile(
+    rb"\b(INSERT|UPDATE|DELETE)\b(?<!FOR UPDATE)|palaver\.(commit|create|keep|take)_"
+)
 
 
 class Ear:
@@ -31,6 +33,7 @@ class Ear:
         self._begun = False
         self._prepared: dict[bytes, bytes] = {}
         self._inside = False
+        self.waits = 0  # how often the client said that it waits for the answers
 
     def commits(self, data: bytes) -> bool:
         """Tell whether these bytes complete a statement after which something is kept."""
@@ -38,6 +41,7 @@ class Ear:
         found = False
         while (message := self._next()) is not None:
             kind, content = message
+            self.waits += kind in (b"Q", b"S")
             if kind == b"P":
                 name, text = content.split(b"\0", 2)[:2]
                 self._prepared[name] = text

@@ -44,6 +44,7 @@ class Proxy:
         self._hush = False
         self._all = threading.Event()
         self.cuts = 0
+        self.trips = 0  # how often a client waited for an answer
         self._start(self._accept)
 
     def cut(self, word: bytes, when: When) -> None:
@@ -114,9 +115,12 @@ class Proxy:
         ear = Ear()
         with suppress(OSError):
             while data := client.recv(1 << 16):
+                waits = ear.waits
                 if hushed.is_set() or self._all.is_set():
                     continue
-                if self._dooms(data, commits=ear.commits(data)):
+                doom = self._dooms(data, commits=ear.commits(data))
+                self.trips += ear.waits - waits
+                if doom:
                     if self._hush:
                         hushed.set()
                         if self._when != "before":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from palaver.messages import user
 from palaver.stores import Store, StoredHistory
 from palaver.stores.backend import Backend
 from palaver.stores.memory import MemoryBackend
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
 def test_a_store_keeps_every_promise(check: Check, open_store: Callable[[], Store]) -> None:
     with within(300):
         check(open_store)
+
+
+def test_on_one_machine_a_follower_of_all_hears_in_the_order_of_the_changes(
+    open_store: Callable[[], Store],
+) -> None:
+    with open_store() as store:
+        start = store.newest()
+        one, other = store.create(), store.create()
+        expected = [(one.id, 0), (other.id, 0)]
+        for number in range(4):
+            history = (one, other)[number % 2]
+            history.append(user(str(number)))
+            expected.append((history.id, history.version))
+        feed = store.follow(after=start, seconds=0.05)
+        assert expected == [(change.conversation, change.version) for change in feed]
 
 
 def test_every_check_has_a_name_of_its_own_and_says_what_it_is_about() -> None:

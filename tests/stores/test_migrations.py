@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import psycopg
 import pytest
+from psycopg import sql
 
 import palaver
 from palaver.errors import LeaseTaken
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from palaver.stores import Store
 
 SCHEMAS = ["schema-1", "schema-2"]
+OF_POSTGRES = [*SCHEMAS, "schema-3"]
 FIRST_TIME = 1_700_000_000_000
 
 
@@ -58,20 +60,26 @@ def restored(schema: str, address: str) -> str:
     return address
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def thaw(request: pytest.FixtureRequest, path: Path) -> Callable[[str], str]:
-    """What restores a stored file or dump, and returns its address."""
-    if request.param == "sqlite":
-        return lambda schema: str(thawed(schema, path))
-    postgres: str = request.getfixturevalue("postgres")
-    return lambda schema: restored(schema, postgres)
+STORED = [("sqlite", schema) for schema in SCHEMAS] + [("postgres", s) for s in OF_POSTGRES]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.fixture
+def thaw(request: pytest.FixtureRequest, path: Path) -> Callable[[str, str], str]:
+    """What restores a stored file or dump of a kind of store, and returns its address."""
+
+    def restore(kind: str, schema: str) -> str:
+        if kind == "sqlite":
+            return str(thawed(schema, path))
+        return restored(schema, request.getfixturevalue("postgres"))
+
+    return restore
+
+
+@pytest.mark.parametrize(("kind", "schema"), STORED)
 def test_a_store_of_every_schema_opens_with_everything_in_it(
-    thaw: Callable[[str], str], schema: str
+    thaw: Callable[[str, str], str], kind: str, schema: str
 ) -> None:
-    address = thaw(schema)
+    address = thaw(kind, schema)
     package = "palaver.stores.postgres" if "://" in address else "palaver.stores.sqlite"
     with palaver.open(address) as store:
         assert (
@@ -84,9 +92,11 @@ def test_a_store_of_every_schema_opens_with_everything_in_it(
             store.lease("talk", "worker 4")
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_a_store_of_every_schema_can_be_used(thaw: Callable[[str], str], schema: str) -> None:
-    with palaver.open(thaw(schema)) as store:
+@pytest.mark.parametrize(("kind", "schema"), STORED)
+def test_a_store_of_every_schema_can_be_used(
+    thaw: Callable[[str, str], str], kind: str, schema: str
+) -> None:
+    with palaver.open(thaw(kind, schema)) as store:
         history = store.get("talk")
         history.append(one("u90", "tea, again"))
         history.insert(0, [one("s91")])
@@ -100,6 +110,36 @@ def test_a_store_of_every_schema_can_be_used(thaw: Callable[[str], str], schema:
         assert [] == list(store.verify())
         store.delete("deepest")
         assert [] == list(store.verify())
+
+
+@pytest.mark.parametrize("schema", OF_POSTGRES)
+def test_a_family_has_its_first_ancestor_in_every_row(postgres: str, schema: str) -> None:
+    """So that all its rows lie on one shard, also those of forks of forks."""
+    palaver.open(restored(schema, postgres)).close()
+    with psycopg.connect(postgres) as line:
+        names = line.execute("SELECT id, root FROM palaver.names").fetchall()
+        roots = {"talk": "talk", "fork": "talk", "deeper": "talk"}
+        assert roots | {"empty": "empty", "imported": "imported"} == dict(names)
+        assert sorted(names) == sorted(line.execute("SELECT id, root FROM palaver.conversations"))
+        for table in ("messages", "journal", "records", "words"):
+            query = sql.SQL("SELECT DISTINCT conversation, root FROM palaver.{}")
+            found = line.execute(query.format(sql.Identifier(table))).fetchall()
+            assert {*found} <= {*names}, table
+
+
+def test_damaged_rows_do_not_keep_a_store_from_its_migration(postgres: str) -> None:
+    """Forks without a parent, or in a circle, and messages without a conversation."""
+    restored("schema-3", postgres)
+    with psycopg.connect(postgres, autocommit=True) as line:
+        line.execute("UPDATE palaver.conversations SET parent = 'lost' WHERE id = 'deeper'")
+        line.execute("UPDATE palaver.conversations SET parent = 'fork' WHERE id = 'fork'")
+        line.execute("UPDATE palaver.messages SET conversation = 'nobody' WHERE id = 'u16'")
+    with palaver.open(postgres) as store:
+        assert 5 == len(list(store))
+        assert any("nobody" in problem for problem in store.verify())
+    with psycopg.connect(postgres) as line:
+        names = {"deeper": "deeper", "fork": "fork", "talk": "talk"}
+        assert names.items() <= dict(line.execute("SELECT id, root FROM palaver.names")).items()
 
 
 def test_a_sqlite_store_of_the_second_schema_opens_and_lists_everything(path: Path) -> None:

@@ -13,17 +13,17 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
-from palaver.errors import LeaseLost, Stale, StoreError, UnknownConversation
+from msgspec import Struct
+
+from palaver.errors import AlreadyExists, LeaseLost, Stale, StoreError, UnknownConversation
+from palaver.messages import Message
 from palaver.stores.forks import FAR
-from palaver.stores.records import (
-    Head,
-    pack_counts,
-)
+from palaver.stores.records import MERGED_POSITIONS, Head, StoredFrame, pack_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from palaver.messages import Message, Role
+    from palaver.messages import Role
     from palaver.stores.records import (
         Change,
         Erased,
@@ -32,20 +32,23 @@ if TYPE_CHECKING:
         Lease,
         Listing,
         Record,
-        StoredFrame,
     )
 
 __all__ = [
     "Backend",
+    "Opened",
     "check_family",
+    "create_once",
     "decode_head",
     "load_migrations",
     "load_queries",
+    "open_conversation",
     "parse_cursor",
     "refuse_forked",
     "refuse_lease",
     "refuse_stale",
     "refuse_unknown",
+    "was_created",
 ]
 
 
@@ -72,6 +75,9 @@ class Backend(Protocol):
         """Create a conversation, with its first messages, frame and records, in one change.
 
         Raises `AlreadyExists` if the id is taken.
+
+        A backend may have a method `create_fork(head, first)` too: it does the same with the
+        parent's newest title and tags, whatever the head says, and returns the head as stored.
         """
 
     def commit(self, change: Change) -> int:
@@ -148,7 +154,11 @@ class Backend(Protocol):
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def head(self, conversation: str) -> Head:
-        """Return a conversation's head; `UnknownConversation` if it does not exist."""
+        """Return a conversation's head; `UnknownConversation` if it does not exist.
+
+        A backend on another machine may have a method `open(conversation, last)` too, which returns
+        an `Opened` in one round trip.
+        """
         ...
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
@@ -299,6 +309,63 @@ class Backend(Protocol):
     def check(self) -> Iterator[str]:
         """Yield everything that is wrong with the store as a whole, as text."""
         ...
+
+
+class Opened(Struct, frozen=True):
+    """What a history begins with: the head, all frames, and some messages at the view's end.
+
+    `merged` are the records of merges, by name; `first` is the position of the first message.
+    """
+
+    head: Head
+    frames: list[StoredFrame]
+    merged: dict[str, bytes]
+    first: int = 0
+    messages: list[Message] = []
+
+
+def open_conversation(backend: Backend, conversation: str, last: int) -> Opened:
+    """Read what a history begins with, and the last so many messages."""
+    opener: Callable[[str, int], Opened] | None = getattr(backend, "open", None)
+    if opener is not None:
+        return opener(conversation, last)
+    head = backend.head(conversation)
+    frames = backend.frames(conversation, -1, head.framed)
+    merged = backend.records(conversation, MERGED_POSITIONS)
+    first = max(head.stop - last, 0)
+    messages = backend.messages(conversation, first, head.stop) if last else []
+    return Opened(head, frames, merged, first, messages)
+
+
+def create_once(backend: Backend, head: Head, first: Change) -> Opened | None:
+    """Create a conversation, unless it was created with the same key and from the same parent.
+
+    Returns what a reader of the new one would find, or None if it is to be read: it was there, or
+    reading costs no round trip.
+    """
+    create: Callable[[Head, Change], Head | None] = backend.create
+    if head.parent is not None:
+        create = getattr(backend, "create_fork", create)
+    try:
+        made = create(head, first) or head
+    except AlreadyExists:
+        if first.key is None or not was_created(backend, head.id, head.parent, first.key):
+            raise
+        return None
+    if not hasattr(backend, "open"):
+        return None
+    merged = {name: data for kind, name, data in first.records if kind == MERGED_POSITIONS and data}
+    frames = [StoredFrame(0, first.frame or b"")]
+    return Opened(made, frames, merged, first.first, list(first.messages))
+
+
+def was_created(backend: Backend, name: str, parent: str | None, key: str) -> bool:
+    """Tell whether a conversation exists that was created from a parent with a key."""
+    try:
+        found = backend.head(name)
+    except UnknownConversation:
+        return False
+    return (found.parent, backend.keys(name, -1, 0).get(0)) == (parent, key)
 
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)

@@ -96,10 +96,18 @@ _encoder = msgspec.json.Encoder()
 _UNREADABLE: Final = (msgspec.MsgspecError, KeyError, TypeError, ValueError, IndexError)
 
 
-def read_frames(backend: Backend, head: Head) -> tuple[FrameCodec, list[tuple[int, Frame]]]:
-    """Read all frames of a conversation, each with its first version, and return their codec."""
-    codec = open_codec(backend, head)
-    stored = backend.frames(head.id, -1, head.framed)
+def read_frames(
+    backend: Backend,
+    head: Head,
+    known: Sequence[StoredFrame] | None = None,
+    codec: FrameCodec | None = None,
+) -> tuple[FrameCodec, list[tuple[int, Frame]]]:
+    """Read all frames of a conversation, each with its first version, and return their codec.
+
+    `known` are those frames, if they were read already; `codec` is the one of a new fork.
+    """
+    codec = open_codec(backend, head) if codec is None else codec
+    stored = backend.frames(head.id, -1, head.framed) if known is None else known
     frames = [
         (found.version, frame)
         for found, frame in zip(stored, codec.decode_all(stored), strict=True)
@@ -141,6 +149,25 @@ class FrameCodec:
         self._merged: _Maps[int] = _Maps()
         self.marked: Iterable[str] = ()
         """The names of the marks that the last decoded frame contained."""
+
+    def branch(self, version: int, ancestors: Ancestors) -> FrameCodec:
+        """Return the codec of a new fork from a version, which knows what there was by then."""
+        child = FrameCodec(self.generation + 1, ancestors)
+
+        def known(generation: int, number: int) -> bool:
+            return generation < self.generation or _version_of(number) <= version
+
+        for ref, node in self._nodes.items():
+            if known(ref[0], ref[1]):
+                child._add_node(ref, node)
+        for name, batch in self._batches.items():
+            if known(*name):
+                child._add_batch(name, batch)
+        child._redo = {ref: redo for ref, redo in self._redo.items() if known(*ref)}
+        child._inherited = {*child._redo}
+        for maps, own in ((self._marks, child._marks), (self._merged, child._merged)):
+            maps.copy(own, known)
+        return child
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -385,6 +412,11 @@ def _past(version: int, place: int) -> int:
     return -version * _BATCHES - place
 
 
+def _version_of(number: int) -> int:
+    """Return the version that added a batch, by the batch's number."""
+    return number if number >= 0 else -number // _BATCHES
+
+
 class _Maps(Generic[V]):
     """The maps of all frames: a large one is written as its difference from an earlier one."""
 
@@ -399,6 +431,12 @@ class _Maps(Generic[V]):
             first = self._refs.setdefault(id(found), ref)
             self._known.setdefault(first, found)
             self._last = first
+
+    def copy(self, other: _Maps[Any], known: Callable[[int, int], bool]) -> None:
+        """Add those maps to another's that are of known frames."""
+        for ref, found in self._known.items():
+            if known(*ref):
+                other.add(ref, found)
 
     def written(self, now: Mapping[str, V]) -> tuple[BatchRef | None, Mapping[str, V | None]]:
         """Return a map in its written form: a reference and what differs, or all of it."""
@@ -438,8 +476,7 @@ def _references(written: _FrameData) -> Iterator[FrameRef]:
     links = (written.line, *chain.from_iterable((batch.before, batch.jump) for batch in batches))
     for link in (base, *links):
         if link is not None:
-            number = link[1]
-            yield link[0], number if number >= 0 else -number // _BATCHES
+            yield link[0], _version_of(link[1])
 
 
 def _plan_reads(missing: Collection[FrameRef], rounds: int) -> list[tuple[int, int, int]]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -57,7 +57,10 @@ __all__ = [
     "JournalEntry",
     "Lease",
     "Listing",
+    "NodeReport",
+    "Placed",
     "Record",
+    "StoreReport",
     "StoredFrame",
     "boot_id",
     "check_idempotency_key",
@@ -75,6 +78,7 @@ __all__ = [
     "holder_name",
     "monotonic_ms",
     "pack_counts",
+    "placed_hash",
     "pruned_message",
     "read_positions",
     "row_hash",
@@ -124,6 +128,10 @@ class Change(Struct, frozen=True, gc=False):
     continues the tail. `replaces` gives, by index, the positions that messages replace. `key` makes
     repeating it harmless; `token` is that of the lease it is made under; `records` are stored in
     the same step.
+
+    A change that may stand `anywhere` is an append that follows whatever others committed first. A
+    backend may take it as one that is made for `after`; or it commits it behind the others, if that
+    continues the tail, and returns a `Placed` version.
     """
 
     conversation: str
@@ -141,6 +149,7 @@ class Change(Struct, frozen=True, gc=False):
     token: int | None = None
     data: Mapping[str, Any] = EMPTY
     records: tuple[Record, ...] = ()
+    anywhere: bool = False
 
     @property
     def plain(self) -> bool:
@@ -149,7 +158,11 @@ class Change(Struct, frozen=True, gc=False):
 
 
 class JournalEntry(Struct, frozen=True, gc=False):
-    """A committed change, as followers see it."""
+    """A committed change, as followers see it.
+
+    `cursor` is where the feed of the whole store goes on behind it. In the journal of one
+    conversation it is 0 if the store is on several machines.
+    """
 
     conversation: str
     version: int
@@ -165,6 +178,27 @@ class AlreadyCommitted(int):
     """The version of a change that was committed before under the same key."""
 
     __slots__ = ()
+
+
+class Placed(int):
+    """The version of an append that others came before, and where it stands.
+
+    `first` is the position of its first message; `head` has the numbers of the conversation's head
+    afterwards, and nothing else of it.
+
+    >>> Placed(7, 12, Head("talk", 7, 13, 13, 13, 0, 13)) == 7
+    True
+    """
+
+    first: int
+    head: Head
+
+    def __new__(cls, version: int, first: int, head: Head) -> Self:
+        """Take the version, the position of the first message, and the head."""
+        placed = super().__new__(cls, version)
+        placed.first = first
+        placed.head = head
+        return placed
 
 
 class Erased(Struct, frozen=True, gc=False):
@@ -207,6 +241,28 @@ class Hit(Struct, frozen=True, gc=False):
     def in_view(self) -> bool:
         """Whether the message is in the conversation now."""
         return self.index is not None
+
+
+class NodeReport(Struct, frozen=True, rename="camel"):
+    """A node of a cluster: how it is reached, and how many shards of the store it has."""
+
+    node: int
+    address: str
+    role: str
+    shards: int
+    answers: bool
+
+
+class StoreReport(Struct, frozen=True, rename="camel"):
+    """What a store runs on, and what is missing; see `Store.examine`."""
+
+    server: str
+    schema: int
+    citus: str | None = None
+    distributed: bool = False
+    shards: int = 0
+    nodes: tuple[NodeReport, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────
@@ -413,6 +469,15 @@ def row_hash(body: bytes, *columns: object) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
+def placed_hash(body: bytes, conversation: str, position: int, *columns: object) -> int:
+    """Hash a message's row so that the position comes last: by a database, which does the XOR.
+
+    >>> placed_hash(b"hello", "talk", 3) == row_hash(b"hello", "talk") ^ 3
+    True
+    """
+    return row_hash(body, conversation, *columns) ^ position
+
+
 def _hash_of_schema_1(position: int, body: bytes) -> int:
     mark = blake2b(body, digest_size=8, salt=position.to_bytes(16, "big"))
     return int.from_bytes(mark.digest(), "big", signed=True)
@@ -432,7 +497,8 @@ def check_message_rows(rows: Iterable[tuple[Any, ...]], start: int, stop: int) -
         expected = position + 1
         body = text.encode()
         counts = (system, user, assistant, position - system - user - assistant)
-        if mark not in (row_hash(body, *columns), _hash_of_schema_1(position, body)):
+        hashes = row_hash(body, *columns), placed_hash(body, *columns)
+        if mark not in (*hashes, _hash_of_schema_1(position, body)):
             yield f"message {position}: the row is not what was written"
         elif (role, sent, name) != _columns_of(text) or ordinal != counts[role]:
             yield f"message {position}: the row is not that of its message"
@@ -449,18 +515,26 @@ def _columns_of(text: str) -> tuple[int, int, str] | None:
     return ROLE_NUMBERS[message.role], message.timestamp, message.id
 
 
-def check_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield what is wrong with other rows, each given as its name, hash, body and columns."""
+def check_rows(
+    rows: Iterable[tuple[Any, ...]], also: Callable[..., int] = row_hash
+) -> Iterator[str]:
+    """Yield what is wrong with other rows, each given as its name, hash, body and columns.
+
+    `also` is another hash that rows may have.
+    """
     for what, mark, body, *columns in rows:
-        if mark is not None and mark != row_hash(body or b"", *columns):
+        known = body or b""
+        if mark not in (None, row_hash(known, *columns)) and mark != also(known, *columns):
             yield f"{what}: the row is not what was written"
 
 
-def check_journal_rows(read: Callable[[int], Sequence[tuple[Any, ...]]]) -> Iterator[str]:
+def check_journal_rows(
+    read: Callable[[int], Sequence[tuple[Any, ...]]], also: Callable[..., int] = row_hash
+) -> Iterator[str]:
     """Yield what is wrong with a journal; `read` returns a page of rows after a version."""
     version = -1
     while rows := read(version):
-        yield from check_rows(rows)
+        yield from check_rows(rows, also)
         if rows[-1][4] <= version:  # a damaged index could lead here for ever
             yield f"what comes after version {version} of the journal can't be found"
             return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from msgspec.structs import replace
 
-from palaver.errors import Stale, UnknownConversation, ValidationError
+from palaver.errors import Stale, StoreError, UnknownConversation, ValidationError
 from palaver.history.frame import Frame, check_expected
 from palaver.history.log import packed_count
 from palaver.history.operations import read_messages
@@ -34,6 +34,7 @@ from palaver.messages.limits import (
     is_text,
     not_pickled,
 )
+from palaver.stores.backend import create_once
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -42,12 +43,13 @@ from palaver.stores.records import (
     Hit,
     JournalEntry,
     Listing,
+    StoreReport,
     check_known,
     check_tags,
     check_title,
     check_words,
 )
-from palaver.stores.stored_history import StoredHistory, check_creation_key, create_once
+from palaver.stores.stored_history import StoredHistory, check_creation_key
 from palaver.stores.twins import in_thread
 from palaver.stores.verify import find_problems
 
@@ -149,6 +151,28 @@ class Store:
         """The schema's version when the store was opened, and the version it has now."""
         return self.backend.migrated
 
+    def examine(self) -> StoreReport:
+        """Return what the store runs on: the server, the nodes of its cluster, what is missing.
+
+        >>> import palaver
+        >>> palaver.open(":memory:").examine().server
+        'memory'
+        """
+        look: Callable[[], StoreReport] | None = getattr(self.backend, "examine", None)
+        return StoreReport(self.kind, self.migrated[1]) if look is None else look()
+
+    def distribute(self) -> None:
+        """Bring a store in PostgreSQL to all nodes of a cluster, if that server has Citus.
+
+        A store that is made there is distributed from the beginning. Nobody can use it meanwhile,
+        and processes that have it open have to open it again.
+        """
+        bring: Callable[[], None] | None = getattr(self.backend, "distribute", None)
+        if bring is None:
+            msg = f"a store of the kind {self.kind} can't be distributed; one in PostgreSQL can"
+            raise StoreError(msg)
+        bring()
+
     def with_clock(self, clock: Callable[[], int]) -> Store:
         """Return the same store with another clock, which returns the time in milliseconds."""
         return Store(self.backend, clock=clock)
@@ -187,12 +211,23 @@ class Store:
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
             messages=new, frame=FrameCodec().encode(frame, 0), key=key, records=tuple(records),
         )  # fmt: skip
-        create_once(self.backend, head, first)
-        return self.get(name)
+        made = create_once(self.backend, head, first)
+        return StoredHistory(self.backend, name, clock=self._clock, opened=made)
 
-    def get(self, conversation: str) -> StoredHistory:
-        """Return a conversation as it is now; `UnknownConversation` if it does not exist."""
-        return StoredHistory(self.backend, conversation, clock=self._clock)
+    def get(self, conversation: str, *, last: int = 0) -> StoredHistory:
+        """Return a conversation as it is now; `UnknownConversation` if it does not exist.
+
+        Messages are read when they are needed. The `last` so many are read at once with the rest:
+        where the store is on another machine, that is one round trip instead of two.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create([palaver.user("one"), palaver.user("two")], id="talk")
+        >>> [message.text for message in store.get("talk", last=20)[-20:]]
+        ['one', 'two']
+        """
+        check_number(last, "$.last", least=0, whole=True)
+        return StoredHistory(self.backend, conversation, clock=self._clock, last=last)
 
     def head(self, conversation: str) -> Head:
         """Return a conversation's head; `UnknownConversation` if it does not exist."""

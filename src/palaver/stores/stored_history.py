@@ -22,12 +22,10 @@ from weakref import WeakMethod
 from msgspec.structs import replace
 
 from palaver.errors import (
-    AlreadyExists,
     Clash,
     Conflict,
     Stale,
     StoreDamaged,
-    UnknownConversation,
     ValidationError,
     VersionMismatch,
 )
@@ -57,6 +55,7 @@ from palaver.history.plan import (
 from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
+from palaver.stores.backend import Opened, create_once, open_conversation, was_created
 from palaver.stores.erase import family_messages, positions_of_others
 from palaver.stores.frame_codec import read_frames
 from palaver.stores.process_fork import ReopeningLock, restart_in_child
@@ -66,6 +65,7 @@ from palaver.stores.records import (
     Change,
     Head,
     JournalEntry,
+    Placed,
     check_idempotency_key,
     check_known,
     check_records,
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from palaver.history.view import Result, View
     from palaver.messages import Role
     from palaver.stores.backend import Backend
+    from palaver.stores.frame_codec import FrameCodec
     from palaver.stores.records import Lease, Record
 
 __all__ = [
@@ -91,9 +92,7 @@ __all__ = [
     "StoredLog",
     "StoredStops",
     "check_creation_key",
-    "create_once",
     "id_from_key",
-    "was_created",
 ]
 
 
@@ -155,6 +154,10 @@ class StoredLog:
         """Go on from a newer head, after others have added messages."""
         self._length = head.length
         self._counts = {head.length: head.counts}
+
+    def learn(self, first: int, messages: Sequence[Message]) -> None:
+        """Note messages that were committed at a position, behind those of others."""
+        self._remember(first, messages)
 
     def clear_cache(self) -> None:
         """Forget the messages that were read: some may have been erased."""
@@ -315,32 +318,50 @@ class StoredHistory(BaseHistory):
         "_token",
     )  # fmt: skip
 
-    def __init__(self, backend: Backend, name: str, *, clock: Callable[[], int] = now_ms) -> None:
-        """Read the head of a conversation; its messages are read when they are needed."""
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        *,
+        clock: Callable[[], int] = now_ms,
+        last: int = 0,
+        opened: Opened | None = None,
+        codec: FrameCodec | None = None,
+    ) -> None:
+        """Read the head of a conversation; its messages are read when they are needed.
+
+        The `last` so many are read at once. `opened` is what is known already, as of a new fork,
+        whose parent knows its `codec` too.
+        """
         check_known(name)
         self.id = name
         self._backend = backend
         self._token: int | None = None
         self._listeners: list[WeakMethod[Listener]] = []
         self._made: list[JournalEntry] = []
-        self._open(clock)
+        opened = open_conversation(backend, name, last) if opened is None else opened
+        self._open(clock, opened, codec)
         restart_in_child(self)
 
-    def _open(self, clock: Callable[[], int]) -> None:
+    def _open(
+        self, clock: Callable[[], int], opened: Opened, codec: FrameCodec | None = None
+    ) -> None:
         backend, name = self._backend, self.id
-        self._head = head = backend.head(name)
-        self._codec, frames = read_frames(backend, head)
+        self._head = head = opened.head
+        self._codec, frames = read_frames(backend, head, opened.frames, codec)
         self._log = StoredLog(backend, head)
+        self._log.learn(opened.first, opened.messages)
         self._stops = StoredStops(backend, name, head.version, head.stop)
         self._state = HistoryState(
             name, self._log, frames[-1][1], Versions.of(frames, self._stops), clock,
             origin=None if head.parent is None else (head.parent, head.origin),
         )  # fmt: skip
-        self._read_merged_positions()
+        self._read_merged_positions(opened.merged)
         self._lock = threading.RLock()
 
-    def _read_merged_positions(self) -> None:
-        stored = self._backend.records(self.id, MERGED_POSITIONS)
+    def _read_merged_positions(self, stored: Mapping[str, bytes] | None = None) -> None:
+        if stored is None:
+            stored = self._backend.records(self.id, MERGED_POSITIONS)
         try:
             found = {other: read_positions(pairs) for other, pairs in stored.items()}
         except ValueError as error:
@@ -370,13 +391,17 @@ class StoredHistory(BaseHistory):
             return self
 
     def _read_newest(self) -> None:
+        self._catch_up(self._backend.head(self.id))
+
+    def _catch_up(self, head: Head) -> None:
+        """Go on from a newer head: read what it says others have changed."""
         state, backend = self._state, self._backend
-        head = backend.head(self.id)
         if head.erased != self._head.erased:
             self._log.clear_cache()
         if head.version != state.version:
             merges = False
-            for stored in backend.frames(self.id, state.version, head.version):
+            framed = head.framed > state.version
+            for stored in backend.frames(self.id, state.version, head.version) if framed else ():
                 frame = self._codec.decode(stored.data, stored.version)
                 state.versions.learn(frame, stored.version)
                 merges |= frame.merged != state.frame.merged
@@ -447,6 +472,8 @@ class StoredHistory(BaseHistory):
                 if prepared is None:
                     return self._unchanged(expect, key)
                 commit, change = prepared
+                if change.plain and not any((expect is not None, unless, send)):
+                    change = replace(change, anywhere=when_stale == "replan")
                 try:
                     if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
                         again = partial(self._prepare, planner, stale, key, token, records)
@@ -493,10 +520,19 @@ class StoredHistory(BaseHistory):
         if type(version) is AlreadyCommitted:
             self._read_newest()
             return version
+        first = version.first if isinstance(version, Placed) else change.first
         if self._listeners:
             added = len(change.messages)
-            entry = JournalEntry(self.id, version, change.kind, change.at, change.first, added)
+            entry = JournalEntry(self.id, version, change.kind, change.at, first, added)
             self._made.append(entry)
+        if isinstance(version, Placed):
+            now = version.head
+            self._catch_up(
+                replace(self._head, version=now.version, stop=now.stop, length=now.length,
+                        counts=now.counts, framed=now.framed, size=now.size, erased=now.erased)
+            )  # fmt: skip
+            self._log.learn(first, change.messages)
+            return version
         if commit.frame is not None:
             self._codec.keep(commit.frame, version)
         self._state.apply(commit)
@@ -755,22 +791,25 @@ class StoredHistory(BaseHistory):
         if id == self.id:
             raise ValidationError("must be another than its parent's", path="$.id", rule="fork-id")
         with self._lock:
-            state = self._state
-            now = self._backend.head(self.id)  # it may have another title by now
+            state, backend = self._state, self._backend
+            labels = expect is not None or not hasattr(backend, "create_fork")
+            now = backend.head(self.id) if labels else self._head  # it may have another title
             try:
                 check_expected(expect, now.version)
             except VersionMismatch:
-                if id is None or key is None or not was_created(self._backend, id, self.id, key):
+                if id is None or key is None or not was_created(backend, id, self.id, key):
                     raise
-                return type(self)(self._backend, id, clock=state.clock)
+                return type(self)(backend, id, clock=state.clock)
             newest = state.version if expect is None else now.version
             if newest > state.version:
                 self.refresh()
             name = new_id() if id is None else id
-            create_once(
-                self._backend, *self._first_of_fork(name, newest if at is None else at, now, key)
-            )
-            return type(self)(self._backend, name, clock=state.clock)
+            version = newest if at is None else at
+            made = create_once(backend, *self._first_of_fork(name, version, now, key))
+            codec = None
+            if made is not None:
+                codec = self._codec.branch(version, partial(backend.ancestor_frames, name))
+            return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
 
     def _first_of_fork(
         self, name: str, version: int, parent: Head, key: str | None
@@ -804,7 +843,7 @@ class StoredHistory(BaseHistory):
             self._lock = cast("threading.RLock", ReopeningLock(self._reopen))
 
     def _reopen(self) -> threading.RLock:
-        self._open(self._state.clock)
+        self._open(self._state.clock, open_conversation(self._backend, self.id, 0))
         return self._lock
 
     # ── async twins ─────────────────────────────────────────────────────────────────────────────
@@ -868,21 +907,3 @@ def check_creation_key(name: str | None, key: str | None) -> None:
     check_idempotency_key(key)
     if key is not None and name is None:
         raise ValidationError("needs an id beside it", path="$.key")
-
-
-def create_once(backend: Backend, head: Head, first: Change) -> None:
-    """Create a conversation, unless it was created with the same key and from the same parent."""
-    try:
-        backend.create(head, first)
-    except AlreadyExists:
-        if first.key is None or not was_created(backend, head.id, head.parent, first.key):
-            raise
-
-
-def was_created(backend: Backend, name: str, parent: str | None, key: str) -> bool:
-    """Tell whether a conversation exists that was created from a parent with a key."""
-    try:
-        found = backend.head(name)
-    except UnknownConversation:
-        return False
-    return (found.parent, backend.keys(name, -1, 0).get(0)) == (parent, key)

@@ -167,5 +167,5 @@ def _check_successor(
         yield f"version {expected} is missing from the journal"
     if change.first != length:
         yield f"version {change.version} begins at {change.first}, expected {length}"
-    if before is not None and change.cursor <= before.cursor:
+    if before is not None and change.cursor <= before.cursor and before.cursor:
         yield f"version {change.version} has a lower cursor than version {before.version}"

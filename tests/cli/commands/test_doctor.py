@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
+import palaver
 from palaver.cli.app import app
 from palaver.messages import (
     AssistantInfo,
@@ -308,3 +309,23 @@ def test_the_real_command(palaver: Callable[..., CompletedProcess[bytes]]) -> No
 def test_the_rules_are_those_of_the_page() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|", RULES.read_text("utf-8"), re.MULTILINE)
     assert REFUSALS.items() <= dict(rows).items()
+
+
+def test_a_store_says_what_it_runs_on(tmp_path: Path) -> None:
+    with palaver.open(tmp_path / "chat.db") as store:
+        schema = store.migrated[1]
+    done = run("--store", tmp_path / "chat.db")
+    assert 0 == done.exit_code
+    assert f"sqlite, schema {schema}" in done.output
+    assert "nothing is missing" in done.output
+    found = json.loads(run("--store", tmp_path / "chat.db", "--json").output)
+    assert ("sqlite", schema, []) == (found["server"], found["schema"], found["missing"])
+
+
+def test_either_a_file_or_a_store_is_examined(tmp_path: Path) -> None:
+    (tmp_path / "history.json").write_text("[]")
+    both: list[str | Path] = [tmp_path / "history.json", "--store", tmp_path / "chat.db"]
+    for arguments in (both[:0], both):
+        done = run(*arguments)
+        assert 2 == done.exit_code
+        assert "give either FILE, a history, or --store" in done.output

@@ -512,7 +512,8 @@ def test_rows_that_belong_to_nothing_are_found(postgres: str, store: Store) -> N
     store.search("hello")
     run(
         postgres,
-        "INSERT INTO palaver.records VALUES ('gone', 'k', 'n', '')",
+        "INSERT INTO palaver.records (root, conversation, kind, name, value) "
+        "VALUES ('gone', 'gone', 'k', 'n', '')",
         "UPDATE palaver.messages SET conversation = 'lost'",
     )
     found = list(store.verify())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from palaver.errors import StoreError
 from palaver.stores.postgres.connections import PostgresConnections
@@ -160,3 +161,27 @@ def test_what_the_server_says_is_wrong_is_no_lost_connection(
         connections.run(work)
     assert isinstance(caught.value.__cause__, psycopg.errors.UndefinedColumn)
     assert times == [connections.run(session)]
+
+
+def test_what_needs_a_lost_node_of_a_cluster_is_tried_again(postgres: str) -> None:
+    """The connection to the coordinator is as good as before."""
+    pool = PostgresConnections(postgres, size=1, patience=30)
+    lost = [errors.ConnectionFailure("refused"), errors.InternalError_("postmaster was shut down")]
+
+    def work(connection: TimedConnection) -> int:
+        if lost:
+            raise lost.pop()
+        return connection.execute(b"SELECT 1").rowcount
+
+    assert 1 == pool.run(work)
+    assert [] == lost
+    pool.close()
+    short = PostgresConnections(postgres, size=1, patience=0.1)
+    with pytest.raises(StoreError, match="refused"):
+        short.run(lambda _: refuse())
+    short.close()
+
+
+def refuse() -> None:
+    msg = "refused"
+    raise errors.ConnectionFailure(msg)

@@ -1,7 +1,8 @@
-"""`palaver doctor FILE`: report what a provider would refuse in a history, and repair it.
+"""`palaver doctor`: report what a provider would refuse in a history, or what a store runs on.
 
 The rules are those of `palaver.wire`: what it has to repair before it sends a history is what the
-provider would refuse. The repaired history is the converted request, read back.
+provider would refuse. The repaired history is the converted request, read back. Of a store it says
+which server and nodes it is on, and what is missing there.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
-from palaver.cli.app import REFUSED, display_name, json_option, styled
+from palaver.cli.app import REFUSED, display_name, json_option, print_line, styled
 from palaver.cli.options import (
     choose_conversation,
     conversation_option,
     detect_format,
     from_option,
     open_source,
-    source_argument,
+    use_store,
 )
 from palaver.cli.output import print_json, print_notes, write_json
 from palaver.messages import (
@@ -54,8 +55,11 @@ _MAKERS: Final = {"anthropic": "anthropic", "openai": "openai-responses", "googl
 """The format in which a conversation goes on with the provider that made it."""
 
 
-@click.command(short_help="Report what a provider would refuse, and repair it.")
-@source_argument
+@click.command(short_help="Report what a provider would refuse, or what a store runs on.")
+@click.argument(
+    "file", type=click.Path(exists=True, readable=True, allow_dash=True), required=False
+)
+@click.option("--store", "address", metavar="FILE|URL", help="Look at a store instead.")
 @click.option(
     "--for", "form", type=click.Choice(tuple(wire.FORMATS)), help="The format to check against."
 )
@@ -72,7 +76,8 @@ _MAKERS: Final = {"anthropic": "anthropic", "openai": "openai-responses", "googl
 @click.pass_context
 def doctor(  # noqa: PLR0917 - one for each option
     context: click.Context,
-    file: str,
+    file: str | None,
+    address: str | None,
     form: str | None,
     model: str | None,
     named: str | None,
@@ -89,7 +94,15 @@ def doctor(  # noqa: PLR0917 - one for each option
 
     With --output, a request is written as a repaired request, and any other history as palaver's
     messages. The exit status is 0 if nothing is wrong, and else 1.
+
+    With --store it says what a store runs on instead of reading FILE: the server, the nodes of its
+    cluster, the number of shards, and what is missing there.
     """
+    if address is not None and file is None:
+        context.exit(_look_at_store(address, as_json=as_json))
+    if file is None or address is not None:
+        msg = "give either FILE, a history, or --store, and not both"
+        raise click.UsageError(msg)
     with open_source(file) as path:
         origin = detect_format(path, named, file)
         reading = choose_conversation(read_file(path, origin), wanted, file)
@@ -112,6 +125,26 @@ def doctor(  # noqa: PLR0917 - one for each option
         )
         _print_problems(problems, display_name(file), forms, aside=output == "-")
     context.exit(REFUSED if problems else 0)
+
+
+def _look_at_store(address: str, *, as_json: bool) -> int:
+    """Print what a store runs on; return the exit status."""
+    with use_store(address) as store:
+        report = store.examine()
+    if as_json:
+        print_json(to_dict(report))
+        return REFUSED if report.missing else 0
+    print_line(f"{report.server}, schema {report.schema}")
+    if report.citus is not None:
+        spread = f"{report.shards:,} shards" if report.distributed else "not distributed"
+        print_line(f"{report.citus}, {spread}")
+    for node in report.nodes:
+        print_line(f"  {node.role} {node.address}: {node.shards:,} shards")
+    for problem in report.missing:
+        print_line(styled(problem, fg="red"))
+    if not report.missing:
+        print_line(styled("nothing is missing", fg="green", bold=True))
+    return REFUSED if report.missing else 0
 
 
 def _print_problems(

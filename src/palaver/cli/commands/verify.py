@@ -48,18 +48,26 @@ def verify(
 
 
 @click.command(short_help="Bring a store's schema up to date.")
+@click.option("--distribute", is_flag=True, help="Bring it to all nodes of a Citus cluster.")
 @store_option
 @json_option
-def migrate(address: str | None, *, as_json: bool) -> None:
+def migrate(address: str | None, *, distribute: bool, as_json: bool) -> None:
     """Bring the schema of a store to the newest version, and print both versions.
 
-    Every command does this when it opens a store; this one does nothing else.
+    Every command does this when it opens a store; this one does nothing else. With --distribute, a
+    store in PostgreSQL with the extension Citus is distributed over the nodes of its cluster, and
+    nobody can use it meanwhile.
     """
     with use_store(address) as store:
         before, after = store.migrated
+        if distribute:
+            store.distribute()
     if as_json:
-        print_json({"from": before, "to": after})
-    elif before == after:
+        print_json({"from": before, "to": after, "distributed": distribute})
+        return
+    if distribute:
+        print_line("the store is distributed over the nodes of the cluster")
+    if before == after:
         print_line(f"the schema is at version {after}, the newest")
     else:
         print_line(f"the schema went from version {before} to {after}")

@@ -1,39 +1,64 @@
 """The PostgreSQL backend: one database, any number of processes on any number of machines.
 
-Nearly everything is one statement, and so one transaction and one round trip. A change moves the
-conversation on from the version it was made for, and only if that succeeds adds the rest. It
-carries a random number of its own (`attempt`), so that a process that loses the connection before
-the answer can ask for the outcome: sent again, the change finds either the version it was made for,
-and is made now, or its own number, and is not made twice.
+Nearly everything is one statement, and so one transaction and one round trip. A change is a call of
+a function in the database (`changes`), which makes it or says why not. It carries a random number
+of its own (`attempt`), so that a process that loses the connection before the answer can send it
+again: it is made then, or found to be made.
 
-A conversation that was forked reads its first messages from its ancestors' rows: `lineage` knows
-which rows belong to whom. `connections` has the pool, `feed` reports changes to followers, `search`
-has the full-text index, `erase` destroys what was erased, and `queries.sql` has every statement.
+All rows of a family, a conversation and what was forked from it, begin with the id of its first
+ancestor, the root, and so lie on one shard; the backend remembers the roots it has seen. A fork
+reads its first messages from its ancestors' rows: `forks` knows which rows belong to whom.
+`connections` has the pool and reports changes to followers, `search` has the full-text index,
+`erase` destroys what was erased, and `queries.sql` and `functions.sql` have every statement.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from msgspec.structs import replace
 
-from palaver.errors import AlreadyExists, LeaseTaken, StoreDamaged, StoreError
+from palaver.errors import (
+    LeaseTaken,
+    StoreDamaged,
+    StoreError,
+    UnknownConversation,
+)
 from palaver.history.erase import tombstone
-from palaver.history.log import packed_count
 from palaver.messages.limits import EMPTY
 from palaver.stores.backend import (
+    Opened,
     check_family,
     decode_head,
     parse_cursor,
     refuse_forked,
     refuse_lease,
-    refuse_stale,
     refuse_unknown,
 )
 from palaver.stores.forks import FAR, Lineages
+from palaver.stores.postgres.changes import (
+    Adoption,
+    Outcome,
+    Relabelled,
+    commit,
+    create,
+    journal_hash,
+    lock,
+    new_attempt,
+    record_values,
+    transaction_number,
+)
+from palaver.stores.postgres.cluster import (
+    Cluster,
+    distribute,
+    examine,
+    has_extension,
+    is_distributed,
+    numbers_ahead,
+)
 from palaver.stores.postgres.connections import (
     STATEMENTS,
     Listener,
@@ -41,12 +66,12 @@ from palaver.stores.postgres.connections import (
     PostgresConnections,
     migrate,
     read_settled,
+    shift_numbers,
 )
 from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, label, prune_rows
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
-    AlreadyCommitted,
     Change,
     Erased,
     Head,
@@ -62,29 +87,25 @@ from palaver.stores.records import (
     check_rows,
     decode_body,
     describe_holder,
-    encode_body,
     pack_counts,
     pruned_message,
-    row_hash,
-    unpack_counts,
 )
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage
-    from palaver.stores.postgres.connections import Cursor, TimedConnection
-    from palaver.stores.records import Record
+    from palaver.stores.postgres.connections import TimedConnection
+    from palaver.stores.records import Record, StoreReport
 
 __all__ = ["PostgresBackend"]
 
+_T = TypeVar("_T")
 _PAGE: Final = 500
+_KNOWN: Final = 100_000  # families whose root is remembered
 _TAGS: Final = 13  # the column of the tags in the row of a head
-_NONE: Final = -1  # in a list of numbers, where NULL is meant
-_PIPELINED: Final = 100  # statements that are sent before their answers are read
-_MAX_ADOPTED: Final = 1 << 22  # numbers that a transaction has for its changes, as in queries.sql
 
 
 class PostgresBackend:
@@ -110,14 +131,45 @@ class PostgresBackend:
         self._index = PostgresSearchIndex(self._connections)
         self._notifier = Notifier(self._connections)
         self._listener = Listener(self._connections)
+        self._roots: dict[str, str] = {}
         self._lineages: Lineages[str] = Lineages(
-            lambda name: self._connections.fetch("line", [name])
+            lambda name: self._connections.fetch("line", {"root": self._root(name), "id": name})
         )
         try:
             with self._connections.connect() as connection:
-                self.migrated = migrate(connection)
+                self.migrated = migrate(connection, found=_found)
+                distributed = is_distributed(connection)
+                shift_numbers(connection, numbers_ahead if distributed else None)
         except psycopg.Error as error:
             raise self._connections.translate(error) from error
+        self._cluster = Cluster(self._connections) if distributed else None
+
+    def distribute(self) -> None:
+        """Bring a store that is on one server of a cluster to all its nodes.
+
+        Nobody can use it meanwhile; processes that have it open have to open it again.
+        """
+        with self._connections.connect() as connection:
+            if not has_extension(connection):
+                msg = (
+                    f"{self._connections.name} has no extension citus: there is nothing to "
+                    "distribute to; CREATE EXTENSION citus makes a server part of a cluster"
+                )
+                raise StoreError(msg)
+            connection.longest = None
+            try:
+                with connection.transaction():
+                    connection.execute(STATEMENTS["migration_lock"])
+                    connection.execute(b"SET LOCAL statement_timeout = 0")
+                    if not is_distributed(connection):
+                        distribute(connection)
+            except psycopg.Error as error:
+                raise self._connections.translate(error) from error
+        self._cluster = Cluster(self._connections)
+
+    def examine(self) -> StoreReport:
+        """Return what the store runs on, and what is missing."""
+        return self._connections.run(examine)
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
@@ -125,27 +177,114 @@ class PostgresBackend:
         self._listener.close()
         self._connections.close()
 
-    def _read(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what a column has
-        return self._connections.fetch(name, values)
+    # ── families ────────────────────────────────────────────────────────────────────────────────
+
+    def _in_family(self, conversation: str, work: Callable[[str], _T]) -> _T:
+        """Call work with the root of a conversation's family.
+
+        One that is not known yet is taken for a root itself, since most are. Where work raises
+        `UnknownConversation`, the name is looked up, and work is called again if that leads
+        elsewhere.
+        """
+        root = self._roots.get(conversation, conversation)
+        try:
+            found = work(root)
+        except UnknownConversation:
+            self._forget(conversation)
+            now = self._find_root(conversation)
+            if now is None or now == root:
+                raise
+            return work(now)
+        self._remember(conversation, root)
+        return found
+
+    def _root(self, conversation: str) -> str:
+        """Return the root of a conversation's family; `UnknownConversation` if there is none."""
+        found = self._roots.get(conversation) or self._find_root(conversation)
+        return refuse_unknown(conversation) if found is None else found
+
+    def _find_root(self, conversation: str) -> str | None:
+        rows = self._connections.fetch("root", (conversation,))
+        return self._remember(conversation, rows[0][0]) if rows else None
+
+    def _remember(self, conversation: str, root: str) -> str:
+        if len(self._roots) > _KNOWN:
+            self._roots.clear()
+        self._roots[conversation] = root
+        return root
+
+    def _forget(self, conversation: str) -> None:
+        self._roots.pop(conversation, None)
+        self._lineages.forget(conversation)
+
+    def _read(
+        self,
+        name: str,
+        conversation: str,
+        *values: Any,  # noqa: ANN401 - what a column has
+    ) -> list[Any]:
+        """Run a named statement about a conversation: root and id are its first values."""
+        known = self._roots.get(conversation)
+        rows = self._connections.fetch(name, (known or conversation, conversation, *values))
+        if rows or known is not None:
+            return rows
+        root = self._find_root(conversation)
+        if root is None or root == conversation:
+            return rows
+        return self._connections.fetch(name, (root, conversation, *values))
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
     def create(self, head: Head, first: Change) -> None:
         """Create a conversation, with its first messages and frame."""
-        attempt = _new_attempt()
-        self._connections.run(lambda connection: _create(connection, head, first, attempt))
+        self._create(head, first)
+
+    def create_fork(self, head: Head, first: Change) -> Head:
+        """Create a fork with its parent's newest title and tags; return its head."""
+        while True:
+            try:
+                self._create(head, first, as_parent=True)
+            except Relabelled:
+                parent = self.head(str(head.parent))
+                head = replace(head, title=parent.title, tags=parent.tags)
+            else:
+                return head
+
+    def _create(self, head: Head, first: Change, *, as_parent: bool = False) -> None:
+        attempt = new_attempt()
+        root = head.id if head.parent is None else self._root(head.parent)
+        self._connections.run(
+            lambda connection: create(
+                connection, root, head, first, attempt=attempt, as_parent=as_parent
+            )
+        )
+        self._remember(head.id, root)
+        self._lineages.learn(head.id, head.parent, head.base, head.origin)
         self._notifier.notify()
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
-        attempt = _new_attempt()
-        version = self._connections.run(lambda connection: _commit(connection, change, attempt))
+        attempt = new_attempt()
+        version = self._in_family(
+            change.conversation,
+            lambda root: self._connections.run(
+                lambda connection: commit(connection, root, change, attempt)
+            ),
+        )
         self._notifier.notify()
         return version
 
     def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
         """Store changes that were made elsewhere: all of them, or none."""
-        version = _Adoption(self._connections, head).store(changes)
+        given = iter(changes)
+        first = next(given, None)
+        if first is None:
+            return -1
+        if head is None:
+            root = self._root(first.conversation)
+        else:
+            root = head.id if head.parent is None else self._root(head.parent)
+        version = Adoption(self._connections, root, head).store(chain([first], given))
         self._notifier.notify()
         return version
 
@@ -154,16 +293,19 @@ class PostgresBackend:
     ) -> None:
         """Set a conversation's title and tags."""
 
-        def work(connection: TimedConnection) -> int:
+        def work(connection: TimedConnection, root: str) -> None:
             with connection.transaction():
                 if after is not None:
-                    _lock(connection, conversation, after)
-                return label(
-                    connection, [conversation], lambda erased, *_: (erased, title, list(tags))
-                )
+                    lock(connection, root, conversation, after)
+                if not label(
+                    connection, root, [conversation], lambda erased, *_: (erased, title, list(tags))
+                ):
+                    refuse_unknown(conversation)
 
-        if not self._connections.run(work):
-            refuse_unknown(conversation)
+        self._in_family(
+            conversation,
+            lambda root: self._connections.run(lambda connection: work(connection, root)),
+        )
 
     def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Delete a conversation that nothing was forked from.
@@ -173,31 +315,38 @@ class PostgresBackend:
         """
         tried = False
 
-        def work(connection: TimedConnection) -> None:
+        def work(connection: TimedConnection, root: str) -> None:
             nonlocal tried
+            where = root, conversation
             with connection.transaction():
                 self._index.lock(connection)
-                if not _lock(connection, conversation, after):
+                if not lock(connection, root, conversation, after):
                     if tried:  # the first try succeeded, and its answer was lost
                         return
                     refuse_unknown(conversation)
-                fork = connection.execute(STATEMENTS["a_fork_of"], (conversation,)).fetchone()
+                fork = connection.execute(STATEMENTS["a_fork_of"], where).fetchone()
                 if fork is not None:
                     refuse_forked(fork[0])
-                connection.execute(STATEMENTS["delete"], {"id": conversation})
+                for table in ("messages", "journal", "records", "words", "head", "name"):
+                    connection.execute(STATEMENTS[f"delete_{table}"], where)
                 tried = True
 
-        self._connections.run(work)
-        self._lineages.forget(conversation)
+        self._in_family(
+            conversation,
+            lambda root: self._connections.run(lambda connection: work(connection, root)),
+        )
+        self._forget(conversation)
         self.erasures += 1
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""
         check_known(conversation)
-        found = [row[0] for row in self._read("family", conversation)]
-        if not found:
-            self.head(conversation)
-        return found
+
+        def look(root: str) -> list[str]:
+            found = [row[0] for row in self._connections.fetch("family", (root,))]
+            return found if conversation in found else refuse_unknown(conversation)
+
+        return self._in_family(conversation, look)
 
     def erase(
         self,
@@ -210,59 +359,88 @@ class PostgresBackend:
     ) -> Erased:
         """Replace messages by tombstones, here and in all relatives, and destroy their bytes."""
         family = self.family(conversation)
-        attempt = _new_attempt()
+        root = self._root(conversation)
+        attempt = new_attempt()
 
         def work(connection: TimedConnection) -> tuple[Erased, str]:
             with connection.transaction():
                 self._index.lock(connection)
                 if note is not None:
-                    _commit(connection, note, attempt)
+                    commit(connection, root, note, attempt)
                 erased = erase_rows(
-                    connection, family, message_ids, lambda m: tombstone(m, at), spare
-                )
-                return erased, _transaction_number(connection)
+                    connection, root, family, message_ids,
+                    left=lambda m: tombstone(m, at), spare=spare,
+                )  # fmt: skip
+                return erased, transaction_number(connection)
 
         erased, transaction = self._connections.run(work)
         self.erasures += 1
         self._notifier.notify()
-        clean_up(self._connections, transaction, self._rewrite)
+        self._clean_up(transaction)
         return erased
 
     def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
         """Replace messages that nothing reaches any more by tombstones."""
-        attempt = _new_attempt()
+        attempt = new_attempt()
+        root = self._root(note.conversation)
 
         def work(connection: TimedConnection) -> str:
             with connection.transaction():
                 self._index.lock(connection)
-                connection.execute(
-                    STATEMENTS["lock"], (note.conversation,)
-                )  # nobody forks meanwhile
-                found = connection.execute(STATEMENTS["family"], (note.conversation,)).fetchall()
+                lock(connection, root, note.conversation)  # nobody forks meanwhile
+                found = connection.execute(STATEMENTS["family"], (root,)).fetchall()
                 check_family(note.conversation, family, (row[0] for row in found))
-                _commit(connection, note, attempt)
+                commit(connection, root, note, attempt)
                 prune_rows(
-                    connection, note.conversation, positions, lambda m: pruned_message(m, note.at)
-                )
-                return _transaction_number(connection)
+                    connection, root, note.conversation, positions,
+                    lambda m: pruned_message(m, note.at),
+                )  # fmt: skip
+                return transaction_number(connection)
 
         transaction = self._connections.run(work)
         self.erasures += 1
         self._notifier.notify()
-        clean_up(self._connections, transaction, self._rewrite)
+        self._clean_up(transaction)
+
+    def _clean_up(self, transaction: str) -> None:
+        distributed = self._cluster is not None
+        clean_up(self._connections, transaction, self._rewrite, distributed=distributed)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def head(self, conversation: str) -> Head:
         """Return where a conversation stands."""
         check_known(conversation)
-        rows = self._read("head", conversation)
-        if not rows:
-            self._lineages.forget(conversation)
-            refuse_unknown(conversation)
-        head = _decode_head(rows[0])
+
+        def look(root: str) -> Head:
+            rows = self._connections.fetch("head", (root, conversation))
+            return _decode_head(rows[0]) if rows else refuse_unknown(conversation)
+
+        head = self._in_family(conversation, look)
         self._lineages.learn(conversation, head.parent, head.base, head.origin)
         return head
+
+    def open(self, conversation: str, last: int) -> Opened:
+        """Return what a history begins with, in one round trip."""
+        check_known(conversation)
+        (row,) = self._connections.fetch("open", (conversation, last))
+        root, *columns = row[: _TAGS + 4]
+        ids, bases, origins, versions, frames, names, values, first, bodies = row[_TAGS + 4 :]
+        if root is None:
+            self._forget(conversation)
+            refuse_unknown(conversation)
+        self._remember(conversation, root)
+        parent = None
+        for name, base, origin in reversed([*zip(ids or (), bases, origins, strict=False)]):
+            self._lineages.learn(name, parent, base, origin)
+            parent = name
+        return Opened(
+            _decode_head((conversation, *columns)),
+            [StoredFrame(*frame) for frame in zip(versions or (), frames or (), strict=True)],
+            dict(zip(names or (), values or (), strict=True)),
+            first,
+            _decode_last(bodies or ()),
+        )
 
     def _lineage(self, conversation: str) -> Lineage[str]:
         """Return a conversation's line of ancestors."""
@@ -280,7 +458,7 @@ class PostgresBackend:
         if not ranges:
             return []
         names, starts, stops = (list(column) for column in zip(*ranges, strict=True))
-        where = {"names": names, "starts": starts, "stops": stops}
+        where = {"root": self._root(names[0]), "names": names, "starts": starts, "stops": stops}
         return self._connections.fetch(name, where | values)
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
@@ -302,14 +480,15 @@ class PostgresBackend:
 
     def named(self, beginning: str, limit: int) -> list[str]:
         """Return the ids that begin with a text, sorted by code points, at most `limit`."""
-        rows = self._read("named", beginning, f"{beginning}\U0010ffff", limit)
+        rows = self._connections.fetch("named", (beginning, f"{beginning}\U0010ffff", limit))
         return [row[0] for row in rows]
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """Return the messages from one position to before another."""
         ranges = self._lineage(conversation).row_ranges(start, stop)
         if len(ranges) == 1:
-            rows = self._read("bodies", *ranges[0])
+            (own,) = ranges
+            rows = self._read("bodies", own.key, own.start, own.stop)
         else:
             rows = self._read_ranges("bodies_of", ranges)
         return [decode_body(row[0]) for row in rows]
@@ -402,9 +581,12 @@ class PostgresBackend:
     def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
         """Return the messages with all these words, the newest first."""
         parse_query(words)  # a query that is refused waits for nothing
-        ranges = None if conversation is None else self._lineage(conversation).row_ranges()
-        self._index.catch_up()
-        hits = self._index.search(words, ranges, limit)
+        root, ranges = "", None
+        if conversation is not None:
+            ranges = self._lineage(conversation).row_ranges()
+            root = self._root(conversation)
+        self._index.catch_up({0: None} if self._cluster is None else {**self._cluster.horizons()})
+        hits = self._index.search(words, ranges, limit, root=root)
         if conversation is not None:  # inherited messages have the same position there
             hits = [replace(hit, conversation=conversation) for hit in hits]
         return hits
@@ -414,17 +596,26 @@ class PostgresBackend:
     def journal(self, conversation: str | None, after: int, limit: int) -> list[JournalEntry]:
         """Return the changes after a version of a conversation, or a cursor of the whole store."""
         if conversation is None:
-            rows = read_settled(self._connections, after, limit)
+            cluster = self._cluster
+            rows = (
+                read_settled(self._connections, after, limit)
+                if cluster is None
+                else cluster.journal(after, limit)
+            )
         else:
             check_known(conversation)
             rows = self._read("journal", conversation, after, limit)
             if not rows:
                 self.head(conversation)
+            if self._cluster is not None:
+                rows = [(*change, 0) for *change, _ in rows]
         return [_decode_journaled(row) for row in rows]
 
     def newest(self) -> int:
         """Return the cursor of the newest change."""
-        return int(self._read("newest")[0][0])
+        if self._cluster is not None:
+            return self._cluster.newest()
+        return int(self._connections.fetch("newest")[0][0])
 
     def wait(self, seconds: float) -> None:
         """Wait until something may have changed, at most so many seconds."""
@@ -435,45 +626,45 @@ class PostgresBackend:
     def lease(self, conversation: str, holder: str, seconds: float) -> Lease:
         """Take or renew the lease; raise `LeaseTaken` while another holds it."""
         values = {"id": conversation, "holder": holder, "lasts": round(seconds * 1000)}
-        rows = self._connections.fetch("lease", values)
-        if rows:
-            token, expires = rows[0]
-            return Lease(conversation, holder, token, expires, seconds)
-        held = self._read("leased", conversation)
-        if not held:
-            refuse_unknown(conversation)
-        raise LeaseTaken(describe_holder(*held[0]))
+
+        def take(root: str) -> tuple[Any, ...]:
+            ((found, *numbers),) = self._connections.fetch("lease", values | {"root": root})
+            return refuse_unknown(conversation) if numbers[0] is None else (found, *numbers)
+
+        found, token, expires, left = self._in_family(conversation, take)
+        if found != holder:
+            raise LeaseTaken(describe_holder(found, left))
+        return Lease(conversation, holder, token, expires, seconds)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""
-        if not self._connections.count("release", (lease.conversation, lease.token)):
-            self.head(lease.conversation)
+
+        def give(root: str) -> None:
+            where = root, lease.conversation, lease.token
+            if not self._connections.count("release", where):
+                self.head(lease.conversation)
+
+        self._in_family(lease.conversation, give)
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Store a record beside the log; None removes it."""
-        check_records([(kind, name, value)])
-        if not self._connections.count(*_record(conversation, kind, name, value)):
-            self.head(conversation)
+        self.keep(conversation, [(kind, name, value)])
 
     def keep(
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
     ) -> None:
         """Store or remove several records beside the log, all or none."""
         check_records(records)
+        columns = record_values(conversation, records).values()
 
-        def work(connection: TimedConnection) -> None:
-            with connection.transaction(), connection.pipeline():
-                held = connection.execute(STATEMENTS["held"], (conversation,))
-                for record in records:
-                    statement, values = _record(conversation, *record)
-                    connection.execute(STATEMENTS[statement], values)
-                found = held.fetchone()
-                if found is None:
-                    refuse_unknown(conversation)
-                if token is not None and found[0] != token:
-                    refuse_lease()
+        def store(root: str) -> None:
+            ((answer,),) = self._connections.fetch("keep", (root, conversation, token, *columns))
+            if answer[0] == Outcome.UNKNOWN:
+                refuse_unknown(conversation)
+            if answer[0] == Outcome.LEASE_LOST:
+                refuse_lease()
 
-        self._connections.run(work)
+        self._in_family(conversation, store)
 
     def records(
         self,
@@ -512,7 +703,8 @@ class PostgresBackend:
         heads = self._read("label_hash", conversation)
         yield from check_rows((*head[:-1], encode_tags(head[-1])) for head in heads)
         yield from check_journal_rows(
-            lambda version: self._read("journal_hashes", conversation, version, _PAGE)
+            lambda version: self._read("journal_hashes", conversation, version, _PAGE),
+            journal_hash,
         )
         yield from check_rows(self._read("record_hashes", conversation))
 
@@ -523,269 +715,16 @@ class PostgresBackend:
     def check(self) -> Iterator[str]:
         """Yield rows without a conversation, and forks whose parent is missing."""
         try:
-            for what, conversation, position in self._read("orphans"):
+            for what, conversation, position in self._connections.fetch("orphans"):
                 yield f"{what} belongs to nothing: {conversation} at {position}"
         except StoreError as error:
             yield str(error)
 
 
-# ── committing ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _new_attempt() -> int:
-    """Return a number that no other change of the same version has."""
-    return secrets.randbits(63)
-
-
-def _create(connection: TimedConnection, head: Head, first: Change, attempt: int) -> None:
-    """Create a conversation."""
-    if (
-        connection.execute(STATEMENTS["create"], _create_values(head, first, attempt, 0)).fetchone()
-        is None
-    ):
-        _explain_create(connection, head, attempt)
-
-
-def _explain_create(connection: TimedConnection, head: Head, attempt: int) -> None:
-    found = _outcome(connection, head.id, None, 0)
-    if found is None:
-        refuse_unknown(str(head.parent))
-    if found.attempt != attempt:
-        msg = f"a conversation has the id {head.id!r} already"
-        raise AlreadyExists(msg)
-
-
-def _commit(connection: TimedConnection, change: Change, attempt: int) -> int:
-    """Store a change and return its version."""
-    name, values = _statement(change, attempt, 0)
-    row = connection.execute(STATEMENTS[name], values).fetchone()
-    return int(row[0]) if row is not None else _explain_commit(connection, change, attempt)
-
-
-def _explain_commit(connection: TimedConnection, change: Change, attempt: int) -> int:
-    """Return the version of a change that was made before, or raise the reason against it."""
-    version = change.after + 1
-    found = _outcome(connection, change.conversation, change.key, version)
-    if found is None:
-        refuse_unknown(change.conversation)
-    if found.attempt == attempt:
-        return version
-    if found.keyed is not None:
-        return AlreadyCommitted(found.keyed)
-    if change.token is not None and found.token != change.token:
-        refuse_lease()
-    return refuse_stale(change.conversation, change.after)
-
-
-def _lock(connection: TimedConnection, conversation: str, after: int | None = None) -> bool:
-    """Lock a conversation until the transaction ends, and return whether it is there.
-
-    With `after`, raise `Stale` where that is not its newest version.
-    """
-    row = connection.execute(STATEMENTS["lock"], (conversation,)).fetchone()
-    if row is not None and after is not None and row[0] != after:
-        refuse_stale(conversation, after)
-    return row is not None
-
-
-def _transaction_number(connection: TimedConnection) -> str:
-    (number,) = connection.execute(STATEMENTS["transaction"]).fetchone() or ("0",)
-    return str(number)
-
-
-class _Outcome(NamedTuple):
-    """The lease of a conversation, and which attempt made the version of a change."""
-
-    token: int
-    keyed: int | None
-    attempt: int | None
-
-
-def _outcome(
-    connection: TimedConnection, conversation: str, key: str | None, version: int
-) -> _Outcome | None:
-    values = {"id": conversation, "key": key, "version": version}
-    row = connection.execute(STATEMENTS["outcome"], values).fetchone()
-    return None if row is None else _Outcome(*row)
-
-
-class _Adoption:
-    """Many changes of one conversation in one transaction, without waiting for each answer.
-
-    They may come from a stream that can't be read twice, so they are not sent again when the
-    connection is lost; but the server can still be asked whether they were committed.
-    """
-
-    def __init__(self, connections: PostgresConnections, head: Head | None) -> None:
-        """Take the connections and, where a conversation is created, its head."""
-        self._connections = connections
-        self._head = head
-        self._attempt = _new_attempt()
-        self._last: Change | None = None
-        self._answers: list[tuple[Change, Cursor]] = []
-
-    def store(self, changes: Iterable[Change]) -> int:
-        """Store all changes, or none, and return the last version."""
-        try:
-            return self._connections.run(
-                lambda connection: self._send(connection, changes), again=False
-            )
-        except StoreError as error:
-            last = self._last
-            if last is None or not isinstance(error.__cause__, psycopg.OperationalError):
-                raise
-            version = last.after + 1
-            found = self._connections.run(
-                lambda connection: _outcome(connection, last.conversation, None, version)
-            )
-            if found is None or found.attempt != self._attempt:
-                raise
-            return version
-
-    def _send(self, connection: TimedConnection, changes: Iterable[Change]) -> int:
-        version = -1
-        with connection.transaction(), connection.pipeline():
-            for index, change in enumerate(changes):
-                if index == _MAX_ADOPTED:
-                    msg = f"more than {_MAX_ADOPTED:,} changes can't be stored in one step"
-                    raise StoreError(msg)
-                if self._head is not None and change.after < 0:
-                    values = _create_values(self._head, change, self._attempt, index)
-                    answer = connection.execute(STATEMENTS["create"], values)
-                else:
-                    name, values = _statement(change, self._attempt, index)
-                    answer = connection.execute(STATEMENTS[name], values)
-                self._last = change
-                self._answers.append((change, answer))
-                if len(self._answers) == _PIPELINED:
-                    version = self._read_answers(connection, version)
-            return self._read_answers(connection, version)
-
-    def _read_answers(self, connection: TimedConnection, version: int) -> int:
-        answers, self._answers = self._answers, []
-        for change, answer in answers:
-            row = answer.fetchone()
-            if self._head is not None and change.after < 0:
-                if row is None:
-                    _explain_create(connection, self._head, self._attempt)
-                version = 0
-            else:
-                version = (
-                    row[0]
-                    if row is not None
-                    else _explain_commit(connection, change, self._attempt)
-                )
-        return version
-
-
-def _statement(change: Change, attempt: int, index: int) -> tuple[str, dict[str, Any]]:
-    """Return the statement that makes a change, and its values; one message is the common case."""
-    if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
-        return "append", _append_values(change, attempt, index)
-    return "commit", _commit_values(change, attempt, index)
-
-
-def _append_values(change: Change, attempt: int, index: int) -> dict[str, Any]:
-    """Return the values of the statement `append`."""
-    (message,) = change.messages
-    position = change.first
-    system, user, assistant = unpack_counts(change.counts)
-    body = encode_body(message)
-    role = ROLE_NUMBERS[message.role]
-    ordinal = (system, user, assistant, position - system - user - assistant)[role]
-    mark = row_hash(body.encode(), change.conversation, position, None)
-    return {
-        "id": change.conversation, "after": change.after, "first": position, "at": change.at,
-        "stop": change.stop, "size": change.size, "token": change.token, "key": change.key,
-        "attempt": attempt, "index": index, "role": role, "ordinal": ordinal, "system": system,
-        "user": user, "assistant": assistant, "time": message.timestamp, "hash": mark,
-        "message": message.id, "body": body, "journal_hash": _journal_hash(change, None),
-    }  # fmt: skip
-
-
-def _create_values(head: Head, first: Change, attempt: int, index: int) -> dict[str, Any]:
-    """Return the values of the statement `create`."""
-    system, user, assistant = unpack_counts(head.counts)
-    return {
-        **_message_columns(first),
-        **_journal_values(first, attempt, index),
-        **_record_values(first),
-        "id": head.id, "length": head.length, "system": system, "user": user,
-        "assistant": assistant, "parent": head.parent, "base": head.base, "origin": head.origin,
-        "title": head.title, "tags": list(head.tags), "created": head.created,
-        "updated": head.updated,
-        "label_hash": row_hash(b"", head.id, head.parent, head.base, head.origin, head.created, 0,
-                               head.title, encode_tags(head.tags)),
-    }  # fmt: skip
-
-
-def _commit_values(change: Change, attempt: int, index: int) -> dict[str, Any]:
-    """Return the values of the statement `commit`."""
-    system, user, assistant = unpack_counts(sum(map(packed_count, change.messages)))
-    return {
-        **_message_columns(change),
-        **_journal_values(change, attempt, index),
-        **_record_values(change),
-        "id": change.conversation, "after": change.after, "system": system, "user": user,
-        "assistant": assistant, "framed": None if change.frame is None else change.after + 1,
-        "token": change.token,
-    }  # fmt: skip
-
-
-def _journal_values(change: Change, attempt: int, index: int) -> dict[str, Any]:
-    data = json.dumps(change.data, ensure_ascii=False) if change.data else None
-    return {
-        "kind": change.kind, "at": change.at, "stop": change.stop, "size": change.size,
-        "first": change.first, "count": len(change.messages), "key": change.key, "data": data,
-        "attempt": attempt, "index": index, "frame": change.frame,
-        "journal_hash": _journal_hash(change, data),
-    }  # fmt: skip
-
-
-def _journal_hash(change: Change, data: str | None) -> int:
-    return row_hash(
-        change.frame or b"", change.conversation, change.after + 1, change.kind, change.at,
-        change.first, len(change.messages), change.stop, data, change.key,
-    )  # fmt: skip
-
-
-def _message_columns(change: Change) -> dict[str, Any]:
-    counts = list(unpack_counts(change.counts))
-    columns: dict[str, list[Any]] = {
-        name: []
-        for name in ("seqs", "roles", "ordinals", "systems", "users", "assistants", "times",
-                     "replaces", "hashes", "ids", "bodies")
-    }  # fmt: skip
-    for position, message in enumerate(change.messages, change.first):
-        body = encode_body(message)
-        role = ROLE_NUMBERS[message.role]
-        ordinal = (*counts, position - sum(counts))[role]
-        replaces = change.replaces.get(position - change.first)
-        mark = row_hash(body.encode(), change.conversation, position, replaces)
-        row = (position, role, ordinal, *counts, message.timestamp,
-               _NONE if replaces is None else replaces, mark, message.id, body)  # fmt: skip
-        for column, value in zip(columns.values(), row, strict=True):
-            column.append(value)
-        if role < len(counts):
-            counts[role] += 1
-    return columns
-
-
-def _record_values(change: Change) -> dict[str, Any]:
-    """Return which records are stored and which are removed; the last one of a name counts."""
-    last = {(kind, name): value for kind, name, value in change.records}
-    stored = [(*which, value) for which, value in last.items() if value is not None]
-    dropped = [which for which, value in last.items() if value is None]
-    return {
-        "stored_kinds": [kind for kind, _, _ in stored],
-        "stored_names": [name for _, name, _ in stored],
-        "values": [value for _, _, value in stored],
-        "stored_hashes": [
-            row_hash(value, change.conversation, kind, name) for kind, name, value in stored
-        ],
-        "dropped_kinds": [kind for kind, _ in dropped],
-        "dropped_names": [name for _, name in dropped],
-    }
+def _found(connection: TimedConnection) -> None:
+    """Distribute a store that was just made, where there is a cluster to distribute it to."""
+    if has_extension(connection):
+        distribute(connection)
 
 
 # ── rows ────────────────────────────────────────────────────────────────────────────────────────
@@ -795,17 +734,15 @@ def _decode_head(row: tuple[Any, ...]) -> Head:
     return decode_head(row, row[_TAGS])
 
 
+def _decode_last(bodies: Sequence[str]) -> list[Message]:
+    """Return messages that are read ahead: none where one is damaged, which is said later."""
+    try:
+        return [decode_body(body) for body in bodies]
+    except StoreDamaged:
+        return []
+
+
 def _decode_journaled(row: tuple[Any, ...]) -> JournalEntry:
     conversation, version, kind, at, first, count, data, number = row
     known = EMPTY if data is None else json.loads(data)
     return JournalEntry(conversation, version, kind, at, first, count, known, number)
-
-
-def _record(
-    conversation: str, kind: str, name: str, value: bytes | None
-) -> tuple[str, dict[str, Any]]:
-    """Return the statement that stores or removes a record, and its values."""
-    values: dict[str, Any] = {"id": conversation, "kind": kind, "name": name, "value": value}
-    if value is None:
-        return "drop_record", values
-    return "put_record", values | {"hash": row_hash(value, conversation, kind, name)}

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from contextlib import closing, suppress
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakSet
 
@@ -41,6 +42,7 @@ __all__ = [
     "migrate",
     "parse_address",
     "read_settled",
+    "shift_numbers",
 ]
 
 
@@ -60,6 +62,7 @@ _PACKAGE: Final = "palaver.stores.postgres"
 STATEMENTS: Final = {name: text.encode() for name, text in load_queries(_PACKAGE).items()}
 """The statements of `queries.sql`, by name."""
 
+_FUNCTIONS: Final = resources.files(_PACKAGE).joinpath("functions.sql").read_bytes()
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
 _DAMAGE: Final = (errors.DataCorrupted, errors.IndexCorrupted)
 _TIMES: Final = 20
@@ -78,7 +81,9 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
                   WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
        set_config('statement_timeout', '60s', false), set_config('lock_timeout', '30s', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),
-       set_config('plan_cache_mode', 'force_generic_plan', false)
+       set_config('plan_cache_mode', CASE  -- a call goes to another node by its values
+                  WHEN to_regclass('pg_catalog.pg_dist_partition') IS NULL
+                  THEN 'force_generic_plan' ELSE 'auto' END, false)
 """
 
 
@@ -149,7 +154,8 @@ class PostgresConnections:
                 times += 1
                 now = time.monotonic()
                 end = end or (began if connection is None else now) + self._patience
-                lost = (connection is None or connection.closed) and now < end
+                lost = connection is None or connection.closed or _is_node_lost(error)
+                lost = lost and now < end
                 if lost:
                     self._drop_idle()  # they may be lost, too
                 lost = lost and not isinstance(error, ServerSilent)
@@ -289,6 +295,15 @@ class PostgresConnections:
             connection.close()
 
 
+def _is_node_lost(error: psycopg.Error) -> bool:
+    """Tell whether a node of a cluster was lost: the coordinator could not reach it, or is going.
+
+    Of its own end a coordinator speaks in words only.
+    """
+    state = error.sqlstate or ""
+    return state.startswith(("08", "57P0")) or "postmaster was shut down" in str(error)
+
+
 def _adapters() -> AdaptersMap:
     """Send all numbers as bigint, so that a statement is prepared once and not by their sizes."""
     adapters = AdaptersMap(psycopg.adapters)
@@ -348,29 +363,34 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
         """Pass everything on; psycopg returns here every tenth of a second while nothing came."""
         last = time.monotonic()
         end = last + limit
+        doubted = False
         ready: Any = None
         try:
             while True:
                 ready = yield gen.send(ready)
                 now = time.monotonic()
                 if ready:
-                    last, end = now, now + limit
+                    last, end, doubted = now, now + limit, False
                 elif now > end:
-                    self._ask(now - last)
-                    end = time.monotonic() + limit
+                    works = self._ask(now - last)
+                    if doubted and not works:
+                        self._give_up(now - last)
+                    doubted = not works  # it may have just finished: the answer comes next, then
+                    end = time.monotonic() + (limit if works else 0)
         except StopIteration as over:
             found: _T = over.value
             return found
 
-    def _ask(self, seconds: float) -> None:
-        """Ask on another connection whether the server still works; close this one if not."""
+    def _ask(self, seconds: float) -> bool:
+        """Ask on another connection whether the server still works on the statement."""
         try:
             ask = self.is_at_work if seconds < (self.longest or math.inf) else None
-            if ask is not None and ask(self.pgconn.backend_pid):
-                return
+            return ask is not None and ask(self.pgconn.backend_pid)
         except ServerSilent:
             self.close()
             raise
+
+    def _give_up(self, seconds: float) -> NoReturn:
         self.close()
         msg = f"the server did not answer for {seconds:.3g} s"
         raise psycopg.OperationalError(msg)
@@ -446,8 +466,16 @@ def _refuse(reason: str) -> NoReturn:
 # ── migrations ──────────────────────────────────────────────────────────────────────────────────
 
 
-def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[int, int]:
-    """Bring the schema to the newest version, in one transaction; return what it was and is."""
+def migrate(
+    connection: TimedConnection,
+    *,
+    upto: int | None = None,
+    found: Callable[[TimedConnection], None] = lambda _: None,
+) -> tuple[int, int]:
+    """Bring the schema to the newest version, in one transaction; return what it was and is.
+
+    `found` is called in the transaction that makes a new store.
+    """
     steps = load_migrations(_PACKAGE)
     newest = steps[-1][0] if upto is None else upto
     before = version = _schema_version(connection)
@@ -457,17 +485,22 @@ def migrate(connection: TimedConnection, *, upto: int | None = None) -> tuple[in
         )
         raise StoreError(msg)
     if version < newest:
+        connection.longest = None  # large tables take their time
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
             version = _schema_version(connection)  # another process may have been quicker
-            if version < 0:
+            new = version < 0
+            if new:
                 for name in ("found", "found_store", "begin_store"):
                     connection.execute(STATEMENTS[name])
             for number, statements in steps:
                 if version < number <= newest:
                     connection.execute(statements.encode())
+            if upto is None:
+                connection.execute(_FUNCTIONS)
+            if new:
+                found(connection)
             connection.execute(STATEMENTS["note_version"], (max(version, newest),))
-    _shift_numbers(connection)
     return max(before, 0), max(version, newest)
 
 
@@ -480,15 +513,19 @@ def _schema_version(connection: TimedConnection) -> int:
     return -1 if row is None else int(row[0])
 
 
-def _shift_numbers(connection: TimedConnection) -> None:
+def shift_numbers(
+    connection: TimedConnection, find: Callable[[TimedConnection], int] | None = None
+) -> None:
     """Let journal numbers go on rising on a server whose transaction numbers are behind them.
 
-    That is a server into which the store was restored from a dump: see `feed`.
+    That is a server into which the store was restored from a dump. `find` returns how far they are
+    ahead, where there are several servers.
     """
-    if _ahead(connection) > 0:
+    find = find or _ahead
+    if find(connection) > 0:
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
-            ahead = _ahead(connection)  # another process may have been quicker
+            ahead = find(connection)  # another process may have been quicker
             if ahead > 0:
                 connection.execute(STATEMENTS["shift"], (ahead,))
 
@@ -627,6 +664,6 @@ def read_settled(connections: PostgresConnections, after: int, limit: int) -> li
     end = time.monotonic() + _SOON
     while True:
         rows = connections.fetch("journal_of_all", values)
-        if rows or time.monotonic() > end or not connections.fetch("in_sight", (after,))[0][0]:
+        if rows or time.monotonic() > end or not connections.fetch("in_sight", (0, after))[0][0]:
             return rows
         time.sleep(_PAUSE)

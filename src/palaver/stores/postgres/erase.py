@@ -23,7 +23,7 @@ from palaver.errors import StoreError
 from palaver.stores.erase import Traces
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.postgres.search import PostgresSearchIndex
-from palaver.stores.records import Erased, decode_body, encode_body, row_hash
+from palaver.stores.records import Erased, decode_body, encode_body, placed_hash, row_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -42,29 +42,33 @@ _THOROUGH: Final = f"VACUUM FULL {', '.join(_TABLES)}".encode()
 
 def erase_rows(
     connection: TimedConnection,
+    root: str,
     family: list[str],
     ids: Sequence[str],
+    *,
     left: Callable[[Message], Message],
     spare: Collection[tuple[str, int]] = (),
 ) -> Erased:
     """Replace all messages with some ids but those to spare, and remove records with traces."""
-    found = connection.execute(STATEMENTS["rows_of"], (family, list(ids))).fetchall()
+    found = connection.execute(STATEMENTS["rows_of"], (root, family, list(ids))).fetchall()
     rows = [row for row in found if (row[1], row[2]) not in spare]
     traces = Traces([decode_body(row[0]) for row in rows])
-    _replace_bodies(connection, rows, left)
+    _replace_bodies(connection, root, rows, left)
+    where = root, family
     dropped = [
         (name, kind, called)
-        for name, kind, called, value in connection.execute(STATEMENTS["all_records"], (family,))
+        for name, kind, called, value in connection.execute(STATEMENTS["all_records"], where)
         if traces.found_in(kind, called, value)
     ]
-    for name, kind, called in dropped:
-        connection.execute(STATEMENTS["drop_record"], {"id": name, "kind": kind, "name": called})
-    label(connection, family, lambda erased, *labels: (erased + 1, *labels))
+    for record in dropped:
+        connection.execute(STATEMENTS["drop_record"], (root, *record))
+    label(connection, root, family, lambda erased, *labels: (erased + 1, *labels))
     return Erased(len(rows), tuple(dropped))
 
 
 def prune_rows(
     connection: TimedConnection,
+    root: str,
     name: str,
     positions: Sequence[int],
     left: Callable[[Message], Message],
@@ -72,32 +76,35 @@ def prune_rows(
     """Replace the messages of a conversation at some positions."""
     _replace_bodies(
         connection,
-        connection.execute(STATEMENTS["rows_at"], (name, list(positions))).fetchall(),
+        root,
+        connection.execute(STATEMENTS["rows_at"], (root, name, list(positions))).fetchall(),
         left,
     )
-    label(connection, [name], lambda erased, *labels: (erased + 1, *labels))
+    label(connection, root, [name], lambda erased, *labels: (erased + 1, *labels))
 
 
 def _replace_bodies(
-    connection: TimedConnection, rows: list[tuple[Any, ...]], left: Callable[[Message], Message]
+    connection: TimedConnection,
+    root: str,
+    rows: list[tuple[Any, ...]],
+    left: Callable[[Message], Message],
 ) -> None:
-    for old, *columns in rows:
+    for old, name, position, replaces in rows:
         body = encode_body(left(decode_body(old)))
-        name, position, *_ = columns
-        mark = row_hash(body.encode(), *columns)
-        connection.execute(STATEMENTS["bury"], (body, mark, name, position))
-        PostgresSearchIndex.replace(connection, name, position, body)
+        mark = placed_hash(body.encode(), name, position, replaces)
+        connection.execute(STATEMENTS["bury"], (body, mark, root, name, position))
+        PostgresSearchIndex.replace(connection, root, name, position, body)
 
 
 def label(
-    connection: TimedConnection, names: list[str], change: Callable[..., tuple[Any, ...]]
+    connection: TimedConnection, root: str, names: list[str], change: Callable[..., tuple[Any, ...]]
 ) -> int:
     """Change count of erasures, title or tags, with the hash; return how many were changed."""
-    rows = connection.execute(STATEMENTS["labels"], (names,)).fetchall()
+    rows = connection.execute(STATEMENTS["labels"], (root, names)).fetchall()
     for *fixed, erased, title, tags in rows:
         labels = change(erased, title, tags)
         mark = row_hash(b"", *fixed, *labels[:-1], encode_tags(labels[-1]))
-        connection.execute(STATEMENTS["label"], (*labels, mark, fixed[0]))
+        connection.execute(STATEMENTS["label"], (*labels, mark, root, fixed[0]))
     return len(rows)
 
 
@@ -106,16 +113,22 @@ def encode_tags(tags: Sequence[str]) -> str:
     return json.dumps(list(tags))
 
 
-def clean_up(connections: PostgresConnections, transaction: str, rewrite: int) -> None:
-    """Destroy what a transaction has replaced; tables smaller than `rewrite` are rewritten."""
+def clean_up(
+    connections: PostgresConnections, transaction: str, rewrite: int, *, distributed: bool = False
+) -> None:
+    """Destroy what a transaction has replaced; tables smaller than `rewrite` are rewritten.
+
+    On a cluster, readers on other nodes are not waited for: what they may still read is removed by
+    the next clean-up, or by the server's own.
+    """
     try:
         with connections.connect() as connection:
-            _wait_for_readers(connection, transaction)
+            if not distributed:
+                _wait_for_readers(connection, transaction)
             connection.execute(b"SET statement_timeout = 0")
             connection.longest = None
-            (size,) = connection.execute(STATEMENTS["footprint"], (list(_TABLES),)).fetchone() or (
-                0,
-            )
+            measured = STATEMENTS["footprint_of_cluster" if distributed else "footprint"]
+            (size,) = connection.execute(measured, (list(_TABLES),)).fetchone() or (0,)
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     connection.execute(_LOCKED)

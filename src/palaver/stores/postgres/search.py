@@ -29,7 +29,7 @@ from palaver.stores.text_index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
@@ -50,11 +50,16 @@ class PostgresSearchIndex:
         """Take the connections to the server."""
         self._connections = connections
 
-    def catch_up(self) -> None:
-        """Index the messages that came since the last time."""
-        indexer = _Indexer()
-        while self._connections.run(indexer.add_some):
-            pass
+    def catch_up(self, horizons: Mapping[int, int | None]) -> None:
+        """Index the messages that came since the last time.
+
+        `horizons` gives for each node the number below which all its changes are finished; None is
+        what the server itself finds.
+        """
+        for node, horizon in horizons.items():
+            indexer = _Indexer(node, horizon)
+            while self._connections.run(indexer.add_some):
+                pass
 
     @staticmethod
     def lock(connection: TimedConnection) -> None:
@@ -62,25 +67,34 @@ class PostgresSearchIndex:
         connection.execute(STATEMENTS["lock_index"])
 
     @staticmethod
-    def replace(connection: TimedConnection, conversation: str, position: int, body: str) -> None:
+    def replace(
+        connection: TimedConnection, root: str, conversation: str, position: int, body: str
+    ) -> None:
         """Replace a message in the index by what is left of it; inside a transaction."""
         found, reason = _lexemes(decode_body(body))
-        connection.execute(STATEMENTS["reindex_words"], (found, reason, conversation, position))
+        where = root, conversation, position
+        connection.execute(STATEMENTS["reindex_words"], (found, reason, *where))
 
     def search(
-        self, query: str, ranges: Sequence[tuple[str, int, int]] | None, limit: int
+        self,
+        query: str,
+        ranges: Sequence[tuple[str, int, int]] | None,
+        limit: int,
+        *,
+        root: str = "",
     ) -> list[Hit]:
-        """Return the messages with all words of a query, in a conversation's ranges or anywhere."""
+        """Return the messages with all words of a query, in ranges of a family or anywhere."""
         wanted = parse_query(query)
         if not wanted or limit <= 0:
             return []
-        return collect_hits(self._candidates(wanted, ranges, limit), query, wanted, limit)
+        return collect_hits(self._candidates(wanted, ranges, limit, root), query, wanted, limit)
 
     def _candidates(
         self,
         wanted: list[list[str]],
         ranges: Sequence[tuple[str, int, int]] | None,
         limit: int,
+        root: str,
     ) -> Iterator[tuple[str, int, str]]:
         """Yield what the index finds, the newest first; bodies are read when they are needed.
 
@@ -92,16 +106,18 @@ class PostgresSearchIndex:
         if ranges is not None:
             name = "search_in"
             names, starts, stops = zip(*ranges, strict=True)
-            values |= {"names": list(names), "starts": list(starts), "stops": list(stops)}
+            values |= {"root": root, "names": list(names), "starts": list(starts)}
+            values["stops"] = list(stops)
         offset, page = 0, min(max(limit, _MAX_MESSAGES), _PAGE)
         while True:
             rows = self._connections.fetch(name, values | {"limit": page, "offset": offset})
-            found = [row for row in rows if row[2] is not None]
+            found = self._connections.fetch("sizes_at", _places(rows)) if rows else []
             while found:
                 count = min(_fitting([size for *_, size in found]), limit)
                 some, found = found[:count], found[count:]
-                where = [name for name, *_ in some], [position for _, position, _ in some]
-                yield from self._connections.fetch("bodies_at", where)
+                where = _places([row[:-1] for row in some])
+                for _, *hit in self._connections.fetch("bodies_at", where):
+                    yield tuple(hit)
             if len(rows) < page:
                 return
             offset, page = offset + page, min(page * 4, _PAGE)
@@ -114,7 +130,9 @@ class _Indexer:
     still be under way, and the next time has to look from there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, node: int = 0, horizon: int | None = None) -> None:
+        self._node = node
+        self._horizon = horizon
         self._upto = -1  # the last change that was indexed completely
         self._settled = True  # so are all before it
         self._done = 0  # messages of the change after it
@@ -122,11 +140,17 @@ class _Indexer:
     def add_some(self, connection: TimedConnection) -> bool:
         """Index some messages; return whether there may be more."""
         with connection.transaction():
-            (indexed,) = connection.execute(STATEMENTS["lock_index"]).fetchone() or (0,)
+            known = dict(connection.execute(STATEMENTS["lock_index"]).fetchall())
+            if self._node not in known:
+                connection.execute(STATEMENTS["add_index_node"], (self._node,))
+            indexed = known.get(self._node, 0)
             upto, settled, done = self._upto, self._settled, self._done
             if indexed > upto:  # at first, and where another process came further
                 upto, settled, done = indexed, True, 0
-            changes = connection.execute(STATEMENTS["unindexed"], (upto, _MAX_MESSAGES)).fetchall()
+            values = {"node": self._node, "horizon": self._horizon, "after": upto}
+            changes = connection.execute(
+                STATEMENTS["unindexed"], values | {"limit": _MAX_MESSAGES}
+            ).fetchall()
             if not changes:
                 return False
             rows = connection.execute(STATEMENTS["to_index"], _columns(changes, done)).fetchall()
@@ -134,8 +158,8 @@ class _Indexer:
             _index(connection, rows[:count])
             complete = len(changes)
             if count < len(rows) or count == _MAX_MESSAGES:  # the last may have more
-                which, _, position, _ = rows[count - 1]
-                done = position + 1 - changes[which - 1][1]
+                which, *_, position, _ = rows[count - 1]
+                done = position + 1 - changes[which - 1][2]
                 complete = which - 1
             else:
                 done = 0
@@ -143,20 +167,24 @@ class _Indexer:
                 settled = settled and is_settled
                 if settled:
                     indexed = upto
-            connection.execute(STATEMENTS["note_indexed"], (indexed,))
+            connection.execute(STATEMENTS["note_indexed"], (indexed, self._node))
         self._upto, self._settled, self._done = upto, settled, done
         return complete < len(changes) or complete == _MAX_MESSAGES
 
 
 def _columns(
     changes: Sequence[tuple[Any, ...]], done: int
-) -> tuple[list[Any], list[Any], list[Any], int]:
+) -> tuple[list[Any], list[Any], list[Any], list[Any], int]:
     """Return which messages some changes brought, without the first `done` of the first change."""
-    names = [conversation for conversation, *_ in changes]
-    firsts = [first for _, first, *_ in changes]
-    stops = [first + count for _, first, count, *_ in changes]
+    roots, names, firsts, counts = (list(column) for column in list(zip(*changes, strict=True))[:4])
+    stops = [first + count for first, count in zip(firsts, counts, strict=True)]
     firsts[0] += done
-    return names, firsts, stops, _MAX_MESSAGES
+    return roots, names, firsts, stops, _MAX_MESSAGES
+
+
+def _places(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
+    """Return the columns root, conversation and position of rows that end with these."""
+    return tuple([row[index] for row in rows] for index in (-3, -2, -1))
 
 
 def _fitting(sizes: Sequence[int]) -> int:
@@ -170,16 +198,17 @@ def _fitting(sizes: Sequence[int]) -> int:
 
 
 def _index(connection: TimedConnection, rows: Sequence[tuple[Any, ...]]) -> None:
-    where = [name for _, name, *_ in rows], [position for _, _, position, _ in rows]
     entries: list[tuple[Any, ...]] = []
-    for name, position, body in connection.execute(STATEMENTS["bodies_at"], where).fetchall():
+    where = _places([row[:-1] for row in rows])
+    bodies = connection.execute(STATEMENTS["bodies_at"], where).fetchall()
+    for *place, body in bodies:
         try:
             found, reason = _lexemes(decode_body(body))
         except StoreError:
             found, reason = [], UNREADABLE
         except MemoryError:
             found, reason = [], OUT_OF_MEMORY
-        entries.append((found, reason, name, position))
+        entries.append((found, reason, *place))
     connection.cursor().executemany(STATEMENTS["index_words"], entries)
 
 

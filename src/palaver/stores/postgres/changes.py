@@ -1,0 +1,360 @@
+"""Changes as calls of the functions in the database: their values, and what the answers mean.
+
+A change is one statement that calls a function of `functions.sql`, so it is one round trip, and the
+function says why it made nothing. What was made is found again by its `attempt`, a random number.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import psycopg
+from psycopg import errors
+
+from palaver.errors import AlreadyExists, StoreError
+from palaver.stores.backend import refuse_lease, refuse_stale, refuse_unknown
+from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.postgres.erase import encode_tags
+from palaver.stores.records import (
+    ROLE_NUMBERS,
+    AlreadyCommitted,
+    Change,
+    Head,
+    Placed,
+    encode_body,
+    pack_counts,
+    row_hash,
+    unpack_counts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from palaver.stores.postgres.connections import Cursor, PostgresConnections, TimedConnection
+    from palaver.stores.records import Record
+
+__all__ = [
+    "Adoption",
+    "Outcome",
+    "Relabelled",
+    "commit",
+    "create",
+    "journal_hash",
+    "lock",
+    "new_attempt",
+    "record_values",
+    "transaction_number",
+]
+
+_NONE: Final = -1  # in a list of numbers, where NULL is meant
+_PIPELINED: Final = 100  # statements that are sent before their answers are read
+_NO_PARENT: Final = "PV005"  # the error of `create_conversation` where the parent is gone
+_RELABELLED: Final = "PV007"  # the same where the parent has another title, or other tags
+_MAX_ADOPTED: Final = 1 << 22  # numbers that a transaction has for its changes, as in functions.sql
+
+
+class Relabelled(Exception):  # noqa: N818 - it is caught where the labels are read again
+    """The parent of a fork has another title by now, or other tags."""
+
+
+class Outcome(IntEnum):
+    """What became of a change: the first number that the functions of `functions.sql` return."""
+
+    MADE = 0
+    MADE_BEFORE = 1  # by this attempt, whose answer was lost
+    KEYED = 2
+    LEASE_LOST = 3
+    STALE = 4
+    UNKNOWN = 5
+    EXISTS = 6
+
+
+def new_attempt() -> int:
+    """Return a number that no other change of the same conversation has."""
+    return secrets.randbits(63)
+
+
+def create(
+    connection: TimedConnection,
+    root: str,
+    head: Head,
+    first: Change,
+    *,
+    attempt: int,
+    as_parent: bool = False,
+) -> None:
+    """Create a conversation; `Relabelled` if it is not titled as its parent and has to be."""
+    values = _create_values(root, head, first, attempt, 0) | {"as_parent": as_parent}
+    if root == head.id:
+        ((outcome, _),) = connection.execute(STATEMENTS["create"], values).fetchone() or ([6, 0],)
+    else:
+        outcome = _create_fork(connection, root, head, values)
+    if outcome == Outcome.EXISTS:
+        _refuse_existing(head.id)
+
+
+def _create_fork(
+    connection: TimedConnection, root: str, head: Head, values: dict[str, Any]
+) -> Outcome:
+    """Create a conversation in a family; its name may lie on another node.
+
+    It is a transaction of four statements, in one round trip: psycopg's own would take several.
+    """
+    try:
+        with connection.pipeline():
+            connection.execute(b"BEGIN")
+            connection.execute(STATEMENTS["claim_name"], (head.id, root))
+            connection.execute(STATEMENTS["create"], values)
+            connection.execute(b"COMMIT")
+    except errors.UniqueViolation:
+        connection.rollback()
+        found = _attempt_of(connection, root, head.id, 0)
+        return Outcome.MADE_BEFORE if found == values["attempt"] else Outcome.EXISTS
+    except psycopg.Error as error:
+        if not connection.closed:
+            connection.rollback()
+        if error.sqlstate == _NO_PARENT:
+            refuse_unknown(str(head.parent))
+        if error.sqlstate == _RELABELLED:
+            raise Relabelled from None
+        raise
+    return Outcome.MADE
+
+
+def _refuse_existing(conversation: str) -> NoReturn:
+    msg = f"a conversation has the id {conversation!r} already"
+    raise AlreadyExists(msg)
+
+
+def _attempt_of(
+    connection: TimedConnection, root: str, conversation: str, version: int
+) -> int | None:
+    """Return which attempt made a version, None where it is not there."""
+    row = connection.execute(STATEMENTS["outcome"], (root, conversation, version)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> int:
+    """Store a change and return its version."""
+    name, values = _statement(root, change, attempt, 0)
+    return _committed(change, connection.execute(STATEMENTS[name], values).fetchone())
+
+
+def _committed(change: Change, row: tuple[Any, ...] | None) -> int:
+    """Return the version of a change that was made, now or before, or raise what is against it."""
+    outcome, *numbers = [Outcome.UNKNOWN] if row is None else row[0]
+    if outcome in (Outcome.MADE, Outcome.MADE_BEFORE):
+        made, first, version, stop, length, system, user, assistant, framed, size, erased = numbers
+        if made == change.after + 1:
+            return int(made)
+        counts = pack_counts(length, system, user, assistant)
+        head = Head(change.conversation, version, stop, length, counts, framed, size, erased=erased)
+        return Placed(made, first, head)
+    if outcome == Outcome.KEYED:
+        return AlreadyCommitted(numbers[0])
+    if outcome == Outcome.LEASE_LOST:
+        refuse_lease()
+    if outcome == Outcome.STALE:
+        refuse_stale(change.conversation, change.after)
+    return refuse_unknown(change.conversation)
+
+
+def lock(
+    connection: TimedConnection, root: str, conversation: str, after: int | None = None
+) -> bool:
+    """Lock a conversation until the transaction ends, and return whether it is there.
+
+    With `after`, raise `Stale` where that is not its newest version.
+    """
+    row = connection.execute(STATEMENTS["lock"], (root, conversation)).fetchone()
+    if row is not None and after is not None and row[0] != after:
+        refuse_stale(conversation, after)
+    return row is not None
+
+
+def transaction_number(connection: TimedConnection) -> str:
+    """Return the number of the transaction under way."""
+    (number,) = connection.execute(STATEMENTS["transaction"]).fetchone() or ("0",)
+    return str(number)
+
+
+class Adoption:
+    """Many changes of one conversation in one transaction, without waiting for each answer.
+
+    They may come from a stream that can't be read twice, so they are not sent again when the
+    connection is lost; but the server can still be asked whether they were committed.
+    """
+
+    def __init__(self, connections: PostgresConnections, root: str, head: Head | None) -> None:
+        """Take the connections, the family and, where a conversation is created, its head."""
+        self._connections = connections
+        self._root = root
+        self._head = head
+        self._attempt = new_attempt()
+        self._last: Change | None = None
+        self._answers: list[tuple[Change, Cursor]] = []
+
+    def store(self, changes: Iterable[Change]) -> int:
+        """Store all changes, or none, and return the last version."""
+        try:
+            return self._connections.run(
+                lambda connection: self._send(connection, changes), again=False
+            )
+        except StoreError as error:
+            last = self._last
+            if last is None or not isinstance(error.__cause__, psycopg.OperationalError):
+                raise
+            version = last.after + 1
+            found = self._connections.run(
+                lambda connection: _attempt_of(connection, self._root, last.conversation, version)
+            )
+            if found != self._attempt:
+                raise
+            return version
+
+    def _send(self, connection: TimedConnection, changes: Iterable[Change]) -> int:
+        version, head = -1, self._head
+        try:
+            with connection.transaction(), connection.pipeline():
+                for index, change in enumerate(changes):
+                    if index == _MAX_ADOPTED:
+                        msg = f"more than {_MAX_ADOPTED:,} changes can't be stored in one step"
+                        raise StoreError(msg)
+                    self._send_one(connection, change, index)
+                    if len(self._answers) == _PIPELINED:
+                        version = self._read_answers(version)
+                return self._read_answers(version)
+        except errors.UniqueViolation:
+            if head is None:
+                raise
+            _refuse_existing(head.id)
+        except psycopg.Error as error:
+            if head is not None and error.sqlstate == _NO_PARENT:
+                refuse_unknown(str(head.parent))
+            raise
+
+    def _send_one(self, connection: TimedConnection, change: Change, index: int) -> None:
+        head = self._head
+        if head is not None and change.after < 0:
+            if self._root != head.id:
+                connection.execute(STATEMENTS["claim_name"], (head.id, self._root))
+            values = _create_values(self._root, head, change, self._attempt, index)
+            answer = connection.execute(STATEMENTS["create"], values)
+        else:
+            name, values = _statement(self._root, change, self._attempt, index)
+            answer = connection.execute(STATEMENTS[name], values)
+        self._last = change
+        self._answers.append((change, answer))
+
+    def _read_answers(self, version: int) -> int:
+        answers, self._answers = self._answers, []
+        for change, answer in answers:
+            row = answer.fetchone()
+            if self._head is None or change.after >= 0:
+                version = _committed(change, row)
+                continue
+            if row is not None and row[0][0] == Outcome.EXISTS:
+                _refuse_existing(self._head.id)
+            version = 0
+        return version
+
+
+def _statement(root: str, change: Change, attempt: int, index: int) -> tuple[str, dict[str, Any]]:
+    """Return the statement that makes a change, and its values; one message is the common case."""
+    if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
+        return "append", _append_values(root, change, attempt, index)
+    values = _message_columns(change) | _journal_values(change, attempt, index)
+    return "commit", values | {
+        **record_values(change.conversation, change.records), "root": root,
+        "id": change.conversation, "after": change.after, "anywhere": change.anywhere,
+        "token": change.token,
+    }  # fmt: skip
+
+
+def _append_values(root: str, change: Change, attempt: int, index: int) -> dict[str, Any]:
+    """Return the values of the statement `append`."""
+    (message,) = change.messages
+    body = encode_body(message)
+    return {
+        "root": root, "id": change.conversation, "after": change.after, "first": change.first,
+        "anywhere": change.anywhere, "at": change.at, "stop": change.stop, "size": change.size,
+        "token": change.token, "key": change.key, "attempt": attempt, "index": index,
+        "role": ROLE_NUMBERS[message.role], "time": message.timestamp,
+        "hash": row_hash(body.encode(), change.conversation, None), "message": message.id,
+        "body": body, "mark": _journal_mark(change, None),
+    }  # fmt: skip
+
+
+def _create_values(
+    root: str, head: Head, first: Change, attempt: int, index: int
+) -> dict[str, Any]:
+    """Return the values of the statement `create`."""
+    return {
+        **_message_columns(first),
+        **_journal_values(first, attempt, index),
+        **record_values(head.id, first.records),
+        "as_parent": False, "root": root, "id": head.id, "parent": head.parent,
+        "counts": list(unpack_counts(first.counts)), "base": head.base, "origin": head.origin,
+        "title": head.title, "tags": list(head.tags), "created": head.created,
+        "updated": head.updated,
+        "label_hash": row_hash(b"", head.id, head.parent, head.base, head.origin, head.created, 0,
+                               head.title, encode_tags(head.tags)),
+    }  # fmt: skip
+
+
+def _journal_values(change: Change, attempt: int, index: int) -> dict[str, Any]:
+    data = json.dumps(change.data, ensure_ascii=False) if change.data else None
+    return {
+        "kind": change.kind, "at": change.at, "stop": change.stop, "size": change.size,
+        "first": change.first, "key": change.key, "data": data, "attempt": attempt, "index": index,
+        "frame": change.frame, "mark": _journal_mark(change, data),
+    }  # fmt: skip
+
+
+def _journal_mark(change: Change, data: str | None) -> int:
+    """Hash what a journal row has that does not depend on where the change comes to stand."""
+    return row_hash(
+        change.frame or b"", change.conversation, change.kind, change.at, len(change.messages),
+        change.stop - change.first, data, change.key,
+    )  # fmt: skip
+
+
+def journal_hash(frame: bytes, *columns: Any) -> int:  # noqa: ANN401 - what a column has
+    """Return the hash of a journal row: its mark, and its version and first position in it."""
+    conversation, version, kind, at, first, count, stop, data, key = columns
+    mark = row_hash(frame, conversation, kind, at, count, stop - first, data, key)
+    place: int = version | first << 32
+    return mark ^ place
+
+
+def _message_columns(change: Change) -> dict[str, Any]:
+    bodies = [encode_body(message) for message in change.messages]
+    replaces = [change.replaces.get(index) for index in range(len(bodies))]
+    return {
+        "roles": [ROLE_NUMBERS[message.role] for message in change.messages],
+        "times": [message.timestamp for message in change.messages],
+        "replaces": [_NONE if position is None else position for position in replaces],
+        "marks": [
+            row_hash(body.encode(), change.conversation, position)
+            for body, position in zip(bodies, replaces, strict=True)
+        ],
+        "ids": [message.id for message in change.messages],
+        "bodies": bodies,
+    }
+
+
+def record_values(conversation: str, records: Iterable[Record]) -> dict[str, list[Any]]:
+    """Return the columns of records; the last one of a name counts, one without value goes."""
+    last = {(kind, name): value for kind, name, value in records}
+    return {
+        "kinds": [kind for kind, _ in last],
+        "names": [name for _, name in last],
+        "values": list(last.values()),
+        "hashes": [
+            0 if value is None else row_hash(value, conversation, *which)
+            for which, value in last.items()
+        ],
+    }

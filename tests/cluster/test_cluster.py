@@ -1,0 +1,169 @@
+"""A family on one node, a filled store brought over, and a feed that shards may move under."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+import palaver
+from palaver.cli.app import app
+from palaver.messages import user
+from palaver.stores.postgres import PostgresBackend, cluster
+from palaver.stores.records import JournalEntry
+from tests.patience import within
+from tests.stores.frozen import contents, fill
+
+if TYPE_CHECKING:
+    from palaver.stores import Store
+
+FAMILIES = 12
+
+
+def ask(address: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(address, autocommit=True) as line:
+        return line.execute(statement.encode()).fetchall()
+
+
+def test_a_family_lies_on_one_node_and_is_changed_there(store: Store, postgres: str) -> None:
+    for number in range(FAMILIES):
+        history = store.create([user("hello")], id=f"talk-{number}")
+        history.append(user("more"))
+        fork = history.fork(id=f"fork-{number}")
+        fork.append(user("of the fork"))
+        fork.fork(id=f"deep-{number}").insert(0, [user("first")])
+    placed = ask(postgres, "SELECT root, array_agg(DISTINCT node) FROM palaver.journal GROUP BY 1")
+    assert FAMILIES == len(placed)
+    assert {1} == {len(nodes) for _, nodes in placed if isinstance(nodes, list)}
+    assert {1, 2} == {node for _, nodes in placed if isinstance(nodes, list) for node in nodes}
+    assert 3 * FAMILIES == len(list(store))
+    assert [f"fork-{n}" for n in (0, 1, 10, 11)] == store.named("fork-")[:4]
+    assert FAMILIES == len(store.search("fork", limit=100))
+    assert [] == list(store.verify())
+
+
+def test_a_filled_store_is_brought_over(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaver.stores.postgres.backend._found", lambda _: None)
+    with palaver.open(postgres) as store:
+        fill(store)
+        start, expected = store.newest(), contents(store)
+        assert not store.examine().distributed
+        done = CliRunner().invoke(app, ["doctor", "--store", postgres])
+        assert 1 == done.exit_code
+        assert "palaver migrate --distribute" in done.output
+    done = CliRunner().invoke(app, ["migrate", "--distribute", "--store", postgres])
+    assert 0 == done.exit_code, done.output
+    with palaver.open(postgres) as store:
+        assert expected == contents(store)
+        assert [] == list(store.verify())
+        assert start == store.newest()
+        store.get("deeper").append(user("on a worker"))
+        heard = [change.conversation for change in store.follow(after=start, seconds=0.1)]
+        assert ["deeper"] == heard
+        assert 1 == len(store.search("worker"))
+        store.distribute()  # which it is
+    assert 0 == CliRunner().invoke(app, ["doctor", "--store", postgres]).exit_code
+
+
+def test_the_doctor_says_what_a_store_runs_on(store: Store, postgres: str) -> None:
+    report = store.examine()
+    assert report.distributed
+    assert "Citus" in str(report.citus)
+    assert ["coordinator", "worker", "worker"] == [node.role for node in report.nodes]
+    assert report.shards == sum(node.shards for node in report.nodes) > 0
+    assert () == report.missing
+    done = CliRunner().invoke(app, ["doctor", "--store", postgres, "--json"])
+    assert report.shards == json.loads(done.output)["shards"]
+
+
+def move_shards(address: str, rounds: int) -> int:
+    """Move a group of shards to the other worker and back, again and again."""
+    moved = 0
+    with psycopg.connect(address, autocommit=True) as line:
+        for number in range(rounds):
+            shards = line.execute(
+                "SELECT shardid, nodeport FROM citus_shards "
+                "WHERE table_name = 'palaver.messages'::regclass ORDER BY shardid"
+            ).fetchall()
+            shard, port = shards[number % len(shards)]
+            other = next(p for _, p in shards if p != port)
+            line.execute(
+                "SELECT citus_move_shard_placement(%s, '127.0.0.1', %s, '127.0.0.1', %s, "
+                "shard_transfer_mode := 'force_logical')",
+                (shard, port, other),
+            )
+            moved += 1
+    return moved
+
+
+def test_a_follower_misses_nothing_while_shards_move(store: Store, postgres: str) -> None:
+    """Four write, one moves shards, one follows: each change once, those of a talk in order."""
+    names = [store.create(id=f"talk-{number}").id for number in range(8)]
+    start, heard = store.newest(), list[JournalEntry]()
+    stop = threading.Event()
+    written = dict.fromkeys(names, 0)
+
+    def write(mine: list[str]) -> None:
+        while not stop.is_set():
+            for name in mine:
+                store.get(name).append(user("x"))
+                written[name] += 1
+
+    def follow() -> None:
+        with palaver.open(postgres) as other:
+            cursor = start
+            while True:
+                done = stop.is_set()
+                for change in other.follow(after=cursor, seconds=0.5):
+                    heard.append(change)
+                    cursor = change.cursor
+                if done:
+                    return
+
+    with within(240), ThreadPoolExecutor(6) as pool:
+        writers = [pool.submit(write, names[index::4]) for index in range(4)]
+        follower = pool.submit(follow)
+        time.sleep(0.5)
+        try:
+            assert 6 == move_shards(postgres, 6)
+        finally:
+            stop.set()
+        for each in (*writers, follower):
+            each.result()
+    expected = {name: list(range(1, count + 1)) for name, count in written.items()}
+    found: dict[str, list[int]] = {name: [] for name in names}
+    for change in heard:
+        found[change.conversation].append(change.version)
+    assert expected == found
+    nodes = ask(postgres, "SELECT count(DISTINCT node) FROM palaver.journal GROUP BY root")
+    assert 2 in {count for (count,) in nodes}  # some were written on both
+    assert [] == list(store.verify())
+
+
+def test_numbers_go_on_rising_on_nodes_that_are_behind(store: Store, postgres: str) -> None:
+    history = store.create()
+    start = store.newest()
+    ask(postgres, "UPDATE palaver.journal SET number = number + 4194304 * 1000000::bigint "
+                  "RETURNING number")  # fmt: skip
+    with palaver.open(postgres) as again:
+        before = again.newest()
+        assert before > start
+        again.get(history.id).append(user("more"))
+        assert [1] == [change.version for change in again.follow(after=before, seconds=0.1)]
+
+
+def test_a_store_says_where_it_cannot_be_distributed(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = PostgresBackend(postgres)
+    monkeypatch.setattr("palaver.stores.postgres.backend.has_extension", lambda _: False)
+    with pytest.raises(palaver.errors.StoreError, match="CREATE EXTENSION citus"):
+        backend.distribute()
+    backend.close()
+    assert cluster.pack_cursor({1: 1}) == 1 << 64

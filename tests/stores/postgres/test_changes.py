@@ -1,0 +1,260 @@
+"""A change is one call: it takes its place in the database, or says what is against it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+import palaver
+from palaver.errors import AlreadyExists, LeaseLost, Stale, UnknownConversation
+from palaver.messages import user
+from palaver.stores.postgres import backend as module
+from palaver.stores.records import AlreadyCommitted, Change, Placed
+from tests.patience import within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from palaver.stores import Store
+    from palaver.stores.records import Head, JournalEntry
+
+
+@pytest.fixture
+def store(postgres: str) -> Iterator[Store]:
+    with palaver.open(postgres) as opened:
+        yield opened
+
+
+def appended(head: Head, *texts: str, key: str | None = None, token: int | None = None) -> Change:
+    """An append that was made for a head, and may stand behind what others add."""
+    count = len(texts)
+    return Change(
+        conversation=head.id, after=head.version, kind="append", at=1, stop=head.stop + count,
+        size=head.size + count, first=head.length, counts=head.counts,
+        messages=tuple(map(user, texts)), key=key, token=token, anywhere=True,
+    )  # fmt: skip
+
+
+def refusals(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The conversations whose changes are refused from now on because others came first."""
+    found: list[str] = []
+    commit = store.backend.commit
+
+    def watched(change: Change) -> int:
+        try:
+            return commit(change)
+        except Stale:
+            found.append(change.conversation)
+            raise
+
+    monkeypatch.setattr(store.backend, "commit", watched)
+    return found
+
+
+# ── an append takes its place in the database ───────────────────────────────────────────────────
+
+
+def test_an_append_is_not_refused_because_others_appended(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, refused = store.create([user("0")]), refusals(store, monkeypatch)
+    other = store.get(history.id)
+    other.extend([user("1"), palaver.assistant("2")])
+    history.append(user("3"))
+    assert [] == refused
+    assert ["0", "1", "2", "3"] == [message.text for message in history]
+    assert 2 == history.version == store.head(history.id).version
+    assert [0, 1, 3] == [place for place, message in enumerate(history) if message.role == "user"]
+    other.extend([user("4"), user("5")])  # which has not seen the one before
+    assert [] == refused
+    assert ["3", "4", "5"] == [message.text for message in other[-3:]]
+    assert [] == list(store.verify())
+
+
+def test_an_append_follows_an_edit_that_ends_with_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, refused = store.create([user("0"), user("1")]), refusals(store, monkeypatch)
+    other = store.get(history.id)
+    other.mark(0, "pin")
+    other.truncate(keep_last=1)
+    other.append(user("2"))
+    history.append(user("3"))
+    assert [] == refused
+    assert ["1", "2", "3"] == [message.text for message in history]
+    other.refresh().undo()
+    history.append(user("4"))  # the log goes on behind the view now: this needs a frame
+    assert [history.id] == refused
+    assert ["1", "2", "4"] == [message.text for message in history]
+    assert [] == list(store.verify())
+
+
+def test_what_must_follow_a_version_is_refused(store: Store) -> None:
+    history = store.create([user("0")])
+    other = store.get(history.id)
+    other.append(user("1"))
+    with pytest.raises(palaver.errors.VersionMismatch):
+        history.append(user("2"), expect=0)
+    seen: list[int] = []
+    other.append(user("3"))
+    history.extend([user("4")], unless=lambda view: seen.append(len(view)))
+    assert [2, 3] == seen  # it was asked again about what it follows
+    with pytest.raises(Stale):
+        store.backend.commit(
+            replace(appended(store.head(history.id), "5"), after=0, anywhere=False)
+        )
+
+
+def test_a_listener_is_told_where_the_messages_stand(store: Store) -> None:
+    class Ear:
+        def __init__(self) -> None:
+            self.heard: list[tuple[int, int, int]] = []
+
+        def hear(self, entry: JournalEntry) -> None:
+            self.heard.append((entry.version, entry.first, entry.count))
+
+    history, ear = store.create([user("0")]), Ear()
+    history.listen(ear.hear)
+    store.get(history.id).append(user("1"))
+    history.extend([user("2"), user("3")])
+    assert [(2, 2, 2)] == ear.heard
+
+
+def test_writers_of_one_conversation_are_not_refused(store: Store) -> None:
+    """They stand in the queue of the row's lock, and each takes its place when it comes up."""
+    history = store.create()
+    head, gate = store.head(history.id), threading.Barrier(8)
+
+    def write(writer: int) -> list[int]:
+        gate.wait()
+        return [store.backend.commit(appended(head, f"{writer} {n}")) for n in range(20)]
+
+    with within(120), ThreadPoolExecutor(8) as pool:
+        versions = list(pool.map(write, range(8)))
+    assert all(mine == sorted(mine) for mine in versions)
+    assert list(range(1, 161)) == sorted(version for mine in versions for version in mine)
+    assert [] == list(store.verify())
+
+
+def test_whoever_is_far_behind_looks_again(postgres: str, store: Store) -> None:
+    """What came since is searched for the attempt, and that is not done without an end."""
+    history = store.create()
+    head = store.head(history.id)
+    with psycopg.connect(postgres, autocommit=True) as line:
+        line.execute("UPDATE palaver.conversations SET version = 1001")
+    with pytest.raises(Stale):
+        store.backend.commit(appended(head, "late"))
+
+
+# ── an attempt is made once ─────────────────────────────────────────────────────────────────────
+
+
+def test_an_append_sent_again_is_found_behind_the_changes_of_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first answer was lost, and others appended before it was sent again."""
+    history = store.create([user("0")])
+    head = store.head(history.id)
+    store.backend.commit(appended(head, "1"))
+    attempt = iter([7, 8, 7])
+    monkeypatch.setattr(module, "new_attempt", lambda: next(attempt))
+    first = store.backend.commit(appended(head, "2", "3"))
+    store.backend.commit(appended(head, "4"))
+    again = store.backend.commit(appended(head, "2", "3"))
+    assert isinstance(first, Placed)
+    assert isinstance(again, Placed)
+    assert (2, 2) == (first, again)
+    assert (2, 2, 3) == (first.first, again.first, again.head.version)
+    assert ["0", "1", "2", "3", "4"] == [message.text for message in store.get(history.id)]
+
+
+def test_a_fork_made_by_the_same_attempt_is_not_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = store.create([user("0")])
+    monkeypatch.setattr(module, "new_attempt", lambda: 7)
+    history.fork(id="fork")
+    history.fork(id="fork")
+    monkeypatch.undo()
+    with pytest.raises(AlreadyExists):
+        history.fork(id="fork")
+    with pytest.raises(AlreadyExists):
+        store.create(id="fork")
+    assert [history.id, "fork"] == sorted(store.family("fork"), key=len, reverse=True)
+
+
+# ── refusals ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_refusal_says_why(store: Store) -> None:
+    history = store.create()
+    head = store.head(history.id)
+    assert 1 == store.backend.commit(appended(head, "1", key="k"))
+    again = store.backend.commit(appended(head, "1", key="k"))
+    assert AlreadyCommitted is type(again)
+    assert 1 == again
+    late = store.lease(history.id, "a", seconds=0)
+    store.lease(history.id, "b")
+    with pytest.raises(LeaseLost):
+        store.backend.commit(appended(head, "2", token=late.token))
+    with pytest.raises(LeaseLost):
+        store.put_records(history.id, [("draft", "d", b"x")], token=late.token)
+    for unknown in ("nowhere", history.id):
+        if unknown == history.id:
+            store.delete(history.id)
+        with pytest.raises(UnknownConversation, match=unknown):
+            store.backend.commit(replace(appended(head, "3"), conversation=unknown))
+        with pytest.raises(UnknownConversation, match=unknown):
+            store.lease(unknown, "a")
+        with pytest.raises(UnknownConversation, match=unknown):
+            store.put_record(unknown, "draft", "d", b"x")
+
+
+# ── families ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_fork_is_found_by_a_process_that_has_never_seen_it(postgres: str, store: Store) -> None:
+    """Whatever it is asked for first: the id alone does not say whose fork it is."""
+    deep = store.create([user("0")], id="root").fork(id="fork").fork(id="deep")
+    deep.append(user("1"))
+    head = store.head("deep")
+    first_calls: list[Callable[[Store], object]] = [
+        lambda other: other.backend.commit(appended(head, "2")),
+        lambda other: other.put_record("deep", "draft", "d", b"x"),
+        lambda other: other.release(other.lease("deep", "a")),
+        lambda other: other.records("deep", "draft"),
+        lambda other: other.describe("deep", title="Deep"),
+        lambda other: other.family("deep"),
+        lambda other: other.get("deep").fork(id="deeper"),
+        lambda other: other.journal("deep", -1, 10),
+        lambda other: other.search("1", conversation="deep"),
+        lambda other: other.get("deep").erase(0),
+        lambda other: other.delete("deeper"),
+    ]
+    for call in first_calls:
+        with palaver.open(postgres) as other:
+            call(other)
+    assert ["", "1", "2"] == [message.text for message in store.get("deep").refresh()]
+    assert "Deep" == store.get("deep").title
+    assert [] == list(store.verify())
+    with psycopg.connect(postgres) as line:
+        roots = line.execute("SELECT DISTINCT root FROM palaver.messages").fetchall()
+        assert [("root",)] == roots
+
+
+def test_ids_are_unique_whatever_the_family(store: Store) -> None:
+    first, second = store.create(id="first"), store.create(id="second")
+    first.fork(id="fork")
+    with pytest.raises(AlreadyExists):
+        second.fork(id="fork")
+    with pytest.raises(AlreadyExists):
+        second.fork(id="first")
+    assert ["first", "fork", "second"] == store.named("")
+    store.delete("fork")
+    second.fork(id="fork")
+    assert ["fork", "second"] == sorted(store.family("fork"))
