@@ -70,8 +70,8 @@ WITHOUT = {
     Store: {"with_clock", "follow", "wait", "verify", "notes"},  # no access, or a loop of them
     StoredHistory: {"after_fork_in_child", "index", "listen", "mark_map", "under"},
     Conversation: {
-        "ask_sync", "check_price", "find_model", "publishing_itself", "recover_if_needed", "stream",
-        "toolbox",
+        "ask_sync", "check_price", "find_model", "publishing_itself", "recover_if_needed",
+        "share_lease", "stream", "toolbox",
     },
 }  # fmt: skip
 """What has no twin: it does not touch the store, yields as it goes, or is async already."""
