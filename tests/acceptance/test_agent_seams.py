@@ -6,8 +6,9 @@ No call runs that nobody allowed, none stays running for ever, and whatever fail
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import pytest
@@ -17,7 +18,9 @@ import palaver
 from palaver.conversation import Conversation
 from palaver.errors import LeaseLost, LeaseTaken, StoreError, ToolFailed, ValidationError
 from palaver.messages import ToolCallPart, ToolPart
+from palaver.models.base import ModelRequest
 from palaver.team import Coordinator, HumanTurn, Team
+from palaver.testing.servers import ProviderServer
 from palaver.tools import ToolContext, ToolOutput, tool
 from palaver.tools.approval import Decision, parse_answer, save_decisions
 from tests.acceptance.test_agent_teams import PAY_50, paying, roster
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from palaver import Store
     from palaver.messages import Message
     from palaver.tools import FunctionTool
+
+Runs: TypeAlias = "Callable[[ToolCallPart], Awaitable[ToolOutput]]"
 
 
 @pytest.fixture
@@ -127,7 +132,7 @@ async def test_the_arguments_of_the_last_attempt_are_recorded(store: Store) -> N
             raise ToolFailed("not 2")
         return f"paid {amount}"
 
-    async def around(call: ToolCallPart, _: ToolContext, run: Any) -> ToolOutput:  # noqa: ANN401 - a function
+    async def around(call: ToolCallPart, _: ToolContext, run: Runs) -> ToolOutput:
         try:
             return await run(replace(call, input={"amount": 2}))
         except ToolFailed:
@@ -145,7 +150,7 @@ async def test_a_call_that_has_ended_is_not_run_by_what_was_around_it(store: Sto
     paid: list[int] = []
     late: list[asyncio.Task[Any]] = []
 
-    async def around(call: ToolCallPart, _: ToolContext, run: Any) -> ToolOutput:  # noqa: ANN401 - a function
+    async def around(call: ToolCallPart, _: ToolContext, run: Runs) -> ToolOutput:
         async def later() -> ToolOutput:
             await anyio.sleep(0.05)
             return await run(call)
@@ -290,6 +295,15 @@ async def test_a_decision_that_no_store_takes_is_refused_and_the_call_waits_on(
     assert [50] == paid
 
 
+def test_what_was_decided_about_a_call_is_erased_with_it(store: Store) -> None:
+    talk = talking(store, "pay", paying([]), amount=50)
+    waiting = talk.ask_sync("Pay.").waiting
+    answer = {"verdict": "edit", "arguments": {"amount": 4711}}
+    save_decisions(talk, parse_answer(answer, waiting, talk.digests(waiting)))
+    talk.history.erase(talk.messages[-1])
+    assert {} == store.records(talk.id, "approval")
+
+
 # ── teams ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -375,6 +389,12 @@ async def test_a_team_takes_a_turn_once_however_often_it_is_run(store: Store) ->
             await coordinator.run()
     assert (1, ["Go.", "One."]) == (len(model.asked), [one.text for one in coordinator.history])
     assert HumanTurn("user", "drained") == await coordinator.run()
+
+
+def test_a_coordinator_is_not_copied(store: Store) -> None:
+    """Two that share a lease would take the same turn."""
+    with pytest.raises(TypeError, match="a Coordinator can't be pickled or copied; make it again"):
+        copy.copy(Coordinator(team_of(), store))
 
 
 def test_over_http_a_decision_counts_only_if_the_turn_goes_on() -> None:
@@ -463,6 +483,22 @@ def test_a_stream_that_ends_in_another_thread_is_waited_for(store: Store) -> Non
     threading.Timer(0.1, may_end.set).start()
     assert "Done." == within(10, lambda: talk.ask("Again.")).text
     thread.join()
+
+
+def test_a_model_opens_one_client_for_each_event_loop() -> None:
+    with ProviderServer("openai-chat") as server:
+        model: Any = palaver.model("openai:m", base_url=server.url, api_key="any")
+        opened, open_client = [], model.open_client
+        model.open_client = lambda given: opened.append(given) or open_client(given)
+        ask = ModelRequest({"messages": [{"role": "user", "content": "Tea?"}]})
+        loops = [asyncio.new_event_loop() for _ in range(2)]
+        for loop in loops * 3:
+            loop.run_until_complete(model.complete(ask))
+        for loop in loops:
+            loop.run_until_complete(model.close())
+            loop.close()
+        assert 2 == len(opened)
+    assert [] == server.failures
 
 
 def within(seconds: float, work: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - what it returns

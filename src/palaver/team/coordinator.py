@@ -41,7 +41,13 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import derive_id, uuid_for
-from palaver.messages.limits import MAX_ANSWER, check_argument, check_callable, check_number
+from palaver.messages.limits import (
+    MAX_ANSWER,
+    check_argument,
+    check_callable,
+    check_number,
+    not_pickled,
+)
 from palaver.messages.redaction import redact
 from palaver.models import model as named_model
 from palaver.models.base import ModelRequest
@@ -444,6 +450,8 @@ class Coordinator:
         self._running = False
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
+
+    __reduce_ex__ = not_pickled("make it again: Coordinator(team, store, id) in each process")
 
     @property
     def id(self) -> str:
