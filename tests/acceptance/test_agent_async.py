@@ -71,8 +71,7 @@ WITHOUT = {
     StoredHistory: {"after_fork_in_child", "index", "listen", "mark_map", "under"},
     Conversation: {
         "ask_sync", "check_price", "find_model", "publishing_itself", "recover_if_needed",
-        "share_lease", "stream",
-        "toolbox",
+        "share_lease", "stream", "toolbox",
     },
 }  # fmt: skip
 """What has no twin: it does not touch the store, yields as it goes, or is async already."""

@@ -36,9 +36,9 @@ class Recovered(Struct, frozen=True, omit_defaults=True, rename="camel"):
     tool: str | None = None
 
 
-def recover(access: StoreAccess) -> list[Recovered]:
+def recover(access: StoreAccess, work: Literal["step", "calls"] = "step") -> list[Recovered]:
     """Settle what a crash left unfinished; raise `LeaseTaken` while another worker is active."""
-    lease = access.lease.acquire("step")
+    lease = access.lease.acquire(work)
     try:
         access.history.refresh()
         return [*_recover_steps(access, lease), *_recover_calls(access, lease)]
@@ -47,10 +47,13 @@ def recover(access: StoreAccess) -> list[Recovered]:
 
 
 def recover_if_needed(access: StoreAccess) -> None:
-    """Settle what a crash left unfinished, if it left anything. The caller holds the lease."""
+    """Settle what a crash left unfinished, if it left anything.
+
+    The caller holds the lease, for a run or for a team, and runs no calls meanwhile.
+    """
     open_calls = [entry for entry in access.ledger().values() if not entry.stray]
     if access.intents() or any(entry.state.status != "pending" for entry in open_calls):
-        recover(access)
+        recover(access, "calls")
 
 
 def _recover_steps(access: StoreAccess, lease: Lease) -> list[Recovered]:

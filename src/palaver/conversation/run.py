@@ -446,15 +446,17 @@ async def sort_calls(
     Decisions about calls that have changed since do not count.
     """
     asking = [call for call in calls if needs_approval(call)]
-    if not asking:
-        return {}, []
 
     def valid() -> dict[str, Decision]:
-        stored, asked = load_decisions(conversation), {call.id for call in asking}
-        digests = conversation.digests(asking)
-        return valid_decisions({n: one for n, one in stored.items() if n in asked}, digests)
+        stored = load_decisions(conversation)
+        known = [call for call in calls if call.id in stored]
+        if not known:
+            return {}
+        digests = conversation.digests(known)
+        return valid_decisions({call.id: stored[call.id] for call in known}, digests)
 
-    decisions = await to_thread.run_sync(valid)
+    # what a person has denied does not run, even if its tool would not ask any more
+    decisions = await to_thread.run_sync(valid) if calls else {}
     return decisions, [call for call in asking if call.id not in decisions]
 
 
@@ -473,9 +475,9 @@ async def decide(
     decisions: dict[str, Decision] = {}
     for call in calls:
         verdict = await _ask_about(call, approve)
-        if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
-            verdict = Decision("deny", reason=verdict)
         try:
+            if isinstance(verdict, str) and verdict.strip().lower() not in VERDICTS:
+                verdict = Decision("deny", reason=verdict)
             decided = parse_answer({call.id: verdict}, [call], digests, tools)
         except ValidationError as error:
             detail = f"returned {describe_argument(verdict)} for a call of {call.tool}, which "

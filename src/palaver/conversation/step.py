@@ -14,7 +14,7 @@ import inspect
 import logging
 import threading
 import time
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -68,7 +68,7 @@ __all__ = ["OnDelta", "Step", "ToolCallBatch", "ToolOutcome", "take_step"]
 
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from anyio.abc import TaskGroup
@@ -313,7 +313,9 @@ class ToolCallBatch:
             outcomes = states.cancel()
             await run_shielded(partial(self._append, list(outcomes.values()), started.lease))
             raise
-        return states.outcomes
+        except ExceptionGroup as errors:  # the store failed, or the lease was lost
+            raise errors.exceptions[0] from None
+        return states.cancel()  # `around` may have raised the error of a cancellation by itself
 
     async def _run_call(
         self, call: ToolCallPart, states: _RunningStates, on_failure: Callable[[str], None]
@@ -405,7 +407,7 @@ class _RunningStates:
             await self._all_done.wait()
             return
         self._has_reports = False
-        await self._flush()
+        await self._flush_early()
 
     async def finish(self, name: str, state: ToolState) -> None:
         """Take the state that a call ends in; what is done at once is stored at once."""
@@ -415,7 +417,7 @@ class _RunningStates:
         with anyio.move_on_after(_BATCH_SECONDS, shield=True):
             await self._all_done.wait()
             return
-        await self._flush()
+        await self._flush_early()
 
     async def wait_again(self, name: str, before: LedgerEntry) -> None:
         """Store a call that was not begun after all as it was before."""
@@ -423,11 +425,17 @@ class _RunningStates:
             del self.running[name]
             self._unsaved.discard(name)
             self._look_for_the_end()
-            await run_shielded(partial(self._save, [before]))
+            with _logged_failure():
+                await run_shielded(partial(self._save, [before]))
 
     def _look_for_the_end(self) -> None:
         if len(self.outcomes) == len(self.running):
             self._all_done.set()
+
+    async def _flush_early(self) -> None:
+        """Store what will be stored with the results too: if it fails, the calls go on."""
+        with _logged_failure():
+            await self._flush()
 
     async def _flush(self) -> None:
         async with self._saving:
@@ -437,10 +445,21 @@ class _RunningStates:
                 await run_shielded(partial(self._save, entries))
 
     def cancel(self) -> dict[str, LedgerEntry]:
-        """End the calls that are still running, and return the outcomes of all."""
+        """End the calls that have no outcome, and return the outcomes of all."""
         for name, entry in self.running.items():
             self.outcomes.setdefault(name, entry.with_state(fail(entry.state, "cancelled")))
         return self.outcomes
+
+
+@contextmanager
+def _logged_failure() -> Generator[None]:
+    """Log that a state was not stored. Without it, only a crash would lose something."""
+    try:
+        yield
+    except LeaseLost:
+        raise
+    except StoreError:
+        _log.warning("the state of a tool call was not stored", exc_info=True)
 
 
 def _refuse_running(entries: Iterable[LedgerEntry]) -> None:

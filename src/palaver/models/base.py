@@ -36,6 +36,7 @@ from typing import (
     runtime_checkable,
 )
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
@@ -509,8 +510,14 @@ ClientT = TypeVar("ClientT")
 CONNECT_SECONDS: Final = 10.0
 _log: Final = logging.getLogger("palaver.models")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_LOOP: Final[RunVar[object]] = RunVar("palaver.models.loop")
-"""An object for each event loop: connections of one loop can't be used in another."""
+
+
+class _Loop:
+    """An event loop: connections of one can't be used in another. It ends with the loop."""
+
+
+_LOOP: Final[RunVar[_Loop]] = RunVar("palaver.models.loop")
+"""The event loop that runs here."""
 
 
 _TIMEOUT: Final = 600.0
@@ -585,7 +592,7 @@ class SdkModel(ABC, Generic[ClientT]):
         self.retries = as_policy(retries)
         self._api_key = api_key
         self._given, self._given_http = client, http_client
-        self._client: _Opened[ClientT] | None = None
+        self._clients = WeakKeyDictionary[_Loop, _Opened[ClientT]]()
         self._opening = threading.Lock()
         self._loop: object = None  # where the caller's own client is used
         try:
@@ -697,8 +704,9 @@ class SdkModel(ABC, Generic[ClientT]):
 
     async def close(self) -> None:
         """Close the connections that were opened here; the next request opens new ones."""
-        current, self._client = self._client, None
-        if current is None or current.loop is not _LOOP.get(None):
+        loop = _LOOP.get(None)
+        current = None if loop is None else self._clients.pop(loop, None)
+        if current is None:
             return
         shared = (self._given, self._given_http)
         if all(given is None or callable(given) for given in shared):
@@ -715,21 +723,21 @@ class SdkModel(ABC, Generic[ClientT]):
     async def _open(self) -> ClientT:
         loop = _LOOP.get(None)
         if loop is None:
-            loop = object()
+            loop = _Loop()
             _LOOP.set(loop)
-        if self._client is not None and self._client.loop is loop:
-            return self._client.client
+        if (opened := self._clients.get(loop)) is not None:
+            return opened.client
         return await to_thread.run_sync(self._open_for, loop)  # reading certificates takes a while
 
-    def _open_for(self, loop: object) -> ClientT:
+    def _open_for(self, loop: _Loop) -> ClientT:
         with self._opening:
-            if self._client is None or self._client.loop is not loop:
+            if (opened := self._clients.get(loop)) is None:
                 http_client = self._make("http_client", self._given_http, loop)
                 client = self._make("client", self._given, loop)
                 if client is None:
                     client = self.open_client(http_client)
-                self._client = _Opened(loop, client, http_client)
-            return self._client.client
+                opened = self._clients[loop] = _Opened(client, http_client)
+            return opened.client
 
     def _make(self, name: str, given: Any, loop: object) -> Any:  # noqa: ANN401 - a client
         """Return the client for this event loop: the caller's own, or what the function makes."""
@@ -815,14 +823,15 @@ class SdkModel(ABC, Generic[ClientT]):
         return Failure(clean, failure.retryable)
 
     def _secrets(self) -> Sequence[str | None]:
-        found = self.secrets(self._client.client) if self._client else ()
+        loop = _LOOP.get(None)
+        opened = None if loop is None else self._clients.get(loop)
+        found = () if opened is None else self.secrets(opened.client)
         return (self._api_key, *self.headers.values(), *found)
 
 
 class _Opened(NamedTuple, Generic[ClientT]):
-    """A client, the event loop that it is used in, and what it sends requests with, if given."""
+    """A client, and what it sends requests with, if given."""
 
-    loop: object
     client: ClientT
     http_client: Any
 

@@ -43,7 +43,7 @@ class Traces:
         names: set[str] = set()
         lines: set[str] = set()
         for message in messages:
-            names.add(message.id)
+            names.update((message.id, *(part.id for part in message.parts)))
             if ERASED in message.metadata:
                 continue
             for key, text in _strings(to_dict(message.content), "content"):

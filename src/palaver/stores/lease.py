@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, NoReturn, TypeVar, ca
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import current_token
 
 from palaver.errors import LeaseLost, LeaseTaken, PalaverError, StoreError, ValidationError
 from palaver.messages.limits import check_number, describe_argument
@@ -44,6 +45,7 @@ lease only if another one asks for it; what it would still write is refused then
 _SHORTEST: Final = 0.5
 _LONGEST: Final = 3_600.0
 _POLL_SECONDS: Final = 0.25
+_END_SECONDS: Final = 0.01
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "palaver-cleanup"
 _log: Final = logging.getLogger("palaver.conversation")
@@ -60,11 +62,16 @@ def check_lease(seconds: object, wait: object) -> None:
 
 
 class _Run:
-    """A run that holds a conversation: whether it was told to end, and when it has ended."""
+    """A run that holds a conversation: whether it was told to end, and where it goes on."""
 
     def __init__(self, cancelled: Callable[[], bool] | None) -> None:
         self.cancelled: Callable[[], bool] = cancelled or (lambda: False)
-        self.ended = anyio.Event()
+        self._loop: object = current_token().native_token
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its event loop was closed before it could end."""
+        return isinstance(self._loop, asyncio.AbstractEventLoop) and self._loop.is_closed()
 
 
 _runs: ContextVar[frozenset[_Run]] = ContextVar("palaver_runs", default=frozenset())
@@ -209,8 +216,8 @@ class SharedLease:
 
     async def _begin(self, run: _Run) -> Lease:
         """Begin a run in this object, and take the lease for it."""
-        await self._enter(run)
         try:
+            await self._enter(run)
             return await run_shielded(partial(self.acquire, "run"), undo=self.release)
         except BaseException:
             self._leave(run)
@@ -219,21 +226,23 @@ class SharedLease:
     def _leave(self, run: _Run) -> None:
         if self._run is run:
             self._run = None
-            run.ended.set()
 
     async def _enter(self, run: _Run) -> None:
         """Begin a run, if no other work is under way in this object."""
         while True:
             with self._entering:
                 held = self._run
-                if held is None:
-                    if self._acquired:
-                        self._refuse()
-                    self._run, run.ended = run, anyio.Event()
-                    return
+                left = list(self._acquired) if held is not None and held.is_lost else []
+                if held is None and self._acquired:
+                    self._refuse()
+                if held is None or held.is_lost:
+                    self._run = run
+                    break
                 if not held.cancelled():
                     self._refuse()
-            await held.ended.wait()
+            await anyio.sleep(_END_SECONDS)  # its end may come in another thread's event loop
+        for lease in left:  # by the run that was lost
+            await run_shielded(partial(self.release, lease))
 
     async def keep_renewed(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Do something while the lease is renewed; if the lease is lost, the work is stopped."""

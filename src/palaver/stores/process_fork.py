@@ -214,35 +214,3 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
     )
-
-
-class ReopeningLock:
-    """Stands in for the lock of a history that was forked in the middle of a change.
-
-    Whoever takes it first has the history read again from its store; then it has a lock again.
-    """
-
-    def __init__(self, reopen: Callable[[], threading.RLock]) -> None:
-        self._reopen = reopen
-        self._gate = threading.Lock()
-        self._lock: threading.RLock | None = None
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        """Take the lock of the reopened history; False if the caller may not wait for that."""
-        if not blocking:
-            return False
-        with self._gate:
-            if self._lock is None:
-                self._lock = self._reopen()
-        return self._lock.acquire()
-
-    def release(self) -> None:
-        """Release the lock of the reopened history."""
-        if self._lock is not None:
-            self._lock.release()

@@ -28,7 +28,7 @@ from palaver.context.manager import KnownAgent, prompt_at_turn
 from palaver.conversation import Conversation
 from palaver.conversation.ledger import pending_entries
 from palaver.conversation.run import decide, options_after, run_decided, sort_calls
-from palaver.errors import MemberFailed, PalaverError, ValidationError
+from palaver.errors import LeaseTaken, MemberFailed, PalaverError, ValidationError
 from palaver.events import Event, EventBus
 from palaver.messages import (
     AssistantInfo,
@@ -46,6 +46,7 @@ from palaver.messages.limits import (
     check_argument,
     check_callable,
     check_number,
+    not_pickled,
     short_repr,
 )
 from palaver.messages.redaction import redact
@@ -60,7 +61,7 @@ from palaver.team.routing import Route, TurnRequest, describe_team, read_route
 from palaver.team.state import LEASE_SECONDS, HumanTurnReason, TeamStore
 from palaver.tools import Tool, Toolbox
 from palaver.tools.approval import Decision, needs_approval
-from palaver.tools.runner import as_toolbox, import_object
+from palaver.tools.runner import as_toolbox, error_text, import_object, storable_text
 from palaver.wire.reply import TextDelta
 
 if TYPE_CHECKING:
@@ -150,8 +151,10 @@ class AgentRunner:
             self._models[member.model] = await to_thread.run_sync(self._make_model, member.model)
         model, box = self._models[member.model], self.toolboxes[member.id]
         own: list[Message] = []
-        for number in range(_MAX_STEPS):
-            if number or turn.sees is not None:  # it has made calls
+        if turn.sees is not None:  # it has made calls, before they were approved or a crash
+            own = await to_thread.run_sync(self._own_messages, turn)
+        for number in range(sum(map(bool, map(_calls_of, own))), _MAX_STEPS):
+            if number:
                 await self._run_calls(turn, box)
                 own = await to_thread.run_sync(self._own_messages, turn)
             message = await ask_model_member(
@@ -447,8 +450,11 @@ class Coordinator:
         self._on_text = on_text
         self._on_message = on_message
         self._lock = anyio.Lock()
+        self._running = False
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
+
+    __reduce_ex__ = not_pickled("make it again: Coordinator(team, store, id) in each process")
 
     @property
     def id(self) -> str:
@@ -489,6 +495,11 @@ class Coordinator:
         return self.prompt(member, turn).explain()
 
     # ── approvals ───────────────────────────────────────────────────────────────────────────────
+
+    async def open_calls(self) -> list[ToolCallPart]:
+        """Return the calls of the running turn that were not started, decided or not."""
+        begun = (await self.state()).begun
+        return [] if begun is None else await to_thread.run_sync(self._agents.open_calls, begun)
 
     async def waiting(self) -> list[ToolCallPart]:
         """Return the calls of the running turn that wait for a decision."""
@@ -579,9 +590,17 @@ class Coordinator:
     async def run(self) -> HumanTurn:
         """Give members their turns until a human has the floor, or the team is paused.
 
-        When this is cancelled, the running turn is abandoned and stays the next one.
+        When this is cancelled, the running turn is abandoned and stays the next one. Raises
+        `LeaseTaken` while it is under way already, here or in another process.
         """
-        return await self._team_store.while_held(self._run)
+        if self._running:  # it would take the same turn a second time
+            msg = "the team is at work already: run() is under way"
+            raise LeaseTaken(msg)
+        self._running = True
+        try:
+            return await self._team_store.while_held(self._run)
+        finally:
+            self._running = False
 
     async def _run(self) -> HumanTurn:
         while True:
@@ -625,6 +644,7 @@ class Coordinator:
         member = self.team.find(turn.member)
         if member is None or isinstance(member, Human):
             text = f"{turn.member} is no agent of this team any more"
+            await self._recover()
             await self._drop_calls(turn, text)
             await self._finish_turn(turn, _notice("gone", text), _NO_ROUTE)
             return
@@ -635,11 +655,12 @@ class Coordinator:
             why = "interrupted, perhaps after it had effects; it is not asked again"
             await self._finish_turn(turn, _failure(member, why), _NO_ROUTE)
             return
-        if again:  # a call that was running when the process ended is settled first
-            await run_shielded(self._conversation.recover_if_needed)
+        if again:
+            await self._recover()
         try:
             message = await self._answer_with_calls(member, turn)
         except MemberFailed as error:
+            await self._recover()
             await self._drop_calls(turn, str(error))
             message, route = _failure(member, str(error)), _NO_ROUTE
         else:
@@ -686,8 +707,8 @@ class Coordinator:
             raise error if isinstance(error, MemberFailed) else MemberFailed(str(error)) from error
         except Exception as error:
             _log.exception("%s failed", member.id)
-            msg = f"{type(error).__name__}: {error}"
-            raise MemberFailed(msg) from error
+            name, text = type(error).__name__, error_text(error)
+            raise MemberFailed(f"{name}: {text}" if text else name) from error
         finally:
             self._scope = None
         if deadline.cancelled_caught:
@@ -707,12 +728,16 @@ class Coordinator:
             with anyio.CancelScope(shield=True):
                 await self._add(message, state, message.id)
 
+    async def _recover(self) -> None:
+        """Settle the calls that a crash, or a store that failed, has left running."""
+        await run_shielded(self._conversation.recover_if_needed)
+
     async def _drop_calls(self, turn: TeamTurn, reason: str) -> None:
         """Deny the calls of a turn that ends before they were run."""
         with anyio.CancelScope(shield=True):
             calls = await to_thread.run_sync(self._agents.open_calls, turn)
             digests = await to_thread.run_sync(self._conversation.digests, calls)
-            why = f"the turn has ended: {reason}"
+            why = f"the turn has ended: {storable_text(redact(reason))}"
             denied = {
                 call.id: Decision("deny", why, digest=digests[call.id])
                 for call in calls
@@ -760,6 +785,8 @@ class Coordinator:
         async def end() -> None:
             begun = (await self.state()).begun
             if begun is not None:
+                if not self._running:  # then no call is
+                    await self._recover()
                 await self._drop_calls(begun, "called off")
 
         await self._team_store.while_held(end)
@@ -829,7 +856,7 @@ def _notice(kind: str, text: str) -> Message:
 
 def _failure(member: Agent, why: str) -> Message:
     """The message in place of an answer that failed, with secrets redacted."""
-    why = redact(why)
+    why = storable_text(redact(why))
     info = AssistantInfo(finish="error", error={"name": "MemberFailed", "message": why})
     facts = {"team": {"failed": True}}
     return assistant(f"(no answer) {why}", speaker=member.speaker, info=info, metadata=facts)

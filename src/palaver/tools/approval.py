@@ -22,7 +22,14 @@ from msgspec.structs import replace
 from palaver.errors import StoreDamaged, ToolFailed, ValidationError
 from palaver.messages.decode import convert, decode
 from palaver.messages.ids import now_ms
-from palaver.messages.limits import EMPTY, NamedFields, path_step, quote_value
+from palaver.messages.limits import (
+    EMPTY,
+    NamedFields,
+    check_text,
+    freeze_mapping,
+    path_step,
+    quote_value,
+)
 from palaver.tools.runner import to_output
 
 if TYPE_CHECKING:
@@ -82,13 +89,19 @@ class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     at: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the verdict, and that there are arguments if it is "edit", and only then."""
+        """Check the verdict, that there are arguments with "edit" only, and that stores take it."""
         if self.verdict not in ("approve", "deny", "edit"):
             detail = f"must be approve, deny or edit, not {quote_value(self.verdict)}"
             raise ValidationError(detail, path="$.verdict", rule="node-answer")
         if (self.verdict == "edit") != (self.arguments is not None):
             detail = 'is needed with "edit"' if self.verdict == "edit" else 'goes with "edit" only'
             raise ValidationError(detail, path="$.arguments", rule="node-answer")
+        if self.arguments is not None:
+            freeze_mapping(self.arguments, "$.arguments")
+        check_text(self.reason, "$.reason")
+        for name, value in (("by", self.by), ("digest", self.digest)):
+            if value is not None:
+                check_text(value, f"$.{name}")
 
     def record(self) -> dict[str, Any]:
         """Return the decision as the metadata of a result hold it."""

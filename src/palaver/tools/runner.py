@@ -79,6 +79,7 @@ __all__ = [
     "as_toolbox",
     "attach_file",
     "call_function",
+    "error_text",
     "import_object",
     "open_tools",
     "storable_metadata",
@@ -307,21 +308,32 @@ class MiddlewareFailed(Exception):  # noqa: N818 - it reads as what happened
 
     def __init__(self, error: BaseException, state: ToolState) -> None:
         """Take the error and the state."""
-        super().__init__(str(error))
+        super().__init__(type(error).__name__)  # the text is the error's own to give
         self.error = error
         self.state = state
 
 
 class _Attempt:
-    """A call that runs: its state, whether its tool was begun, and what the tool raised."""
+    """A call that runs: its state, whether its tool was begun, and what the tool raised.
+
+    When it is over, its tool may not be called any more: nobody would store that it was.
+    """
 
     def __init__(self, state: ToolState) -> None:
         self.state = state
+        self.over = False
         self._began = False
         self._raised: BaseException | None = None
 
+    def check(self) -> None:
+        """Raise `ValidationError` if the call has ended, and `around` would still run it."""
+        if self.over:
+            detail = "the call has ended, and is not run any more: await what runs it"
+            raise ValidationError(detail, path="$.around", rule="tool-call")
+
     def __enter__(self) -> None:
         """The tool begins."""
+        self.check()
         self._began = True
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -383,7 +395,7 @@ class ToolRunner:
         attempt, output = _Attempt(state), None
 
         def report(title: str, metadata: Mapping[str, Any]) -> None:
-            attempt.state = record_progress(title, metadata)
+            attempt.state = record_progress(title, _without_decision(metadata))
 
         progress = Progress(report)
         context = ToolContext(conversation, call, progress)
@@ -391,10 +403,18 @@ class ToolRunner:
 
         async def run(chosen: ToolCallPart) -> ToolOutput:
             _check_chosen(call, chosen)
-            if chosen.input != call.input:
+            attempt.check()
+            if chosen.input != attempt.state.input:  # it may have had others before
                 attempt.state = await record_arguments(chosen.input)
             with attempt:
-                return await self._call(tool, chosen, context)
+                given = ToolContext(conversation, chosen, progress)
+                try:
+                    return await self._call(tool, chosen, given)
+                except anyio.get_cancelled_exc_class() as error:
+                    if _is_cancelled(error):
+                        raise
+                    detail = "cancelled: the tool waited for something that was cancelled"
+                    raise ToolFailed(detail) from error
 
         outer = _late_result.set(late)
         try:
@@ -413,6 +433,7 @@ class ToolRunner:
         finally:
             _late_result.reset(outer)
             progress.stop()
+            attempt.over = True
 
     async def _wrap(
         self,
@@ -463,8 +484,7 @@ class ToolRunner:
             self._cut(result.text),
             tool=call.tool,
             title=result.title,
-            # what was decided about the call is not for its tool to say
-            metadata={**result.metadata, **_decision_about(state)},
+            metadata={**_without_decision(result.metadata), **_decision_about(state)},
             attachments=result.attachments,
         )
 
@@ -475,10 +495,19 @@ class ToolRunner:
         return text[:most] + _CUT.format(left=len(text) - most)
 
 
+_DECISION: Final = "approval"
+"""Where the metadata of a state have what a person decided about the call."""
+
+
 def _decision_about(state: ToolState) -> Mapping[str, Any]:
     """Return what was decided about a call, as its state has it from its start on."""
     metadata: Mapping[str, Any] = getattr(state, "metadata", EMPTY)
-    return {name: metadata[name] for name in ("approval",) if name in metadata}
+    return {_DECISION: metadata[_DECISION]} if _DECISION in metadata else EMPTY
+
+
+def _without_decision(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a tool says, but for what was decided about its call: that is not its to say."""
+    return {name: value for name, value in metadata.items() if name != _DECISION}
 
 
 def _check_chosen(call: ToolCallPart, chosen: ToolCallPart) -> None:
@@ -486,6 +515,16 @@ def _check_chosen(call: ToolCallPart, chosen: ToolCallPart) -> None:
     if (chosen.id, chosen.call_id, chosen.tool) != (call.id, call.call_id, call.tool):
         detail = "another call may not run in its place, only other arguments"
         raise ValidationError(detail, path="$.calls", rule="tool-call")
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Tell whether the task of a call is cancelled, and not only one that its tool waited for."""
+    import asyncio  # noqa: PLC0415 - whoever raises its error has loaded it
+
+    if not isinstance(error, asyncio.CancelledError):
+        return True  # trio's is nobody's own
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class _LateResult:
@@ -534,13 +573,21 @@ def _expire(state: ToolState, limit_ms: int) -> ToolState:
     return expire(state, limit_ms=limit_ms, at=max(now_ms(), since + limit_ms))
 
 
+def error_text(error: BaseException) -> str:
+    """Return the text of an error; none if the class of the error has a bug in that."""
+    try:
+        return str(error).strip()
+    except Exception:  # noqa: BLE001 - the error must be told of all the same
+        return ""
+
+
 def _usual_text(error: BaseException) -> str:
     """Return what the model is told of an error: the text only if it is meant for the model.
 
     A tool says with `ToolFailed`, or with one of Python's errors about values, what was wrong with
     its arguments. The text of any other error may have internals in it.
     """
-    text = str(error).strip()
+    text = error_text(error)
     if isinstance(error, PalaverError) and text:
         return text
     name = type(error).__name__

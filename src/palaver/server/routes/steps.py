@@ -186,11 +186,11 @@ async def settle(
     except RequestRefused:  # somebody decided a moment ago: that is a newer version
         await to_thread.run_sync(check_if_match, service.store, conversation, if_match)
         raise
-    plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
     decision = _read_decision(data)
     in_team = await service.teams.settle(conversation, waiting, decision)
     if in_team is not None:
         return in_team
+    plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
     check_decision(service.tools.select(wanted=True), waiting, decision)
     return await steps.settle(conversation, waiting, plan, decision)
 

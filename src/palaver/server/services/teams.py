@@ -28,6 +28,8 @@ from palaver.team.coordinator import find_toolboxes, prompt_limits, prompt_optio
 from palaver.tools.approval import needs_approval
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from palaver.history import Expected
     from palaver.messages import Message, Speaker, ToolCallPart
     from palaver.server.services import Service
@@ -155,12 +157,19 @@ class Teams:
         coordinator = await self._coordinator(conversation)
         return await coordinator.say(text, speaker=speaker, key=key, expect=expect)
 
-    async def run(self, conversation: str) -> str:
-        """Run the turns as a step of the server; return the step's id."""
+    async def run(
+        self, conversation: str, prepare: Callable[[], Awaitable[None]] | None = None
+    ) -> str:
+        """Run the turns as a step of the server; return the step's id.
+
+        `prepare` is awaited when the step may begin; if it raises, no step begins.
+        """
         steps = self._service.steps
         running = steps.claim(conversation, None)
         try:
             coordinator = await self._coordinator(conversation, running)
+            if prepare is not None:
+                await prepare()
         except BaseException:
             steps.release(running)
             raise
@@ -175,14 +184,24 @@ class Teams:
     async def settle(
         self, conversation: str, call: ToolCallPart, decision: Decision
     ) -> StepStarted | None:
-        """Decide about a call of a member and go on with its turn; None if it is no such call."""
+        """Decide about a call of a member and go on with its turn; None if it is no such call.
+
+        Nothing is decided if the turn can't go on, as while a step is under way.
+        """
         if await to_thread.run_sync(self.roster, conversation) is None:
             return None
         coordinator = await self._coordinator(conversation)
-        if call.id not in {one.id for one in await coordinator.waiting()}:
+        if call.id not in {one.id for one in await coordinator.open_calls()}:
             return None
-        await coordinator.decide(call, decision)
-        return StepStarted(step=await self.run(conversation), version=coordinator.history.version)
+
+        async def decide() -> None:
+            if call.id not in {one.id for one in await coordinator.waiting()}:
+                detail = f"call {call.call_id!r} waits for no decision: it runs with its turn"
+                raise RequestRefused(409, detail)
+            await coordinator.decide(call, decision)
+
+        step = await self.run(conversation, decide)
+        return StepStarted(step=step, version=coordinator.history.version)
 
     def asks_first(self, conversation: str, call: ToolCallPart) -> bool:
         """Tell whether a call waits for a person, in a team or without one."""
