@@ -69,3 +69,9 @@ def test_programs_find_every_page(pages: Path) -> None:
     assert "# palaver\n" in listed
     assert len(list((pages / "en").rglob("*.md"))) == listed.count("\n- [")
     assert "](howto/run-an-agent.html): " in listed
+
+
+def test_programs_read_the_first_sentence_of_a_page_and_no_code(pages: Path) -> None:
+    listed = (pages / "en" / "llms.txt").read_text("utf-8")
+    assert "](howto/stream-an-answer.html): `talk.stream(…)` does what `ask` does" in listed
+    assert [] == [line for line in listed.splitlines() if "import " in line or ".md)" in line]

@@ -34,6 +34,7 @@ BESIDE: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 CONFIGS: Final = {"en": "zensical.toml", "zh": "zensical.zh.toml"}
 
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_FENCE: Final = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
 _ELSEWHERE: Final = ("http:", "https:", "mailto:")
 
 
@@ -143,9 +144,9 @@ def llms(folder: Path) -> str:
 def first_lines(text: str) -> tuple[str, str]:
     """Return a page's title, and the first sentence of its first paragraph."""
     title = next((line[2:] for line in text.splitlines() if line.startswith("# ")), "")
-    for block in text.split("\n\n")[1:]:
-        if not block.startswith(("#", "|", "`", ">", "-", "!", "[", "<")):
-            words = " ".join(block.split())
+    for block in _FENCE.sub("", text).split("\n\n")[1:]:
+        if block.strip() and not block.lstrip().startswith(("#", "|", ">", "-", "!", "[", "<")):
+            words = _LINK.sub(r"\2", " ".join(block.split()))
             return title, words.split(". ")[0].rstrip(".:") + "."
     return title, ""
 
