@@ -64,6 +64,14 @@ def test_the_languages_lead_to_each_other(pages: Path) -> None:
     assert "(../index.html)" in (pages / "zh" / "index.md").read_text("utf-8")
 
 
+def test_a_line_of_chinese_that_goes_on_has_no_space_where_the_source_breaks() -> None:
+    """A browser shows a line break as a space, which Chinese does not have between sentences."""
+    code = "```text\n丁。\n戊\n```\n"
+    text = f"机制。\n这里。\n`ask`\n\n- 甲。\n  乙。\n- 丙。\n\n{code}| 己。 |\n| 庚 |\n"
+    joined = f"机制。这里。`ask`\n\n- 甲。乙。\n- 丙。\n\n{code}| 己。 |\n| 庚 |\n"
+    assert joined == site.unwrap(text)
+
+
 def test_programs_find_every_page(pages: Path) -> None:
     listed = (pages / "en" / "llms.txt").read_text("utf-8")
     assert "# palaver\n" in listed

@@ -35,6 +35,7 @@ CONFIGS: Final = {"en": "zensical.toml", "zh": "zensical.zh.toml"}
 
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _FENCE: Final = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
+_WRAPPED: Final = re.compile(r"(?<=[\u3000-\u303f\uff00-\uffef])\n *(?![\s|#>*<-]|\d+\.|```)")
 _ELSEWHERE: Final = ("http:", "https:", "mailto:")
 
 
@@ -69,7 +70,8 @@ def stage(folder: Path) -> list[Path]:
     for path, place in places.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
-            place.write_text(relink(path, place, places), "utf-8")
+            text = relink(path, place, places)
+            place.write_text(unwrap(text) if language_of(place) == "zh" else text, "utf-8")
         else:
             shutil.copyfile(path, place)
     pages = [place for place in places.values() if place.suffix == ".md"]
@@ -113,6 +115,14 @@ def relink(path: Path, place: Path, places: dict[Path, Path]) -> str:
         return f"{image}[{text}]({os.path.relpath(there, place.parent)}{anchor or ''})"
 
     return _LINK.sub(link, path.read_text("utf-8"))
+
+
+def unwrap(text: str) -> str:
+    """Join the lines of a paragraph that break after a full-width mark; code stays as it is."""
+    pieces = _FENCE.split(text)
+    fences = _FENCE.findall(text)
+    joined = [_WRAPPED.sub("", piece) for piece in pieces]
+    return "".join(piece + fence for piece, fence in zip(joined, [*fences, ""], strict=True))
 
 
 def language_of(place: Path) -> str:
