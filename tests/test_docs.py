@@ -12,9 +12,14 @@ from types import ModuleType
 import pytest
 
 from tests.markdown import FOREIGN, blocks, commands, matches
+from tools import check_docs
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(
+    path
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    if path.parent != ROOT / check_docs.TRANSLATIONS
+)
 
 
 def named(path: Path) -> str:
@@ -26,6 +31,11 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A page's blocks run in order, in one namespace and one empty folder."""
     monkeypatch.chdir(tmp_path)
     run_page(page)
+
+
+def test_translations_have_the_code_of_the_pages_that_are_run() -> None:
+    """So they are not run a second time."""
+    assert [] == [*check_docs.unequal_readmes(ROOT), *check_docs.unequal_translations(ROOT)]
 
 
 def run_page(page: Path) -> None:

@@ -64,8 +64,22 @@ def test_the_languages_lead_to_each_other(pages: Path) -> None:
     assert "(../index.html)" in (pages / "zh" / "index.md").read_text("utf-8")
 
 
+def test_a_line_of_chinese_that_goes_on_has_no_space_where_the_source_breaks() -> None:
+    """A browser shows a line break as a space, which Chinese does not have between sentences."""
+    code = "```text\n丁。\n戊\n```\n"
+    text = f"机制。\n这里。\n`ask`\n\n- 甲。\n  乙。\n- 丙。\n\n{code}| 己。 |\n| 庚 |\n"
+    joined = f"机制。这里。`ask`\n\n- 甲。乙。\n- 丙。\n\n{code}| 己。 |\n| 庚 |\n"
+    assert joined == site.unwrap(text)
+
+
 def test_programs_find_every_page(pages: Path) -> None:
     listed = (pages / "en" / "llms.txt").read_text("utf-8")
     assert "# palaver\n" in listed
     assert len(list((pages / "en").rglob("*.md"))) == listed.count("\n- [")
     assert "](howto/run-an-agent.html): " in listed
+
+
+def test_programs_read_the_first_sentence_of_a_page_and_no_code(pages: Path) -> None:
+    listed = (pages / "en" / "llms.txt").read_text("utf-8")
+    assert "](howto/stream-an-answer.html): `talk.stream(…)` does what `ask` does" in listed
+    assert [] == [line for line in listed.splitlines() if "import " in line or ".md)" in line]

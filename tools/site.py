@@ -34,6 +34,8 @@ BESIDE: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 CONFIGS: Final = {"en": "zensical.toml", "zh": "zensical.zh.toml"}
 
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_FENCE: Final = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
+_WRAPPED: Final = re.compile(r"(?<=[\u3000-\u303f\uff00-\uffef])\n *(?![\s|#>*<-]|\d+\.|```)")
 _ELSEWHERE: Final = ("http:", "https:", "mailto:")
 
 
@@ -68,7 +70,8 @@ def stage(folder: Path) -> list[Path]:
     for path, place in places.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
-            place.write_text(relink(path, place, places), "utf-8")
+            text = relink(path, place, places)
+            place.write_text(unwrap(text) if language_of(place) == "zh" else text, "utf-8")
         else:
             shutil.copyfile(path, place)
     pages = [place for place in places.values() if place.suffix == ".md"]
@@ -114,6 +117,14 @@ def relink(path: Path, place: Path, places: dict[Path, Path]) -> str:
     return _LINK.sub(link, path.read_text("utf-8"))
 
 
+def unwrap(text: str) -> str:
+    """Join the lines of a paragraph that break after a full-width mark; code stays as it is."""
+    pieces = _FENCE.split(text)
+    fences = _FENCE.findall(text)
+    joined = [_WRAPPED.sub("", piece) for piece in pieces]
+    return "".join(piece + fence for piece, fence in zip(joined, [*fences, ""], strict=True))
+
+
 def language_of(place: Path) -> str:
     """Return the language of a staged page."""
     return place.relative_to(BUILD / "pages").parts[0]
@@ -143,9 +154,9 @@ def llms(folder: Path) -> str:
 def first_lines(text: str) -> tuple[str, str]:
     """Return a page's title, and the first sentence of its first paragraph."""
     title = next((line[2:] for line in text.splitlines() if line.startswith("# ")), "")
-    for block in text.split("\n\n")[1:]:
-        if not block.startswith(("#", "|", "`", ">", "-", "!", "[", "<")):
-            words = " ".join(block.split())
+    for block in _FENCE.sub("", text).split("\n\n")[1:]:
+        if block.strip() and not block.lstrip().startswith(("#", "|", ">", "-", "!", "[", "<")):
+            words = _LINK.sub(r"\2", " ".join(block.split()))
             return title, words.split(". ")[0].rstrip(".:") + "."
     return title, ""
 
