@@ -461,6 +461,7 @@ class StoredHistory(BaseHistory):
         with self._lock:
             token = self._token if lease is None else lease.token
             stale: StaleCommit | None = None
+            anywhere = when_stale == "replan" and expect is None and unless is None and send is None
             tries = 0
             while True:
                 before = None if expect is None else self._check_expected(expect, key)
@@ -468,12 +469,10 @@ class StoredHistory(BaseHistory):
                     return before
                 if unless is not None:
                     unless(self._state.view())
-                prepared = self._prepare(planner, stale, key, token, records)
+                prepared = self._prepare(planner, stale, key, token, records, anywhere=anywhere)
                 if prepared is None:
                     return self._unchanged(expect, key)
                 commit, change = prepared
-                if change.plain and not any((expect is not None, unless, send)):
-                    change = replace(change, anywhere=when_stale == "replan")
                 try:
                     if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
                         again = partial(self._prepare, planner, stale, key, token, records)
@@ -493,8 +492,13 @@ class StoredHistory(BaseHistory):
         key: str | None,
         token: int | None,
         records: tuple[Record, ...],
+        *,
+        anywhere: bool = False,
     ) -> tuple[Commit, Change] | None:
-        """Plan a commit on what is seen, and return it with the change that the backend stores."""
+        """Plan a commit on what is seen, and return it with the change that the backend stores.
+
+        An append that continues the tail, whatever that is, may stand `anywhere`.
+        """
         state, log = self._state, self._log
         commit = planner(state) if stale is None else rebase(planner, stale, state)
         if commit is None:
@@ -513,6 +517,7 @@ class StoredHistory(BaseHistory):
         return commit, Change(
             self.id, version, commit.kind, state.clock(), commit.stop, count, first,
             log.before(first), commit.messages, data, commit.origins, key, token, EMPTY, records,
+            anywhere and data is None and commit.kind == "append",
         )  # fmt: skip
 
     def _committed(self, commit: Commit, change: Change, version: int) -> int:
