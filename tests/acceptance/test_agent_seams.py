@@ -29,7 +29,7 @@ from tests.server.scripted_server import ScriptedServer
 from tests.team.members import USER, Stage, scripted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from palaver import Store
@@ -371,7 +371,7 @@ async def test_a_member_that_only_calls_is_stopped_however_often_it_is_approved(
 @pytest.mark.anyio
 async def test_a_team_takes_a_turn_once_however_often_it_is_run(store: Store) -> None:
     class Slow(Scripted):
-        async def stream(self, ask: Any) -> Any:  # noqa: ANN401 - as the model's
+        async def stream(self, ask: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
             await anyio.sleep(0.1)
             async for event in super().stream(ask):
                 yield event
