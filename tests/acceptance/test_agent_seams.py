@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -293,6 +294,26 @@ async def test_a_decision_that_no_store_takes_is_refused_and_the_call_waits_on(
         await talk.ask("Pay.", approve=lambda _: verdict)
     assert "Done." == (await talk.ask(approve=lambda _: True)).text
     assert [50] == paid
+
+
+@pytest.mark.anyio
+async def test_a_decision_goes_with_the_result_of_its_call(store: Store) -> None:
+    """Also if the run is cancelled while the tool is at work."""
+
+    @tool(needs_approval=True)
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await anyio.sleep_forever()
+
+    begun, talk = anyio.Event(), talking(store, "wait", wait)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(talk.ask, "Go.", approve=lambda _: True))
+        await begun.wait()
+        assert 1 == len(store.records(talk.id, "approval"))
+        group.cancel_scope.cancel()
+    assert ["cancelled"] == [state.error for state in results(talk.messages)]
+    assert {} == store.records(talk.id, "approval")
 
 
 def test_what_was_decided_about_a_call_is_erased_with_it(store: Store) -> None:
