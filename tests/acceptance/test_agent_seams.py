@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -29,7 +30,7 @@ from tests.server.scripted_server import ScriptedServer
 from tests.team.members import USER, Stage, scripted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from palaver import Store
@@ -295,6 +296,26 @@ async def test_a_decision_that_no_store_takes_is_refused_and_the_call_waits_on(
     assert [50] == paid
 
 
+@pytest.mark.anyio
+async def test_a_decision_goes_with_the_result_of_its_call(store: Store) -> None:
+    """Also if the run is cancelled while the tool is at work."""
+
+    @tool(needs_approval=True)
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await anyio.sleep_forever()
+
+    begun, talk = anyio.Event(), talking(store, "wait", wait)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(talk.ask, "Go.", approve=lambda _: True))
+        await begun.wait()
+        assert 1 == len(store.records(talk.id, "approval"))
+        group.cancel_scope.cancel()
+    assert ["cancelled"] == [state.error for state in results(talk.messages)]
+    assert {} == store.records(talk.id, "approval")
+
+
 def test_what_was_decided_about_a_call_is_erased_with_it(store: Store) -> None:
     talk = talking(store, "pay", paying([]), amount=50)
     waiting = talk.ask_sync("Pay.").waiting
@@ -371,7 +392,7 @@ async def test_a_member_that_only_calls_is_stopped_however_often_it_is_approved(
 @pytest.mark.anyio
 async def test_a_team_takes_a_turn_once_however_often_it_is_run(store: Store) -> None:
     class Slow(Scripted):
-        async def stream(self, ask: Any) -> Any:  # noqa: ANN401 - as the model's
+        async def stream(self, ask: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
             await anyio.sleep(0.1)
             async for event in super().stream(ask):
                 yield event
@@ -448,8 +469,9 @@ def test_over_http_a_call_that_was_decided_before_a_crash_runs_with_its_turn(
 _HANGS = [*saying("A")[:1], None]
 
 
+@pytest.mark.parametrize("how", ["ask", "step"])
 def test_a_stream_whose_event_loop_was_closed_does_not_hold_its_conversation(
-    store: Store,
+    store: Store, how: str
 ) -> None:
     talk = Conversation(store, model=Scripted(_HANGS, saying("Done.")))
     loop = asyncio.new_event_loop()
@@ -457,7 +479,8 @@ def test_a_stream_whose_event_loop_was_closed_does_not_hold_its_conversation(
     loop.run_until_complete(anext(stream))
     loop.close()
     del stream
-    assert "Done." == within(5, lambda: talk.ask("Again.")).text
+    again: Callable[[], Awaitable[Any]] = talk.ask if how == "ask" else talk.step
+    assert "Done." == within(5, again).text
 
 
 def test_a_stream_that_ends_in_another_thread_is_waited_for(store: Store) -> None:
@@ -488,8 +511,13 @@ def test_a_stream_that_ends_in_another_thread_is_waited_for(store: Store) -> Non
 def test_a_model_opens_one_client_for_each_event_loop() -> None:
     with ProviderServer("openai-chat") as server:
         model: Any = palaver.model("openai:m", base_url=server.url, api_key="any")
-        opened, open_client = [], model.open_client
-        model.open_client = lambda given: opened.append(given) or open_client(given)
+        opened, open_client = list[Any](), model.open_client
+
+        def open_once(given: Any) -> Any:  # noqa: ANN401 - clients
+            opened.append(given)
+            return open_client(given)
+
+        model.open_client = open_once
         ask = ModelRequest({"messages": [{"role": "user", "content": "Tea?"}]})
         loops = [asyncio.new_event_loop() for _ in range(2)]
         for loop in loops * 3:

@@ -27,6 +27,7 @@ from palaver.messages import (
 )
 from palaver.messages.decode import decode
 from palaver.messages.ids import derive_id, now_ms
+from palaver.tools.approval import APPROVAL, GATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,9 +116,11 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """Return the record that stores the entry."""
         return (CALL, self.id, msgspec.json.encode(self))
 
-    def removal(self) -> Record:
-        """Return the record that removes the entry."""
-        return (CALL, self.id, None)
+    def removals(self) -> list[Record]:
+        """Return the records that remove the entry, and what was decided about its call."""
+        decided = APPROVAL in getattr(self.state, "metadata", ())
+        kinds = (CALL, APPROVAL, GATED) if decided else (CALL,)
+        return [(kind, self.id, None) for kind in kinds]
 
     def message(self) -> Message:
         """Return the result as a message; the same result always gives the same message."""

@@ -393,7 +393,7 @@ class StoreAccess:
                     self.history.extend(
                         [entry.message() for entry in here],
                         key=key,
-                        records=[entry.removal() for entry in here],
+                        records=[record for entry in here for record in entry.removals()],
                         lease=renewed,
                         unless=partial(_check_calls, here),
                     )

@@ -109,6 +109,7 @@ class SharedLease:
     def acquire(self, work: Literal["run", "step", "calls"] = "calls") -> Lease:
         """Take the lease; raise `LeaseTaken` if another worker has it, or other work here."""
         with self._lock:
+            self._abandon_lost()
             inside = self._run is not None and self._run in _runs.get()
             most = 1 if inside and work == "step" else 0  # the run has it already
             if (
@@ -232,17 +233,32 @@ class SharedLease:
         while True:
             with self._entering:
                 held = self._run
-                left = list(self._acquired) if held is not None and held.is_lost else []
-                if held is None and self._acquired:
-                    self._refuse()
-                if held is None or held.is_lost:
+                if held is None:
+                    if self._acquired:
+                        self._refuse()
                     self._run = run
-                    break
-                if not held.cancelled():
+                    return
+                if not held.is_lost and not held.cancelled():
                     self._refuse()
-            await anyio.sleep(_END_SECONDS)  # its end may come in another thread's event loop
-        for lease in left:  # by the run that was lost
-            await run_shielded(partial(self.release, lease))
+            if held.is_lost:
+                await run_shielded(self._give_back_lost)
+            else:  # its end may come in another thread's event loop, and can't be awaited here
+                await anyio.sleep(_END_SECONDS)
+
+    def _give_back_lost(self) -> None:
+        with self._lock:
+            self._abandon_lost()
+
+    def _abandon_lost(self) -> None:
+        """Give back what a run still has whose event loop was closed before it could end."""
+        with self._entering:
+            if self._run is None or not self._run.is_lost:
+                return
+            self._run = self._alone = None
+            self._acquired = []
+            current, self._current = self._current, None
+        if current is not None:
+            self._store.release(current)
 
     async def keep_renewed(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Do something while the lease is renewed; if the lease is lost, the work is stopped."""
