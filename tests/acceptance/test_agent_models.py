@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import annotated_types
 import anthropic
 import anyio
 import anyio.lowlevel
@@ -752,3 +753,105 @@ async def test_the_embedded_model_gives_values_with_and_without_tools_and_repair
         assert "that number is taken" in again.messages[2].text
         with pytest.raises(BadAnswer, match="it was cut off"):
             await again.ask("And one more?", output=Free, options={"max_tokens": 3})
+
+
+# ── types of tools and answers ──────────────────────────────────────────────────────────────────
+
+
+class Street(pydantic.BaseModel):
+    zip: Annotated[str, pydantic.Field(pattern="^[0-9]{4}$")]
+
+
+@dataclass
+class Parcel:
+    weight: pydantic.PositiveInt
+    to: Street | None = None
+
+
+def count(number: pydantic.PositiveInt) -> int:
+    return number
+
+
+def counts(numbers: list[Annotated[int, annotated_types.Gt(0)]]) -> int:
+    return sum(numbers)
+
+
+def field(number: int = pydantic.Field(gt=0, description="how many")) -> int:
+    return number
+
+
+def parcel(parcel: Parcel) -> int:
+    return parcel.weight
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "right"),
+    [
+        (count, {"number": -1}, {"number": 1}),
+        (counts, {"numbers": [1, -1]}, {"numbers": [1]}),
+        (field, {"number": -1}, {"number": 1}),
+        (field, {}, {"number": 1}),
+        (parcel, {"parcel": {"weight": -1}}, {"parcel": {"weight": 1}}),
+        (parcel, {"parcel": {"weight": 1, "to": {"zip": "x"}}}, {"parcel": {"weight": 1}}),
+    ],
+)
+def test_no_constraint_of_an_argument_is_dropped(
+    function: Callable[..., int], wrong: dict[str, Any], right: dict[str, Any]
+) -> None:
+    made = tool(function)
+
+    assert 1 == made(**made.check(right))
+    with pytest.raises(ValidationError):
+        made.check(wrong)
+    schema = json.dumps(made.spec.parameters)
+    assert "exclusiveMinimum" in schema
+    assert ("how many" in schema) is (function is field)
+
+
+def test_meta_of_msgspec_is_refused_where_pydantic_would_ignore_it() -> None:
+    def send(street: Street, number: Annotated[int, msgspec.Meta(ge=1)]) -> None: ...
+
+    with pytest.raises(ValidationError, match=r"send can't be a tool.*Meta.*pydantic\.Field"):
+        tool(send)
+    with pytest.raises(ValidationError, match=r"Meta.*pydantic\.Field"):
+        Conversation(":memory:", model="local:smollm2").ask_sync(
+            "Tea?", output=tuple[Street, Annotated[int, msgspec.Meta(ge=1)]]
+        )
+
+
+async def test_an_answer_is_held_to_pydantics_constraints_inside_a_dataclass() -> None:
+    with ProviderServer("openai-chat", ['{"weight": -1}', '{"weight": 2}']) as server:
+        async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
+            found = await Conversation(":memory:", model=gpt).ask("How heavy?", output=Parcel)
+    repair = server.requests[1].body["messages"][-1]["content"]
+
+    assert Parcel(weight=2) == found
+    assert "Input should be greater than 0 - at `$.weight`" in repair
+    assert "http" not in repair
+
+
+def test_a_model_is_told_what_is_wrong_with_its_arguments_and_no_more() -> None:
+    with pytest.raises(ValidationError) as refused:
+        tool(parcel).check({"parcel": {"weight": -1, "to": {"zip": "x"}}, "more": 1})
+
+    assert (
+        "$.arguments: Input should be greater than 0 - at `$.parcel.weight`; String should match "
+        "pattern '^[0-9]{4}$' - at `$.parcel.to.zip`; Extra inputs are not permitted - at `$.more` "
+        "[tool-arguments]"
+    ) == str(refused.value)
+
+
+async def test_pydantic_models_that_a_tool_returns_are_json_to_the_model() -> None:
+    def find() -> dict[str, Any]:
+        return {"streets": [Street(zip="0150")], "file": Path("a.txt")}
+
+    def one() -> Street:
+        return Street(zip="0150")
+
+    script = [Answer(calls=(Call("find"), Call("one"))), "Found."]
+    with ProviderServer("openai-chat", script) as server:
+        async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
+            await Conversation(":memory:", model=gpt, tools=[find, one]).ask("Where?")
+    results = [said["content"] for said in server.requests[1].body["messages"][-2:]]
+
+    assert ['{"streets":[{"zip":"0150"}],"file":"a.txt"}', '{"zip":"0150"}'] == results
