@@ -26,11 +26,13 @@ import pydantic
 import pytest
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
+from click.testing import CliRunner
 from google import genai
 from google.oauth2.credentials import Credentials
 
 import palaver
 from palaver import Conversation, tool
+from palaver.cli.app import app
 from palaver.errors import (
     AuthError,
     BadAnswer,
@@ -40,6 +42,7 @@ from palaver.errors import (
     Unavailable,
     ValidationError,
 )
+from palaver.messages import new_id, tool_call_part
 from palaver.models import ModelRequest, RetryPolicy
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, Silence
 from tests.markdown import blocks
@@ -855,3 +858,40 @@ async def test_pydantic_models_that_a_tool_returns_are_json_to_the_model() -> No
     results = [said["content"] for said in server.requests[1].body["messages"][-2:]]
 
     assert ['{"streets":[{"zip":"0150"}],"file":"a.txt"}', '{"zip":"0150"}'] == results
+
+
+# ── what is shown of an answer ──────────────────────────────────────────────────────────────────
+
+
+async def test_an_answer_is_shown_as_what_was_said_called_and_returned() -> None:
+    def look(at: str) -> str:
+        return f"{at} is blue"
+
+    script = [
+        Answer(calls=(Call("look", {"at": "sky"}), Call("look", {}))),
+        "Blue.",
+        Answer(finish="length"),
+    ]
+    with ProviderServer("openai-chat", script) as server:
+        async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
+            talk = Conversation(":memory:", model=gpt, tools=[look])
+            await talk.ask("What colour?")
+            await talk.ask("And now?")
+    _, call, done, failed, answer, _, empty = map(repr, talk.messages)
+
+    assert '\'[tool-call look {"at":"sky"}] [tool-call look {}]\'' in call
+    assert "'[tool look completed sky is blue]'" in done
+    assert "'[tool look error $.arguments: " in failed
+    assert "'Blue.'" in answer
+    assert "'[step-finish length]'" in empty
+    assert "step-" not in f"{call}{done}{failed}{answer}"
+
+
+def test_the_command_shows_calls_and_results(tmp_path: Path) -> None:
+    store = palaver.open(tmp_path / "chat.db")
+    call = tool_call_part(new_id(), new_id(), "look", {"at": "sky"})
+    talk = store.create([palaver.user("What colour?"), palaver.assistant([call])])
+    store.close()
+    shown = CliRunner().invoke(app, ["show", talk.id, "--store", str(tmp_path / "chat.db")])
+
+    assert 'assistant  [tool-call look {"at":"sky"}]' in shown.stdout
