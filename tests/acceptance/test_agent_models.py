@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from palaver import Store
     from palaver.models import ClosingModel, Model
     from palaver.testing.providers import FormatName
-    from palaver.testing.servers import Exchange
+    from palaver.testing.servers import Exchange, Scripted
 
 __all__ = ["keys", "provider", "smollm2"]  # fixtures
 
@@ -851,7 +851,7 @@ async def test_pydantic_models_that_a_tool_returns_are_json_to_the_model() -> No
     def one() -> Street:
         return Street(zip="0150")
 
-    script = [Answer(calls=(Call("find"), Call("one"))), "Found."]
+    script: list[Scripted] = [Answer(calls=(Call("find"), Call("one"))), "Found."]
     with ProviderServer("openai-chat", script) as server:
         async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
             await Conversation(":memory:", model=gpt, tools=[find, one]).ask("Where?")
@@ -867,7 +867,7 @@ async def test_an_answer_is_shown_as_what_was_said_called_and_returned() -> None
     def look(at: str) -> str:
         return f"{at} is blue"
 
-    script = [
+    script: list[Scripted] = [
         Answer(calls=(Call("look", {"at": "sky"}), Call("look", {}))),
         "Blue.",
         Answer(finish="length"),
