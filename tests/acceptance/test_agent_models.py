@@ -822,6 +822,14 @@ def test_meta_of_msgspec_is_refused_where_pydantic_would_ignore_it() -> None:
         )
 
 
+def test_a_struct_with_types_of_pydantic_is_refused_where_it_is_given() -> None:
+    class Sent(msgspec.Struct):
+        weight: pydantic.PositiveInt
+
+    with pytest.raises(ValidationError, match="Sent can't be the type of an answer: Unable to"):
+        Conversation(":memory:", model="local:smollm2").ask_sync("How heavy?", output=Sent)
+
+
 async def test_an_answer_is_held_to_pydantics_constraints_inside_a_dataclass() -> None:
     with ProviderServer("openai-chat", ['{"weight": -1}', '{"weight": 2}']) as server:
         async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:

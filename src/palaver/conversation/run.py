@@ -664,7 +664,7 @@ class OutputType(Generic[_T]):
                 self._validate = lambda value: adapter.validate_json(msgspec.json.encode(value))
             else:
                 self.schema = _inline(msgspec.json.schema(kind))
-        except (TypeError, ValueError, RuntimeError) as error:  # pydantic's own are the last
+        except (TypeError, ValueError, RuntimeError, ImportError) as error:  # two are of pydantic
             detail = f"{_name(kind)} can't be the type of an answer: {explain_type(error)}; give a "
             detail += "dataclass, a pydantic model or a type such as list[str], or leave it out"
             raise ValidationError(detail, path="$.output", rule="output-type") from None

@@ -160,7 +160,7 @@ def is_pydantic(kind: object) -> bool:
 def refuse_meta(kind: object) -> None:
     """Raise `TypeError` if a type for pydantic has msgspec's `Meta` in it, which would be lost."""
     if any(isinstance(one, Meta) for one in _types_within(kind)):
-        detail = "msgspec's Meta does not go with what is pydantic's: write pydantic.Field(…)"
+        detail = "it has msgspec's Meta, which pydantic ignores: write pydantic.Field(…) for it"
         raise TypeError(detail)
 
 
