@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import annotated_types
 import anthropic
 import anyio
 import anyio.lowlevel
@@ -25,11 +26,13 @@ import pydantic
 import pytest
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
+from click.testing import CliRunner
 from google import genai
 from google.oauth2.credentials import Credentials
 
 import palaver
 from palaver import Conversation, tool
+from palaver.cli.app import app
 from palaver.errors import (
     AuthError,
     BadAnswer,
@@ -39,6 +42,7 @@ from palaver.errors import (
     Unavailable,
     ValidationError,
 )
+from palaver.messages import new_id, tool_call_part
 from palaver.models import ModelRequest, RetryPolicy
 from palaver.testing.servers import Answer, Call, ProviderServer, Refusal, Silence
 from tests.markdown import blocks
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from palaver import Store
     from palaver.models import ClosingModel, Model
     from palaver.testing.providers import FormatName
-    from palaver.testing.servers import Exchange
+    from palaver.testing.servers import Exchange, Scripted
 
 __all__ = ["keys", "provider", "smollm2"]  # fixtures
 
@@ -751,3 +755,150 @@ async def test_the_embedded_model_gives_values_with_and_without_tools_and_repair
         assert "that number is taken" in again.messages[2].text
         with pytest.raises(BadAnswer, match="it was cut off"):
             await again.ask("And one more?", output=Free, options={"max_tokens": 3})
+
+
+# ── types of tools and answers ──────────────────────────────────────────────────────────────────
+
+
+class Street(pydantic.BaseModel):
+    zip: Annotated[str, pydantic.Field(pattern="^[0-9]{4}$")]
+
+
+@dataclass
+class Parcel:
+    weight: pydantic.PositiveInt
+    to: Street | None = None
+
+
+def count(number: pydantic.PositiveInt) -> int:
+    return number
+
+
+def counts(numbers: list[Annotated[int, annotated_types.Gt(0)]]) -> int:
+    return sum(numbers)
+
+
+def field(number: int = pydantic.Field(gt=0, description="how many")) -> int:
+    return number
+
+
+def parcel(parcel: Parcel) -> int:
+    return parcel.weight
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "right"),
+    [
+        (count, {"number": -1}, {"number": 1}),
+        (counts, {"numbers": [1, -1]}, {"numbers": [1]}),
+        (field, {"number": -1}, {"number": 1}),
+        (field, {}, {"number": 1}),
+        (parcel, {"parcel": {"weight": -1}}, {"parcel": {"weight": 1}}),
+        (parcel, {"parcel": {"weight": 1, "to": {"zip": "x"}}}, {"parcel": {"weight": 1}}),
+    ],
+)
+def test_no_constraint_of_an_argument_is_dropped(
+    function: Callable[..., int], wrong: dict[str, Any], right: dict[str, Any]
+) -> None:
+    made = tool(function)
+
+    assert 1 == made(**made.check(right))
+    with pytest.raises(ValidationError):
+        made.check(wrong)
+    schema = json.dumps(made.spec.parameters)
+    assert "exclusiveMinimum" in schema
+    assert ("how many" in schema) is (function is field)
+
+
+def test_meta_of_msgspec_is_refused_where_pydantic_would_ignore_it() -> None:
+    def send(street: Street, number: Annotated[int, msgspec.Meta(ge=1)]) -> None: ...
+
+    with pytest.raises(ValidationError, match=r"send can't be a tool.*Meta.*pydantic\.Field"):
+        tool(send)
+    with pytest.raises(ValidationError, match=r"Meta.*pydantic\.Field"):
+        Conversation(":memory:", model="local:smollm2").ask_sync(
+            "Tea?", output=tuple[Street, Annotated[int, msgspec.Meta(ge=1)]]
+        )
+
+
+def test_a_struct_with_types_of_pydantic_is_refused_where_it_is_given() -> None:
+    class Sent(msgspec.Struct):
+        weight: pydantic.PositiveInt
+
+    with pytest.raises(ValidationError, match="Sent can't be the type of an answer: Unable to"):
+        Conversation(":memory:", model="local:smollm2").ask_sync("How heavy?", output=Sent)
+
+
+async def test_an_answer_is_held_to_pydantics_constraints_inside_a_dataclass() -> None:
+    with ProviderServer("openai-chat", ['{"weight": -1}', '{"weight": 2}']) as server:
+        async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
+            found = await Conversation(":memory:", model=gpt).ask("How heavy?", output=Parcel)
+    repair = server.requests[1].body["messages"][-1]["content"]
+
+    assert Parcel(weight=2) == found
+    assert "Input should be greater than 0 - at `$.weight`" in repair
+    assert "http" not in repair
+
+
+def test_a_model_is_told_what_is_wrong_with_its_arguments_and_no_more() -> None:
+    with pytest.raises(ValidationError) as refused:
+        tool(parcel).check({"parcel": {"weight": -1, "to": {"zip": "x"}}, "more": 1})
+
+    assert (
+        "$.arguments: Input should be greater than 0 - at `$.parcel.weight`; String should match "
+        "pattern '^[0-9]{4}$' - at `$.parcel.to.zip`; Extra inputs are not permitted - at `$.more` "
+        "[tool-arguments]"
+    ) == str(refused.value)
+
+
+async def test_pydantic_models_that_a_tool_returns_are_json_to_the_model() -> None:
+    def find() -> dict[str, Any]:
+        return {"streets": [Street(zip="0150")], "file": Path("a.txt")}
+
+    def one() -> Street:
+        return Street(zip="0150")
+
+    script: list[Scripted] = [Answer(calls=(Call("find"), Call("one"))), "Found."]
+    with ProviderServer("openai-chat", script) as server:
+        async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
+            await Conversation(":memory:", model=gpt, tools=[find, one]).ask("Where?")
+    results = [said["content"] for said in server.requests[1].body["messages"][-2:]]
+
+    assert ['{"streets":[{"zip":"0150"}],"file":"a.txt"}', '{"zip":"0150"}'] == results
+
+
+# ── what is shown of an answer ──────────────────────────────────────────────────────────────────
+
+
+async def test_an_answer_is_shown_as_what_was_said_called_and_returned() -> None:
+    def look(at: str) -> str:
+        return f"{at} is blue"
+
+    script: list[Scripted] = [
+        Answer(calls=(Call("look", {"at": "sky"}), Call("look", {}))),
+        "Blue.",
+        Answer(finish="length"),
+    ]
+    with ProviderServer("openai-chat", script) as server:
+        async with palaver.model("openai:gpt-5", base_url=server.url) as gpt:
+            talk = Conversation(":memory:", model=gpt, tools=[look])
+            await talk.ask("What colour?")
+            await talk.ask("And now?")
+    _, call, done, failed, answer, _, empty = map(repr, talk.messages)
+
+    assert '\'[tool-call look {"at":"sky"}] [tool-call look {}]\'' in call
+    assert "'[tool look completed sky is blue]'" in done
+    assert "'[tool look error $.arguments: " in failed
+    assert "'Blue.'" in answer
+    assert "'[step-finish length]'" in empty
+    assert "step-" not in f"{call}{done}{failed}{answer}"
+
+
+def test_the_command_shows_calls_and_results(tmp_path: Path) -> None:
+    store = palaver.open(tmp_path / "chat.db")
+    call = tool_call_part(new_id(), new_id(), "look", {"at": "sky"})
+    talk = store.create([palaver.user("What colour?"), palaver.assistant([call])])
+    store.close()
+    shown = CliRunner().invoke(app, ["show", talk.id, "--store", str(tmp_path / "chat.db")])
+
+    assert 'assistant  [tool-call look {"at":"sky"}]' in shown.stdout

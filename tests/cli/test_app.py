@@ -294,11 +294,13 @@ def test_every_argument_that_is_a_conversation_is_completed() -> None:
     names = {"conversation", "conversations", "other", "into"}
     context = click.Context(app)
     found = 0
-    for name in COMMANDS:
-        command = app.get_command(context, name)
+    commands = [app.get_command(context, name) for name in COMMANDS]
+    for command in commands:
         assert command is not None
+        if isinstance(command, click.Group):
+            commands += command.commands.values()
         for one in command.params:
             if one.name in names:
                 found += 1
-                assert one._custom_shell_complete is not None, f"{name}: {one.name}"
+                assert one._custom_shell_complete is not None, f"{command.name}: {one.name}"
     assert found > 20

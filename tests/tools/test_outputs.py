@@ -57,7 +57,7 @@ def circle() -> list[Any]:
         (Colour.RED, '"red"'),
         (date(2026, 1, 2), '"2026-01-02"'),
         (float("nan"), "null"),
-        ({(1, 2): 3}, "{(1, 2): 3}"),
+        ({(1, 2): 3}, '{"(1, 2)":3}'),
         (Opaque(), "<opaque \ufffd>"),
         (circle(), "[[...]]"),
     ],

@@ -15,6 +15,7 @@ import click
 
 from palaver.cli.app import is_terminal, print_line, printable, styled
 from palaver.messages import to_dict
+from palaver.messages.message import describe_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -28,6 +29,8 @@ __all__ = ["open_output", "print_notes", "report_option", "strict_option", "writ
 
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "blue", "tool": "yellow"}
+_SHOWN: Final = 200
+"""The characters of a message without text: of its calls and results."""
 
 
 def confirm(question: str) -> bool:
@@ -56,7 +59,7 @@ def format_message(
 ) -> str:
     """A message on one line: time, role, text."""
     when = f"{format_time(message.timestamp)}  " if timed else ""
-    text = message.text or " ".join(f"[{part.type}]" for part in message.parts)
+    text = message.text or describe_content(message, _SHOWN)
     role = styled(f"{message.role:9}", fg=_COLOURS[message.role], bold=True)
     start = f"{styled(before, dim=True)}{styled(when, dim=True)}{role}"
     return f"{start}  {styled(' '.join(text.split()))}{styled(after, fg='cyan')}"

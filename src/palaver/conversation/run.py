@@ -46,7 +46,7 @@ from palaver.errors import (
     ValidationError,
 )
 from palaver.messages import Message, TextPart, ToolCallPart, user
-from palaver.messages.decode import convert
+from palaver.messages.decode import convert, explain_mismatch, is_pydantic, refuse_meta
 from palaver.messages.limits import (
     EMPTY,
     MAX_NAME,
@@ -72,7 +72,7 @@ from palaver.tools.approval import (
     valid_decisions,
 )
 from palaver.tools.approval import needs_approval as tool_needs_approval
-from palaver.tools.function import explain_type, is_pydantic
+from palaver.tools.function import explain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -660,12 +660,13 @@ class OutputType(Generic[_T]):
         self._validate: Callable[[Any], _T] = lambda value: convert(value, kind)
         try:
             if is_pydantic(kind):
+                refuse_meta(kind)
                 adapter = importlib.import_module("pydantic").TypeAdapter(kind)
                 self.schema: dict[str, Any] = _inline(adapter.json_schema())
                 self._validate = lambda value: adapter.validate_json(msgspec.json.encode(value))
             else:
                 self.schema = _inline(msgspec.json.schema(kind))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError, ImportError) as error:  # two are of pydantic
             detail = f"{_name(kind)} can't be the type of an answer: {explain_type(error)}; give a "
             detail += "dataclass, a pydantic model or a type such as list[str], or leave it out"
             raise ValidationError(detail, path="$.output", rule="output-type") from None
@@ -707,7 +708,7 @@ class OutputType(Generic[_T]):
                 value = value[_VALUE]
             return self._validate(value)
         except (ValueError, RecursionError) as error:  # of msgspec, and of pydantic
-            detail = str(error) or type(error).__name__
+            detail = explain_mismatch(error) or type(error).__name__
             if finish == "length":
                 detail += " (it was cut off: be shorter, or allow more max_tokens)"
             raise ValidationError(detail, path="$", rule="output-type") from None

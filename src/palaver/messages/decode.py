@@ -16,6 +16,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, reduce
 from operator import or_
 from types import GenericAlias, NoneType
@@ -30,6 +31,7 @@ from typing import (
     TypeVar,
     get_args,
     get_origin,
+    get_type_hints,
     overload,
 )
 
@@ -139,6 +141,58 @@ def convert(value: object, kind: Any) -> Any:
     """
     decoder_for(kind)
     return msgspec.convert(value, kind)
+
+
+_PYDANTIC: Final = frozenset(("pydantic", "pydantic_core", "annotated_types"))
+
+
+def is_pydantic(kind: object) -> bool:
+    """Tell whether a type, or a default, is pydantic's to read: at any depth, also in a dataclass.
+
+    msgspec would drop such a constraint without a word.
+    """
+    return any(
+        hasattr(one, "__pydantic_validator__") or {_package(one), _package(type(one))} & _PYDANTIC
+        for one in _types_within(kind)
+    )
+
+
+def refuse_meta(kind: object) -> None:
+    """Raise `TypeError` if a type for pydantic has msgspec's `Meta` in it, which would be lost."""
+    if any(isinstance(one, Meta) for one in _types_within(kind)):
+        detail = "it has msgspec's Meta, which pydantic ignores: write pydantic.Field(…) for it"
+        raise TypeError(detail)
+
+
+def explain_mismatch(error: Exception) -> str:
+    """Return what msgspec or pydantic found wrong with a value, in the words for a model."""
+    problems = getattr(error, "errors", None)
+    if not callable(problems):
+        return str(error)
+    found: Any = problems(include_url=False, include_context=False, include_input=False)
+    steps = (["$", *map(path_step, one["loc"])] for one in found)
+    return "; ".join(
+        f"{one['msg']} - at `{''.join(path)}`" for one, path in zip(found, steps, strict=True)
+    )
+
+
+def _package(value: object) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
+def _types_within(kind: object) -> Iterator[object]:
+    """Yield a type, its arguments and annotations, and the types of its fields."""
+    waiting, seen = [kind], dict[int, object]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen[id(one)] = one
+        yield one
+        waiting += [*get_args(one), *getattr(one, "__metadata__", ())]
+        if isinstance(one, type) and not hasattr(one, "__pydantic_validator__"):
+            with suppress(NameError, TypeError):  # it is for the reader of the type to say so
+                waiting += get_type_hints(one, include_extras=True).values()
 
 
 def decode_messages(raw: bytes) -> list[Message] | None:

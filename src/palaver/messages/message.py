@@ -49,6 +49,8 @@ from palaver.messages.parts import (
     PatchPart,
     ReasoningPart,
     RetryPart,
+    StepFinishPart,
+    StepStartPart,
     SubtaskPart,
     TextPart,
     TokenCounts,
@@ -542,19 +544,40 @@ Row: TypeAlias = tuple[str, str]
 
 
 def describe_content(message: Message, most: int) -> str:
-    """Return the content as text, cut to so many characters; other parts in brackets."""
+    """Return the content as text, cut to so many characters; other parts in brackets.
+
+    Of a step's beginning and end nothing is shown, unless there is nothing else.
+    """
     if isinstance(message.content, str):
         return shorten(message.content, most)
     pieces: list[str] = []
     room = most
-    for part in message.content:
-        texts = (part.text,) if isinstance(part, TextPart) else (f"[{part.type}", *_texts(part))
-        piece = " ".join(shorten(text, room) for text in texts if text)
+    said = [one for one in message.content if not isinstance(one, StepStartPart | StepFinishPart)]
+    for part in said or message.content[-1:]:
+        piece = " ".join(shorten(text, room) for text in _describe_part(part) if text)
         pieces.append(piece if isinstance(part, TextPart) else f"{piece}]")
         room -= len(piece)
         if room <= 0:
             break
     return shorten(" ".join(pieces), most)
+
+
+def _describe_part(part: Part) -> Iterator[str]:
+    if isinstance(part, TextPart):
+        yield part.text
+        return
+    yield f"[{part.type}"
+    if isinstance(part, ToolCallPart):
+        yield from (part.tool, part.raw)
+    elif isinstance(part, ToolPart):
+        state = part.state
+        yield from (part.tool, state.status)
+        if isinstance(state, ToolCompleted | ToolError):
+            yield state.output if isinstance(state, ToolCompleted) else state.error
+    elif isinstance(part, StepFinishPart):
+        yield part.reason
+    else:
+        yield from _texts(part)
 
 
 def message_rows(messages: Sequence[Message], most: int = _MOST_OF_MANY) -> Iterator[Row]:

@@ -45,7 +45,7 @@ from urllib.parse import unquote
 import msgspec
 
 from palaver.errors import ValidationError
-from palaver.messages.decode import convert
+from palaver.messages.decode import convert, explain_mismatch, is_pydantic, refuse_meta
 from palaver.messages.limits import (
     MAX_DEPTH,
     FrozenDict,
@@ -78,7 +78,6 @@ __all__ = [
     "check_arguments",
     "explain_type",
     "is_deeper",
-    "is_pydantic",
     "read_docstring",
     "tool",
 ]
@@ -128,7 +127,7 @@ class FunctionTool(Generic[_P, _R]):
             "" if isinstance(function, partial) else inspect.getdoc(function) or ""
         )
         self._context, fields = _fields(function, docstring.arguments)
-        make = _PydanticArguments if any(map(is_pydantic, fields)) else _PlainArguments
+        make = _PydanticArguments if any(map(_is_for_pydantic, fields)) else _PlainArguments
         self._arguments: _PydanticArguments | _PlainArguments = make(function, fields)
         self.spec = ToolSpec(
             name or _name(function),
@@ -149,7 +148,8 @@ class FunctionTool(Generic[_P, _R]):
         try:
             return self._arguments.read(arguments)
         except ValueError as error:  # of msgspec, and of pydantic
-            raise ValidationError(str(error), path="$.arguments", rule="tool-arguments") from None
+            detail = explain_mismatch(error)
+            raise ValidationError(detail, path="$.arguments", rule="tool-arguments") from None
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Check the arguments and run the function."""
@@ -304,13 +304,14 @@ class _PydanticArguments:
     """The arguments of a function that has pydantic's models or fields among its types."""
 
     def __init__(self, function: Callable[..., Any], fields: list[_Field]) -> None:
-        pydantic: Any = importlib.import_module("pydantic")
         made: dict[str, Any] = {}
-        for name, kind, default, description in fields:
-            given = {"description": description} if description else {}
-            wanted = ... if default is inspect.Parameter.empty else default
-            made[name] = (kind, pydantic.Field(wanted, **given))
         try:
+            pydantic: Any = importlib.import_module("pydantic")
+            for name, kind, default, description in fields:
+                refuse_meta(kind)
+                if description:
+                    kind = Annotated[kind, pydantic.Field(description=description)]  # noqa: PLW2901
+                made[name] = (kind, ... if default is inspect.Parameter.empty else default)
             self._model = pydantic.create_model(
                 "Arguments",
                 __config__={"extra": "forbid", "arbitrary_types_allowed": False},
@@ -328,15 +329,8 @@ class _PydanticArguments:
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
-def is_pydantic(field: object) -> bool:
-    """Tell whether a type has to do with pydantic, at any depth."""
-    kinds: list[Any] = [field.kind] if isinstance(field, _Field) else [field]
-    while kinds:
-        kind = kinds.pop()
-        if hasattr(kind, "__pydantic_validator__") or type(kind).__module__.startswith("pydantic"):
-            return True
-        kinds += [*get_args(kind), *getattr(kind, "__metadata__", ())]
-    return False
+def _is_for_pydantic(field: _Field) -> bool:
+    return is_pydantic(field.kind) or is_pydantic(field.default)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -683,9 +683,19 @@ def to_output(value: Any, context: ToolContext) -> ToolOutput:  # noqa: ANN401 -
     if isinstance(value, bytes | bytearray | memoryview):
         return _bytes_output(bytes(value), context)
     try:
-        return ToolOutput(storable_text(msgspec.json.encode(value).decode()))
+        encoded = msgspec.json.encode(value, enc_hook=partial(_to_json, whole=value))
+        return ToolOutput(storable_text(encoded.decode()))
     except (TypeError, ValueError, RecursionError):
         return ToolOutput(storable_text(repr(value)))
+
+
+def _to_json(value: Any, whole: object) -> Any:  # noqa: ANN401 - whatever is in an output
+    """Return a pydantic model as it is dumped, and any other object in a value as text."""
+    if hasattr(type(value), "__pydantic_validator__") and hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if value is whole:
+        raise TypeError
+    return str(value)
 
 
 def attach_file(encoded: str, mime: str, context: ToolContext, **fields: Any) -> FilePart | None:  # noqa: ANN401 - of a file part

@@ -84,6 +84,16 @@ def test_lines_are_questions_and_answers_are_printed_and_kept(
     assert "Bye." == texts(store)[3]
 
 
+def test_an_answer_that_is_cut_off_or_empty_is_named(chat: Callable[..., Result]) -> None:
+    found = chat(
+        [Answer("Once upon", finish="length"), Answer(), "Yes."], "Tell me.", "Go on.", "?"
+    )
+
+    assert "Once upon" in found.stdout
+    assert 1 == found.stderr.count("cut off: the model reached the most tokens that it may write")
+    assert 1 == found.stderr.count("the model answered nothing (finish: stop)")
+
+
 def test_tool_calls_are_shown_as_they_move(chat: Callable[..., Result], store: str) -> None:
     calls = (Call("weather", {"city": "Oslo"}), Call("fails"), Call("unknown"))
     script = [Answer("Let me see.", calls=calls), "It rains."]

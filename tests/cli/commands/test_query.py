@@ -96,4 +96,4 @@ def test_parts_without_text_are_named(tmp_path: Path) -> None:
     message = {"role": "assistant", "content": [{"type": "tool_use", "tool_use": use}]}
     file.write_text(json.dumps(message) + "\n" + json.dumps(MESSAGES[0]), "utf-8")
     shown = CliRunner().invoke(app, ["query", str(file)]).stdout
-    assert "[tool-call]" in shown
+    assert "[tool-call ls {}]" in shown

@@ -256,7 +256,15 @@ class ChatSession:
         approve = self._approve if self.interactive else None
         with self._cancellable():
             try:
-                await run_until_answer(self.conversation, approve=approve, on_delta=self._show)
+                step = await run_until_answer(
+                    self.conversation, approve=approve, on_delta=self._show
+                )
+                self._end_line()
+                finish = getattr(step.message.info, "finish", None)
+                if finish == "length":
+                    print_note("cut off: the model reached the most tokens that it may write")
+                elif not (step.text or step.calls):
+                    print_note(f"the model answered nothing (finish: {finish or 'unknown'})")
             except Undecided:
                 pass
             finally:

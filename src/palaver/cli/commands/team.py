@@ -155,7 +155,12 @@ def run(
 @team.command(short_help="Print what a member saw at a turn, and why.")
 @click.argument("file", type=_FILE)
 @click.argument("member")
-@click.option("--conversation", required=True, help="The team's conversation.")
+@click.option(
+    "--conversation",
+    required=True,
+    shell_complete=complete_conversation,
+    help="The team's conversation.",
+)
 @click.option(
     "--turn",
     type=click.IntRange(min=1),
