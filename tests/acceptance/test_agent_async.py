@@ -230,7 +230,7 @@ async def test_a_twin_is_that_of_the_subclass() -> None:
     """Whoever checks in `get` who may read is not got round by `aget`."""
 
     class Checked(Store):
-        def get(self, conversation: str) -> StoredHistory:
+        def get(self, conversation: str, *, last: int = 0) -> StoredHistory:
             raise PermissionError(conversation)
 
     store = Checked(palaver.open(":memory:").backend)
