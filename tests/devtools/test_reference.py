@@ -206,7 +206,7 @@ def test_the_types_of_palaver_that_a_user_can_hold_have_entries() -> None:
     for page, name in (
         ("messages", "StepStartPart"),
         ("conversation", "LedgerEntry"),
-        ("wire", "CallStarted"),
+        ("conversation", "CallStarted"),
         ("stores", "Pruned"),
     ):
         assert f"\n## {name}\n" in pages[f"palaver.{page}.md"]

@@ -228,6 +228,7 @@ export class Composer extends HTMLElement {
     const { id, stepping, model } = get();
     if (!id || stepping) return false;
     set({ stepping: true });
+    setFailure(id, null); // not after the request: the step may have failed by then
     const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
     try {
       if (this.team.team) await this.team.send(id, text);
@@ -242,7 +243,6 @@ export class Composer extends HTMLElement {
       }
       return false;
     }
-    setFailure(id, null);
     document.querySelector("pv-thread")?.toEnd();
     refresh();
     return true;
