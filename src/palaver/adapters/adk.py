@@ -45,6 +45,7 @@ from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart, UnknownPart
 from palaver.messages.tool_state import ToolCompleted, ToolError, raw_output
+from palaver.stores.records import holder_name
 from palaver.wire.format import Inline, Linked, media_of, raw_block
 from palaver.wire.gemini.blocks import SIGNATURE, read_part, read_response
 from palaver.wire.gemini.request import GEMINI
@@ -64,6 +65,7 @@ with needs_extra("adk"):
     )
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State
+    from google.genai.types import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
     from palaver.stores import Store, StoredHistory
     from palaver.stores.records import Head, Lease, Record
 
-__all__ = ["PalaverSessionService", "from_event", "to_event"]
+__all__ = ["PalaverSessionService", "from_event", "repair_request", "to_event"]
 
 METADATA_KEY: Final = "adk"
 """Where a message's metadata keeps its event without the content, and what the content lacks."""
@@ -260,6 +262,35 @@ def _state_delta(message: Message) -> _Json:
     return {}
 
 
+def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -> None:  # noqa: ARG001 - ADK gives both
+    """Make user and model alternate: a `before_model_callback` where a session may be edited.
+
+    ADK leaves out calls without responses and responses without calls. What then stands side by
+    side of one role becomes one turn; responses stay alone. The session stays as it is.
+
+    >>> from google.adk.models.llm_request import LlmRequest
+    >>> from google.genai.types import Content, Part
+    >>> said = [Content(role="user", parts=[Part(text=text)]) for text in ("Tea?", "Rum?")]
+    >>> request = LlmRequest(contents=said)
+    >>> repair_request(None, request)
+    >>> [[part.text for part in content.parts] for content in request.contents]
+    [['Tea?', 'Rum?']]
+    """
+    turns: list[Content] = []
+    for content in llm_request.contents:
+        last = turns[-1] if turns else None
+        if last is None or last.role != content.role or _responds(last) or _responds(content):
+            turns.append(content)
+        else:
+            parts = [*(last.parts or ()), *(content.parts or ())]
+            turns[-1] = Content(role=content.role, parts=parts)
+    llm_request.contents = turns
+
+
+def _responds(content: Content) -> bool:
+    return any(part.function_response is not None for part in content.parts or ())
+
+
 # ── state ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -295,7 +326,7 @@ class _Writer:
     """A `Session` object that was given to ADK: what it has seen, and the lease it writes under."""
 
     def __init__(self, history: StoredHistory, config: GetSessionConfig | None) -> None:
-        self.holder = f"adk {new_id()}"
+        self.holder = holder_name()
         self.history = history
         self.config = config
         self.version: int | None = history.version
