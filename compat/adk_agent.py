@@ -50,7 +50,9 @@ class ScriptedModel(BaseLlm):
     script: list[Content]
 
     async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,  # noqa: ARG002, FBT001, FBT002
     ) -> AsyncGenerator[LlmResponse, None]:
         """Say the next answer."""
         yield LlmResponse(content=self.script.pop(0))

@@ -277,7 +277,7 @@ def test_a_change_in_mid_run_is_in_the_next_request(
             await ask(ada, "First.", service, "talk")
             assert "Rainy." == await ask(ada, "Rome?", service, "talk")
             assert gone not in sent(server)
-            assert "Rome: rain" in sent(server)
+            assert ("Rome: rain" in sent(server)) is (change is not _roll_back)
             if change is _fork:
                 assert "On the fork." == await ask(ada, "And here?", service, "fork")
             return await service.get_session(**TALK)
@@ -285,7 +285,7 @@ def test_a_change_in_mid_run_is_in_the_next_request(
         session = asyncio.run(talk())
     assert [] == server.failures
     assert session is not None
-    assert roles(store)[-3:] == TURN[1:]
+    assert TURN[2:] == roles(store)[-2:]
     assert [event.id for event in session.events] == [message.id for message in store.get("talk")]
     if change is _fork:
         assert [*TURN[:1], "assistant", *TURN[:2], "user", "assistant"] == roles(store, "fork")
@@ -523,6 +523,7 @@ def test_a_run_that_resumes_while_the_first_goes_on_is_refused(here: Store) -> N
         found = await service.get_session(**TALK)
         assert found is not None
         await service.append_event(session, told("Rum?", invocation_id="i2"))
+        await service.flush()
         with pytest.raises(StaleSessionError, match="modified in storage by another run"):
             await asyncio.create_task(resume(found))
         assert ["Tea?", "Yes.", "Rum?"] == [message.text for message in here.get("talk")]

@@ -49,7 +49,7 @@ from palaver.stores.records import holder_name
 from palaver.wire.format import Inline, Linked, media_of, raw_block
 from palaver.wire.gemini.blocks import SIGNATURE, read_part, read_response
 from palaver.wire.gemini.request import GEMINI
-from palaver.wire.request import BodyReader
+from palaver.wire.request import BEGIN, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 with needs_extra("adk"):
@@ -66,9 +66,13 @@ with needs_extra("adk"):
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State
     from google.genai.types import Content
+    from google.genai.types import Part as ContentPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.models.llm_request import LlmRequest
 
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
@@ -113,12 +117,12 @@ def from_event(event: Event, *, session: str = "") -> Message:
     theirs = fields.pop("content", None)
     name = event.id if 0 < len(event.id) <= MAX_NAME and event.id.isprintable() else new_id()
     role = _role(event.author, theirs)
+    at = int(min(event.timestamp * 1000, MAX_INT)) if event.timestamp > 0 else 0
     try:
-        content = _read_content(theirs, role, session, name)
+        made = Message(role, _read_content(theirs, role, session, name), name, at)
     except ValidationError:  # a character or a number that no store takes: the difference has it
         content = _read_content(replace_refused(theirs), role, session, name)
-    at = int(min(max(event.timestamp, 0) * 1000, MAX_INT)) if event.timestamp > 0 else 0
-    made = Message(role, content, name, at)
+        made = Message(role, content, name, at)
     ours = _write_content(made)
     stored = {"event": msgspec.json.encode(fields).decode()}
     if steps := diff(ours, theirs):
@@ -266,7 +270,8 @@ def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -
     """Make user and model alternate: a `before_model_callback` where a session may be edited.
 
     ADK leaves out calls without responses and responses without calls. What then stands side by
-    side of one role becomes one turn; responses stay alone. The session stays as it is.
+    side of one role becomes one turn; responses stay alone. An answer that comes first gets a
+    short text of the user before it. The session stays as it is.
 
     >>> from google.adk.models.llm_request import LlmRequest
     >>> from google.genai.types import Content, Part
@@ -277,6 +282,8 @@ def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -
     [['Tea?', 'Rum?']]
     """
     turns: list[Content] = []
+    if llm_request.contents and llm_request.contents[0].role != "user":
+        turns.append(Content(role="user", parts=[ContentPart(text=BEGIN)]))
     for content in llm_request.contents:
         last = turns[-1] if turns else None
         if last is None or last.role != content.role or _responds(last) or _responds(content):
