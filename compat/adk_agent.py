@@ -51,7 +51,7 @@ class ScriptedModel(BaseLlm):
 
     async def generate_content_async(
         self,
-        llm_request: LlmRequest,
+        llm_request: LlmRequest,  # noqa: ARG002 - whatever it is asked
         stream: bool = False,  # noqa: ARG002, FBT001, FBT002
     ) -> AsyncGenerator[LlmResponse, None]:
         """Say the next answer."""

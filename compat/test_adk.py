@@ -71,7 +71,7 @@ def content(*parts: Any, role: str = "model") -> types.Content:
 
 
 CALL = {"function_call": types.FunctionCall(id="c1", name="f", args={"a": [1, None]})}
-RESPONSES = [
+RESPONSES: list[dict[str, Any]] = [
     {"result": "4"},
     {"result": ""},
     {"result": 4},
@@ -438,7 +438,7 @@ async def two_at_once(url: str, services: list[BaseSessionService], **fields: An
     second = asyncio.create_task(ask(ada, "Are you there?", services[1], "talk"))
     await asyncio.wait([second], timeout=0.4)
     enough.set()
-    return await asyncio.gather(first, second, return_exceptions=True)
+    return [*await asyncio.gather(first, second, return_exceptions=True)]
 
 
 @pytest.mark.parametrize("own", OWN)

@@ -140,7 +140,7 @@ def _role(author: str, content: Any) -> Role:  # noqa: ANN401 - JSON
 
 def _read_content(content: Any, role: Role, session: str, name: str) -> str | tuple[Part, ...]:  # noqa: ANN401 - JSON
     reader = BodyReader(GEMINI, session=uuid_for(session), model=None, names={})
-    given = (content or {}).get("parts") or ()
+    given: list[_Json] = (content or {}).get("parts") or []
     if len(given) == 1 and given[0].keys() == {"text"}:
         return str(given[0]["text"])
     parts = tuple(_read(part, role, reader, uuid_for(name)) for part in given)
