@@ -17,6 +17,7 @@ _BLOCK = re.compile(
 FOREIGN = frozenset(
     f"docs/howto/{name}.md"
     for name in (
+        "adk",
         "claude-agent-sdk",
         "langchain",
         "langgraph",

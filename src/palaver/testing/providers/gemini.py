@@ -211,6 +211,8 @@ _DECLARATION = Form(
         "response": mapping,
         "responseJsonSchema": anything,
         "behavior": anything,
+        "parameters_json_schema": anything,  # as Google's SDK spells them; both are read
+        "response_json_schema": anything,
     },
 )
 

@@ -1,0 +1,117 @@
+"""An agent of ADK with a tool, for tests; and a run of it that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from google.adk.agents import LlmAgent
+from google.adk.models import Gemini
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
+from google.genai.types import Content, Part
+
+import palaver
+from palaver.adapters.adk import PalaverSessionService, repair_request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from google.adk.events.event import Event
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.sessions.base_session_service import BaseSessionService
+    from google.adk.sessions.session import Session
+
+__all__ = ["APP", "USER", "agent", "ask", "main", "said", "weather"]
+
+APP, USER = "tea", "ann"
+
+
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"{city}: 21 degrees and sunny"
+
+
+def agent(url: str, **fields: Any) -> LlmAgent:
+    """An agent whose model is a server on this machine."""
+    model = Gemini(model="gemini-2.5-flash", base_url=url, client_kwargs={"api_key": "any"})
+    fields = {"name": "ada", "instruction": "Be brief.", "tools": [weather], **fields}
+    return LlmAgent(**{"model": model, "before_model_callback": repair_request, **fields})
+
+
+class ScriptedModel(BaseLlm):
+    """A model that says what it was told to, whatever it is asked."""
+
+    script: list[Content]
+
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,  # noqa: ARG002 - whatever it is asked
+        stream: bool = False,  # noqa: ARG002, FBT001, FBT002
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Say the next answer."""
+        yield LlmResponse(content=self.script.pop(0))
+
+
+def said(text: str) -> Content:
+    """What a user says."""
+    return Content(role="user", parts=[Part(text=text)])
+
+
+async def ask(who: LlmAgent, words: str, service: BaseSessionService, session_id: str) -> str:
+    """One run, to its last word."""
+    runner = Runner(app_name=APP, agent=who, session_service=service)
+    events = runner.run_async(user_id=USER, session_id=session_id, new_message=said(words))
+    last = ""
+    async for event in events:
+        parts = (event.content.parts if event.content else None) or []
+        last = "".join(part.text or "" for part in parts) or last
+    return last
+
+
+class Mortal(PalaverSessionService):
+    """A service that writes down what it has done, and dies at one of its steps."""
+
+    moment = -1
+    steps = 0
+    told: Path
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append, say so, and perhaps die on the way."""
+        self._step()
+        found = await super().append_event(session, event)
+        with self.told.open("a") as told:
+            told.write(json.dumps(event.id) + "\n")
+        self._step()
+        return found
+
+    def _step(self) -> None:
+        if self.steps == self.moment:
+            die()
+        self.steps += 1
+
+
+def die() -> None:
+    """Be killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(address: str, url: str, moment: int, told: Path) -> None:
+    """Run one turn in a process of its own, and die before or after a write; -1: in the tool."""
+    service = Mortal(palaver.open(address), turn_seconds=0.5)
+    service.moment, service.told = moment, told
+
+    def deadly(city: str, tool_context: Any) -> str:
+        """Tell the weather of a city."""
+        if moment < 0:
+            die()
+        tool_context.state["user:city"] = city
+        return f"{city}: 21 degrees and sunny"
+
+    deadly.__name__ = "weather"
+    asyncio.run(ask(agent(url, tools=[deadly]), "Weather in Rome?", service, "talk"))

@@ -1,0 +1,733 @@
+"""palaver's session service in real runs of ADK, against a provider on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.runners import Runner
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
+from google.adk.sessions.database_session_service import DatabaseSessionService
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai import types
+
+import palaver
+from compat.adk_agent import APP, USER, ScriptedModel, agent, ask, main, said, weather
+from palaver.adapters.adk import PalaverSessionService, from_event, to_event
+from palaver.messages import ToolCallPart, ToolPart, assistant, user
+from palaver.messages.message import Message
+from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from google.adk.sessions.session import Session
+
+    from palaver.stores import StoredHistory
+    from palaver.stores.store import Store
+
+HERE: Any = {"app_name": APP, "user_id": USER}
+TALK: Any = {**HERE, "session_id": "talk"}
+TURN = ["user", "assistant", "tool", "assistant"]
+
+
+def looks(city: str) -> Answer:
+    return Answer("Let me see.", calls=(Call("weather", {"city": city}),))
+
+
+def sent(server: ProviderServer) -> str:
+    """What the last request held of the conversation."""
+    return json.dumps(server.requests[-1].body["contents"])
+
+
+def roles(store: Store, name: str = "talk") -> list[str]:
+    return [message.role for message in store.get(name)]
+
+
+def told(text: str, **fields: Any) -> Event:
+    return Event(**{"author": "user", "content": said(text), **fields})
+
+
+def sets(delta: dict[str, Any], **fields: Any) -> Event:
+    actions = EventActions(state_delta=delta)
+    return Event(**{"author": "user", "actions": actions, **fields})
+
+
+# ── events and messages ─────────────────────────────────────────────────────────────────────────
+
+
+def content(*parts: Any, role: str = "model") -> types.Content:
+    return types.Content(role=role, parts=[types.Part(**part) for part in parts])
+
+
+CALL = {"function_call": types.FunctionCall(id="c1", name="f", args={"a": [1, None]})}
+RESPONSES: list[dict[str, Any]] = [
+    {"result": "4"},
+    {"result": ""},
+    {"result": 4},
+    {"output": "4"},
+    {"error": "no"},
+    {"a": {"b": [1]}},
+    {},
+]
+CONTENTS: list[types.Content | None] = [
+    None,
+    types.Content(role="model"),
+    types.Content(parts=[types.Part(text="no role")]),
+    content(),
+    content({"text": "Tea?"}, role="user"),
+    content({"text": ""}),
+    content({"text": "\x00 and \uffff"}),
+    content({"text": "hm", "thought": True, "thought_signature": b"\xff\xfe+"}, {"text": "Yes."}),
+    content({"text": "a"}, CALL, {**CALL, "thought_signature": b"abc"}),
+    content({"function_call": types.FunctionCall(name="f")}),
+    content({"function_call": types.FunctionCall(name="f", args={"n": 2**70})}),
+    content(CALL, role="user"),
+    content({"inline_data": types.Blob(data=b"\xff\xfb\xef\x00", mime_type="image/png")}),
+    content({"inline_data": types.Blob(data=b"a", mime_type="x/Y", display_name="n")}),
+    content({"inline_data": types.Blob(data=b"", mime_type="image/png")}),
+    content({"file_data": types.FileData(file_uri="gs://b/f", mime_type="video/mp4")}),
+    content({"executable_code": types.ExecutableCode(code="1", language="PYTHON")}),  # type: ignore[arg-type]
+    content({"text": "x", "video_metadata": types.VideoMetadata(fps=2.0)}),
+    *(
+        content({"function_response": types.FunctionResponse(id="c1", name="f", response=each)})
+        for each in RESPONSES
+    ),
+    content({"function_response": types.FunctionResponse(name="f", response={"result": "4"})}),
+    content(
+        {"function_response": types.FunctionResponse(id="c1", name="f", response={"result": "4"})},
+        {"text": "and this"},
+        role="user",
+    ),
+]
+
+
+@pytest.mark.parametrize("given", CONTENTS)
+@pytest.mark.parametrize("author", ["user", "ada"])
+def test_an_event_comes_back_exactly(given: types.Content | None, author: str) -> None:
+    """Every kind of content, and the fields beside it; as a message it can be stored."""
+    event = Event(
+        author=author,
+        content=given,
+        invocation_id="i1",
+        branch="a.b",
+        long_running_tool_ids={"c1"},
+        custom_metadata={"none": None, "nul": "\x00"},
+        actions=EventActions(state_delta={"none": None, "deep": [{"a": 1.5}]}, escalate=True),
+        usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=3),
+        timestamp=1700000000.1234567,
+    )
+    store = palaver.open(":memory:")
+    history = store.create([from_event(event)])
+    assert event == to_event(store.get(history.id)[0])
+
+
+def test_an_event_is_a_message_of_its_role() -> None:
+    answer = from_event(Event(author="ada", content=content({"text": "a"}, CALL)))
+    assert ("assistant", "a") == (answer.role, answer.text)
+    (call,) = [part for part in answer.parts if isinstance(part, ToolCallPart)]
+    assert ("f", "c1") == (call.tool, call.call_id)
+    outputs = []
+    for response in RESPONSES[:5]:
+        given = types.FunctionResponse(id="c1", name="f", response=response)
+        made = from_event(Event(author="ada", content=content({"function_response": given})))
+        assert "tool" == made.role
+        (part,) = [part for part in made.parts if isinstance(part, ToolPart)]
+        outputs.append(getattr(part.state, "output", None) or getattr(part.state, "error", None))
+    assert ["4", '{"result":""}', '{"result":4}', "4", "no"] == outputs
+
+
+def test_what_was_edited_is_what_comes_back() -> None:
+    """The words are the new ones; the fields beside them are those of the event."""
+    event = Event(author="ada", content=content({"text": "Sunny."}), invocation_id="i1")
+    stored = from_event(event)
+    again = to_event(Message("assistant", "Rain.", stored.id, stored.timestamp, stored.metadata))
+    assert again is not None
+    assert ("ada", "i1", event.id) == (again.author, again.invocation_id, again.id)
+    assert content({"text": "Rain."}) == again.content
+
+
+@pytest.mark.parametrize("stored", [{"event": "{}"}, {"event": 3}, {"event": "x", "content": "y"}])
+def test_metadata_from_elsewhere_does_no_harm(stored: Any) -> None:
+    message = Message("user", "Tea?", metadata={"adk": stored})
+    event = to_event(message)
+    assert event is not None
+    assert ("user", said("Tea?")) == (event.author, event.content)
+    service = PalaverSessionService(palaver.open(":memory:"))
+    service._store.create([message], id="talk")
+    assert {} == asyncio.run(service.adopt_session(**TALK)).state
+
+
+# ── runs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_agent_with_tools_talks_over_several_turns(store: Store) -> None:
+    """Each turn sees the ones before; palaver has the roles, the calls and the words of it."""
+    script: list[Scripted] = [looks("Rome"), "Sunny in Rome.", looks("Oslo"), "Sunny in Oslo."]
+    service = PalaverSessionService(store)
+
+    async def talk(ada: Any) -> list[str]:
+        await service.create_session(**TALK)
+        return [await ask(ada, f"{city}?", service, "talk") for city in ("Rome", "Oslo")]
+
+    with ProviderServer("gemini", script) as server:
+        assert ["Sunny in Rome.", "Sunny in Oslo."] == asyncio.run(talk(agent(server.url)))
+    assert [] == server.failures
+    assert "Sunny in Rome." in sent(server)
+    assert TURN * 2 == roles(store)
+    (call,) = [part for part in store.get("talk")[1].parts if isinstance(part, ToolCallPart)]
+    assert ("weather", {"city": "Rome"}) == (call.tool, dict(call.input))
+    assert {"talk"} == {hit.conversation for hit in store.search("degrees Oslo")}
+
+
+def _drop_result(history: StoredHistory) -> None:
+    history.rewrite([range(2), range(3, 4)])
+
+
+def _drop_answer(history: StoredHistory) -> None:
+    history.rewrite([range(1), range(2, 4)])
+
+
+def _keep_last(history: StoredHistory) -> None:
+    history.truncate(keep_last=2)
+
+
+def _reword(history: StoredHistory) -> None:
+    history.replace(3, assistant("Rain in Rome."))
+
+
+def _erase(history: StoredHistory) -> None:
+    history.erase(0)
+
+
+@pytest.mark.parametrize(
+    ("edit", "gone", "there"),
+    [
+        (_drop_result, "21 degrees", "Let me see."),
+        (_drop_answer, "Let me see.", "Sunny in Rome."),
+        (_keep_last, "Weather in Rome?", "Sunny in Rome."),
+        (_reword, "Sunny in Rome.", "Rain in Rome."),
+        (_erase, "Weather in Rome?", "Sunny in Rome."),
+    ],
+)
+def test_an_edit_is_what_the_model_is_sent_next(
+    store: Store, edit: Callable[[StoredHistory], None], gone: str, there: str
+) -> None:
+    service = PalaverSessionService(store)
+    with ProviderServer("gemini", [looks("Rome"), "Sunny in Rome.", "Well."]) as server:
+        ada = agent(server.url)
+
+        async def talk() -> None:
+            await service.create_session(**TALK)
+            await ask(ada, "Weather in Rome?", service, "talk")
+            edit(service.history(**TALK))
+            assert "Well." == await ask(ada, "And now?", service, "talk")
+
+        asyncio.run(talk())
+        assert gone not in sent(server)
+        assert there in sent(server)
+    assert [] == server.failures
+
+
+def _remove(store: Store) -> None:
+    history = store.get("talk")
+    history.rewrite([range(2, len(history))])
+
+
+def _roll_back(store: Store) -> None:
+    """Back to before the first question was answered."""
+    store.get("talk").restore(1)
+
+
+def _fork(store: Store) -> None:
+    store.get("talk").fork(id="fork")
+
+
+@pytest.mark.parametrize(
+    ("change", "gone"), [(_remove, "First."), (_roll_back, "Hello you."), (_fork, "nothing of it")]
+)
+def test_a_change_in_mid_run_is_in_the_next_request(
+    store: Store, change: Callable[[Store], None], gone: str
+) -> None:
+    """The tool changes the conversation that it was called in; the run goes on with it."""
+    service = PalaverSessionService(store)
+
+    def look(city: str) -> str:
+        """Tell the weather of a city."""
+        change(store)
+        return f"{city}: rain"
+
+    look.__name__ = "weather"
+    script: list[Scripted] = ["Hello you.", looks("Rome"), "Rainy.", "On the fork."]
+    with ProviderServer("gemini", script) as server:
+        ada = agent(server.url, tools=[look])
+
+        async def talk() -> Session | None:
+            await service.create_session(**TALK)
+            await ask(ada, "First.", service, "talk")
+            assert "Rainy." == await ask(ada, "Rome?", service, "talk")
+            assert gone not in sent(server)
+            assert ("Rome: rain" in sent(server)) is (change is not _roll_back)
+            if change is _fork:
+                assert "On the fork." == await ask(ada, "And here?", service, "fork")
+            return await service.get_session(**TALK)
+
+        session = asyncio.run(talk())
+    assert [] == server.failures
+    assert session is not None
+    assert TURN[2:] == roles(store)[-2:]
+    assert [event.id for event in session.events] == [message.id for message in store.get("talk")]
+    if change is _fork:
+        assert [*TURN[:1], "assistant", *TURN[:2], "user", "assistant"] == roles(store, "fork")
+
+
+# ── state ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_state_is_what_the_events_of_the_view_say(store: Store) -> None:
+    """Undone, removed, forked: the state goes along. What is the user's or the app's stays."""
+    service = PalaverSessionService(store)
+
+    async def state(name: str = "talk") -> dict[str, Any]:
+        found = await service.get_session(**{**TALK, "session_id": name})
+        assert found is not None
+        return found.state
+
+    async def talk() -> None:
+        first = {"tea": "green", "user:name": "Ann", "app:open": True, "temp:x": 1}
+        session = await service.create_session(**TALK, state=first)
+        await service.append_event(session, sets({"tea": "black", "n": 1}, invocation_id="i1"))
+        await service.append_event(session, sets({"n": 2, "user:n": 2}, invocation_id="i2"))
+        shared = {"user:name": "Ann", "user:n": 2, "app:open": True}
+        assert {"tea": "black", "n": 2, **shared} == await state() == session.state
+        history = service.history(**TALK)
+        history.undo()
+        assert {"tea": "black", "n": 1, **shared} == await state()
+        history.redo()
+        history.rewrite([range(1, 2)])
+        assert {"tea": "green", "n": 2, **shared} == await state()
+        history.undo()
+        fork = await service.fork_session(**TALK, new_session_id="fork", before_invocation_id="i2")
+        assert {"tea": "black", "n": 1, **shared} == fork.state == await state("fork")
+        await service.append_event(fork, sets({"n": 5}))
+        assert (5, 2) == ((await state("fork"))["n"], (await state())["n"])
+        history.erase(1)
+        assert 1 == (await state())["n"]
+        assert {"name": "Ann", "n": 2} == await service.get_user_state(**HERE)
+
+    asyncio.run(talk())
+
+
+def test_state_of_a_user_that_a_crash_left_behind_is_stored_by_the_next_reader(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the same change as its event; a newer value is not overwritten by it."""
+    service = PalaverSessionService(store)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        other = await service.create_session(**HERE, session_id="other")
+        with monkeypatch.context() as crash:
+            crash.setattr(service, "_settle", lambda *_: None)
+            await service.append_event(session, sets({"user:a": 1, "user:b/%\n": 1, "app:c": 1}))
+        assert {} == await service.get_user_state(**HERE)
+        await service.append_event(other, sets({"user:a": 2}))
+        found = await service.get_session(**TALK)
+        assert found is not None
+        assert {"user:a": 2, "user:b/%\n": 1, "app:c": 1} == found.state
+
+    asyncio.run(talk())
+
+
+# ── what ADK's own services lack ────────────────────────────────────────────────────────────────
+
+OWN: list[Callable[[Path], BaseSessionService]] = [
+    lambda path: SqliteSessionService(str(path / "own.db")),
+    lambda path: DatabaseSessionService(f"sqlite+aiosqlite:///{path / 'own.db'}"),
+]
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_adk_can_neither_fork_a_session_nor_remove_an_event(
+    own: Callable[[Path], BaseSessionService], tmp_path: Path
+) -> None:
+    """What is taken out of its session is there again the next time; palaver's stays out."""
+    theirs, ours = own(tmp_path), PalaverSessionService(palaver.open(":memory:"))
+    public = {name for name in dir(theirs) if not name.startswith("_")}
+    assert not [name for name in public if "fork" in name or "clone" in name or "remove" in name]
+    assert "delete_event" not in public
+
+    async def removed(service: BaseSessionService) -> list[str]:
+        session = await service.create_session(**TALK)
+        for index in range(3):
+            at = session.last_update_time + 1
+            await service.append_event(session, told(str(index), timestamp=at))
+        if isinstance(service, PalaverSessionService):
+            service.history(**TALK).rewrite([range(1), range(2, 3)])
+        else:
+            del session.events[1]
+        found = await service.get_session(**TALK)
+        assert found is not None
+        return [str(event.content.parts[0].text) for event in found.events]  # type: ignore[union-attr, index]
+
+    assert ["0", "1", "2"] == asyncio.run(removed(theirs))
+    assert ["0", "2"] == asyncio.run(removed(ours))
+
+
+def test_a_fork_goes_its_own_way(store: Store) -> None:
+    """From before an invocation, or from here; the session that was forked stays as it is."""
+    service = PalaverSessionService(store)
+    script: list[Scripted] = ["One.", "Two.", "Another two."]
+    with ProviderServer("gemini", script) as server:
+        ada = agent(server.url)
+
+        async def talk() -> None:
+            await service.create_session(**TALK)
+            await ask(ada, "1?", service, "talk")
+            await ask(ada, "2?", service, "talk")
+            session = await service.get_session(**TALK)
+            assert session is not None
+            second = session.events[2].invocation_id
+            fork = await service.fork_session(**TALK, before_invocation_id=second)
+            assert session.events[:2] == fork.events
+            assert "Another two." == await ask(ada, "2, again?", service, fork.id)
+            assert session == await service.get_session(**TALK)
+            same = await service.fork_session(**TALK, new_session_id="same")
+            assert session.events == same.events
+            with pytest.raises(ValueError, match="no invocation 'i9' in session 'talk'"):
+                await service.fork_session(**TALK, before_invocation_id="i9")
+            with pytest.raises(AlreadyExistsError):
+                await service.fork_session(**TALK, new_session_id="same")
+            found = await service.list_sessions(**HERE)
+            assert {"talk", "same", fork.id} == {each.id for each in found.sessions}
+            await service.delete_session(**TALK)
+            assert await service.get_session(**TALK) is None
+            again = await service.get_session(**HERE, session_id="same")
+            assert again is not None
+            assert session.events == again.events
+            assert [] == (await service.create_session(**TALK)).events
+
+        asyncio.run(talk())
+    assert [] == server.failures
+
+
+async def two_at_once(url: str, services: list[BaseSessionService], **fields: Any) -> list[Any]:
+    """A question that is asked while the tool of another is running."""
+    running, enough = asyncio.Event(), asyncio.Event()
+
+    async def slow(city: str) -> str:
+        """Tell the weather of a city."""
+        running.set()
+        await enough.wait()
+        return weather(city)
+
+    slow.__name__ = "weather"
+    ada = agent(url, tools=[slow], **fields)
+    first = asyncio.create_task(ask(ada, "Weather in Rome?", services[0], "talk"))
+    await asyncio.wait_for(running.wait(), 30)
+    second = asyncio.create_task(ask(ada, "Are you there?", services[1], "talk"))
+    await asyncio.wait([second], timeout=0.4)
+    enough.set()
+    return [*await asyncio.gather(first, second, return_exceptions=True)]
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_two_runs_at_once_corrupt_a_session_of_adk(
+    own: Callable[[Path], BaseSessionService], tmp_path: Path
+) -> None:
+    """The second question comes between a call and its response, and the first run is lost."""
+    service = own(tmp_path)
+    call = types.FunctionCall(name="weather", args={"city": "Rome"})
+    script = [content({"function_call": call}), content({"text": "I am."})]
+    model = ScriptedModel(model="scripted", script=[*script, content({"text": "Sunny."})])
+
+    async def talk() -> Any:
+        await service.create_session(**TALK)
+        outcomes = await two_at_once("", [service, service], model=model)
+        return outcomes, await service.get_session(**TALK)
+
+    (first, second), session = asyncio.run(talk())
+    assert isinstance(first, StaleSessionError)
+    assert "I am." == second
+    assert ["user", "ada", "user", "ada"] == [event.author for event in session.events]
+    assert session.events[1].get_function_calls()
+    assert not any(event.get_function_responses() for event in session.events)
+
+
+def test_two_runs_at_once_take_turns(address: str) -> None:
+    """The second question waits for the first answer; each has a store and a service of its own."""
+    with (
+        palaver.open(address) as one,
+        palaver.open(address) as other,
+        ProviderServer("gemini", [looks("Rome"), "Sunny.", "I am."]) as server,
+    ):
+        services: list[BaseSessionService] = [PalaverSessionService(s) for s in (one, other)]
+
+        async def talk() -> list[Any]:
+            await services[0].create_session(**TALK)
+            return await two_at_once(server.url, services)
+
+        assert ["Sunny.", "I am."] == asyncio.run(talk())
+        assert [] == server.failures
+        assert "Sunny." in sent(server)
+        assert [*TURN, "user", "assistant"] == roles(one)
+
+
+def test_many_runs_never_mix_their_turns(address: str) -> None:
+    script: list[Scripted] = [each for _ in range(6) for each in (looks("Rome"), "Sunny.")]
+    with (
+        palaver.open(address) as one,
+        palaver.open(address) as other,
+        ProviderServer("gemini", script) as server,
+    ):
+        services = [PalaverSessionService(one), PalaverSessionService(other)]
+
+        async def talk() -> None:
+            await services[0].create_session(**TALK)
+            ada = agent(server.url)
+            runs = (ask(ada, f"{n}?", services[n % 2], "talk") for n in range(6))
+            assert ["Sunny."] * 6 == await asyncio.gather(*runs)
+
+        asyncio.run(talk())
+        assert [] == server.failures
+        assert TURN * 6 == roles(one)
+
+
+def test_a_run_that_resumes_while_the_first_goes_on_is_refused(here: Store) -> None:
+    """It has made its answer of a history that is no longer there."""
+    service = PalaverSessionService(here)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        await service.append_event(session, told("Tea?", invocation_id="i1"))
+        resumed = session.model_copy(deep=True)
+        answer = content({"text": "Yes."})
+        await service.append_event(session, Event(author="ada", content=answer, invocation_id="i1"))
+
+        async def resume(session: Session) -> None:
+            event = Event(author="ada", content=answer, invocation_id="i1")
+            await service.append_event(session, event)
+
+        with pytest.raises(StaleSessionError, match="modified in storage by another run"):
+            await resume(resumed)
+        found = await service.get_session(**TALK)
+        assert found is not None
+        await service.append_event(session, told("Rum?", invocation_id="i2"))
+        await service.flush()
+        with pytest.raises(StaleSessionError, match="modified in storage by another run"):
+            await asyncio.create_task(resume(found))
+        assert ["Tea?", "Yes.", "Rum?"] == [message.text for message in here.get("talk")]
+
+    asyncio.run(talk())
+
+
+def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
+    service = PalaverSessionService(here, wait_seconds=0.05)
+    quick = PalaverSessionService(here, turn_seconds=0.05)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        await service.append_event(session, told("Tea?"))
+        other = await service.get_session(**TALK)
+        assert other is not None
+        with pytest.raises(StaleSessionError, match="is being written to by another run"):
+            await asyncio.create_task(service.append_event(other, told("Rum?")))
+        await service.flush()  # this task's turn is over
+        await asyncio.create_task(service.append_event(other, told("Rum?")))
+        slow = await quick.get_session(**TALK)
+        assert slow is not None
+        await quick.append_event(slow, told("Wine?"))
+        await asyncio.sleep(0.1)  # longer than its turn lasts, and nobody came
+        await quick.append_event(slow, told("Milk?"))
+        await asyncio.sleep(0.1)
+        last = await service.get_session(**TALK)
+        assert last is not None
+        await service.append_event(last, told("Ale?"))
+        assert ["Tea?", "Rum?", "Wine?", "Milk?", "Ale?"] == [m.text for m in here.get("talk")]
+
+    asyncio.run(talk())
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="turn_seconds must be more than 0"):
+            PalaverSessionService(here, turn_seconds=wrong)
+
+
+# ── killed ──────────────────────────────────────────────────────────────────────────────────────
+
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(["compat.adk_agent"])
+
+
+@pytest.mark.parametrize("moment", [-1, 0, 3, 4, 7])
+def test_a_killed_run_is_taken_up_again(address: str, tmp_path: Path, moment: int) -> None:
+    """What was acknowledged is there, once; and the next run is valid, whatever was under way."""
+    with ProviderServer("gemini", [looks("Rome"), "Sunny in Rome."]) as server:
+        written = tmp_path / "told"
+        written.touch()
+        with palaver.open(address) as store:
+            asyncio.run(PalaverSessionService(store).create_session(**TALK))
+        child = NURSERY.Process(target=main, args=(address, server.url, moment, written))
+        child.start()
+        child.join(120)
+        assert -9 == child.exitcode
+        added = [json.loads(line) for line in written.read_text().splitlines()]
+        with palaver.open(address) as store:
+            there = [message.id for message in store.get("talk")]
+            assert added == there[: len(added)]
+            assert len(there) - len(added) in ((0,) if moment % 2 == 0 else (0, 1))
+            assert len(there) == len(set(there))
+            service = PalaverSessionService(store)
+            assert asyncio.run(ask(agent(server.url), "Hello?", service, "talk"))
+            assert [] == server.failures
+            city = {"city": "Rome"} if moment == 7 else {}
+            assert city == asyncio.run(service.get_user_state(**HERE))
+            assert [] == list(store.verify())
+
+
+# ── sessions ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_conversation_from_elsewhere_becomes_a_session(store: Store) -> None:
+    """An answer that no agent of ADK gave is taken for the agent's own."""
+    store.create([user("Tea?"), assistant("Yes.")], id="talk", title="Tea", tags=["old"])
+    service = PalaverSessionService(store, agent="ada")
+    with ProviderServer("gemini", ["Still yes."]) as server:
+
+        async def talk() -> None:
+            assert await service.get_session(**TALK) is None  # it is nobody's yet
+            with pytest.raises(SessionNotFoundError):
+                service.history(**TALK)
+            session = await service.adopt_session(**TALK)
+            assert ["user", "ada"] == [event.author for event in session.events]
+            assert "Still yes." == await ask(agent(server.url), "And now?", service, "talk")
+            with pytest.raises(AlreadyExistsError, match="another user"):
+                await service.adopt_session(**{**TALK, "user_id": "bob"})
+
+        asyncio.run(talk())
+        assert ["user", "model", "user"] == [
+            each["role"] for each in server.requests[-1].body["contents"]
+        ]
+    assert ("Tea", "old") == (store.head("talk").title, store.head("talk").tags[0])
+
+
+@pytest.mark.parametrize(
+    "name", ["talk", "a/b", "50%", "a@b", "\t\n x\x07y", "adk-state:tea", "茶"]
+)
+def test_an_id_is_the_users_own(store: Store, name: str) -> None:
+    """Users and apps may have the same ids, and ids may be any text."""
+    service = PalaverSessionService(store)
+    owners = [(app, who) for app in ("tea", "tea/a") for who in ("ann", "b@b", "", "a/ann")]
+
+    async def talk() -> None:
+        for app, who in owners:
+            session = await service.create_session(app_name=app, user_id=who, session_id=name)
+            assert name.strip() == session.id
+            await service.append_event(session, told(f"{app} {who}"))
+        for app, who in owners:
+            found = await service.get_session(app_name=app, user_id=who, session_id=name)
+            assert found is not None
+            assert [said(f"{app} {who}")] == [event.content for event in found.events]
+            listed = (await service.list_sessions(app_name=app, user_id=who)).sessions
+            assert [(who, name.strip())] == [(each.user_id, each.id) for each in listed]
+        everyone = (await service.list_sessions(app_name="tea")).sessions
+        assert {who for app, who in owners if app == "tea"} == {each.user_id for each in everyone}
+
+    asyncio.run(talk())
+
+
+def test_an_id_that_a_conversation_with_forks_keeps_is_taken(here: Store) -> None:
+    service = PalaverSessionService(here)
+
+    async def talk() -> None:
+        for _ in range(2):
+            await service.create_session(**TALK)
+            await service.fork_session(**TALK)
+            await service.delete_session(**TALK)
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(**TALK)
+
+    asyncio.run(talk())
+
+
+def test_many_sessions_are_listed(here: Store) -> None:
+    service = PalaverSessionService(here)
+
+    async def talk() -> int:
+        for _ in range(60):
+            await service.create_session(**HERE)
+        return len((await service.list_sessions(**HERE)).sessions)
+
+    assert 60 == asyncio.run(talk())
+
+
+def test_recent_events_are_read_alone(here: Store) -> None:
+    service = PalaverSessionService(here)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        for number in range(5):
+            await service.append_event(session, told(str(number), timestamp=float(number + 1)))
+        config = GetSessionConfig(num_recent_events=2)
+        found = await service.get_session(**TALK, config=config)
+        assert found is not None
+        assert session.events[-2:] == found.events
+        here.get("talk").rewrite([range(1, 5)])
+        await service.append_event(found, told("5"))  # the edit brings no more events than asked
+        assert 2 == len(found.events)
+        after = GetSessionConfig(after_timestamp=4.0)
+        found = await service.get_session(**TALK, config=after)
+        assert found is not None
+        assert [4.0, 5.0] == [event.timestamp for event in found.events[:2]]
+        local = told("only here")
+        found.events.append(local)  # as ADK's workflow does
+        here.get("talk").undo()
+        await service.append_event(found, told("6"))
+        assert local in found.events
+
+    asyncio.run(talk())
+
+
+def test_an_event_that_is_sent_again_is_stored_once(store: Store) -> None:
+    service = PalaverSessionService(store)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        event = told("Tea?")
+        for again in (event, event, event.model_copy(deep=True)):
+            await service.append_event(session, again)
+        await service.append_event(session, told("Rum?", id=event.id))
+        await service.append_event(session, told("Partly", partial=True))
+        assert ["Tea?", "Rum?"] == [message.text for message in store.get("talk")]
+        await service.delete_session(**TALK)
+        await service.delete_session(**TALK)
+        for lost in (session, session.model_copy(deep=True)):
+            with pytest.raises(SessionNotFoundError):
+                await service.append_event(lost, told("Wine?"))
+
+    asyncio.run(talk())
+
+
+def test_a_session_of_another_service_can_be_written_to(here: Store) -> None:
+    """A session may have gone through JSON, as between processes."""
+    service = PalaverSessionService(here)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        again = type(session).model_validate_json(session.model_dump_json())
+        await service.append_event(again, told("Tea?"))
+        runner = Runner(app_name=APP, agent=agent("http://nowhere"), session_service=service)
+        await runner.close()
+        assert ["Tea?"] == [message.text for message in here.get("talk")]
+
+    asyncio.run(talk())
+    assert isinstance(InMemorySessionService(), BaseSessionService)  # what it stands in for
+    assert isinstance(service, BaseSessionService)
