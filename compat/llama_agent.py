@@ -75,7 +75,7 @@ def run(who: FunctionAgent, words: str, memory: BaseMemory) -> str:
     """Run a turn of an agent."""
 
     async def go() -> str:
-        return str(await who.run(words, memory=memory))
+        return str(await who.run(user_msg=words, memory=memory))
 
     return asyncio.run(go())
 
