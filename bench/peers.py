@@ -255,7 +255,8 @@ def _llama_index(disk: _Disk, run: Run) -> Iterator[Row]:
             "LlamaIndex: the last 20, against SQLAlchemyChatStore", *took, n=count,
             goal=AtLeast(10) if count == _LONG else None, note=f"peer: with an offset; {_DURABLE}",
         )  # fmt: skip
-        took = paired(1 if count == _LONG else 3, talk.newest, talk.their_newest)
+        rounds = 1 if count == _LONG else 3
+        took = paired(rounds, talk.newest, talk.their_newest, time.process_time)
         yield against_peer(
             "LlamaIndex: newest in 3,000 tokens, against ChatMemoryBuffer", *took, n=count,
             goal=AtLeast(1_000) if count == _LONG else None,
@@ -284,7 +285,7 @@ class _LlamaIndex:
         self._buffer = memory.ChatMemoryBuffer.from_defaults(list(said), **self._limit)
 
     def _said(self, number: int) -> Any:  # noqa: ANN401 - a peer's message
-        return self._message(f"{number} {_TEXT}", role="assistant" if number % 2 else "user")
+        return self._message(f"{number} {_TEXT[:23]}", role="assistant" if number % 2 else "user")
 
     def append(self, number: int) -> Ready:
         """A message in palaver's chat store."""

@@ -73,9 +73,10 @@ def agent(llm: ScriptedLLM, meanwhile: Callable[[], object] = lambda: None) -> F
 
 def run(who: FunctionAgent, words: str, memory: BaseMemory) -> str:
     """Run a turn of an agent."""
+    workflow: Any = who  # the overload that fits is one that they deprecate
 
     async def go() -> str:
-        return str(await who.run(user_msg=words, memory=memory))
+        return str(await workflow.run(user_msg=words, memory=memory))
 
     return asyncio.run(go())
 

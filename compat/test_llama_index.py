@@ -421,7 +421,7 @@ def test_a_read_counts_only_what_fits_and_only_once(store: Store) -> None:
 
 def test_a_limited_read_is_not_quadratic(here: Store) -> None:
     """Theirs counts everything again for each message that it drops: a minute for 10,000."""
-    size = dict.fromkeys(("ours", "theirs"), 0)
+    size: dict[str, int] = {"ours": 0, "theirs": 0}
 
     def counting(who: str) -> Any:
         def count(text: str) -> list[str]:

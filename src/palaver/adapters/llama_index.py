@@ -146,8 +146,7 @@ def from_llama_index(
     >>> from_llama_index(ChatMessage("Tea?")).text
     'Tea?'
     """
-    given: object = message
-    if not isinstance(given, ChatMessage):
+    if not isinstance(cast("object", message), ChatMessage):
         detail = f"must be a ChatMessage of LlamaIndex's, not {type(message).__name__}"
         raise ValidationError(detail, path="$.message", rule="schema")
     try:
