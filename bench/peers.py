@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import palaver
 from bench.harness import AtLeast, Row, Run, against_peer, paired
 from bench.turns import Said, for_adk, for_agents, for_langchain, for_palaver, turns
+from palaver.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ _FULL: Final = 2  # what SQLite calls it
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Appends, one after the other; then reading and forking what is long."""
+    """Appends, one after the other; reading and forking what is long; LlamaIndex's memory."""
     with (
         tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder,
         asyncio.Runner() as runner,
@@ -49,6 +50,7 @@ def rows(run: Run) -> Iterator[Row]:
         disk = _Disk(Path(folder), runner)
         yield from _appends(disk, run)
         yield from _long_ones(disk, run)
+        yield from _llama_index(disk, run)
 
 
 class _Disk:
@@ -141,12 +143,9 @@ def _langchain(disk: _Disk, said: list[Said]) -> Contender:
 
 def _adk(disk: _Disk, said: list[Said]) -> Contender:
     service: Any = importlib.import_module("google.adk.sessions").DatabaseSessionService
-    sqlalchemy: Any = importlib.import_module("sqlalchemy")
-    asynchronous: Any = importlib.import_module("sqlalchemy.ext.asyncio")
 
     def prepare(_number: int) -> Ready:
-        engine = asynchronous.create_async_engine(f"sqlite+aiosqlite:///{disk.file()}")
-        sqlalchemy.event.listen(engine.sync_engine, "connect", _make_durable)
+        engine = _durable_engine(disk)
         kept = service(db_engine=engine)
         talk: Any = disk.run(kept.create_session(app_name="bench", user_id="someone"))
         events = for_adk(said)
@@ -235,3 +234,98 @@ def _their_fork(disk: _Disk, session: Any, said: list[Said]) -> Contender:  # no
         return lambda: disk.run(session.create_branch_from_turn(last))
 
     return prepare
+
+
+def _llama_index(disk: _Disk, run: Run) -> Iterator[Row]:
+    """Through LlamaIndex's own interface: append, the last 20, and the newest within a limit."""
+    for count in (100, 1_000) if run.quick else (100, 1_000, _LONG):
+        talk = _LlamaIndex(disk, count)
+        took = paired(run.rounds(7), talk.append, talk.their_append, time.process_time, 20)
+        yield against_peer(
+            "LlamaIndex: append, against SimpleChatStore", *took, n=count,
+            note="peer: a list in memory, nothing is on disk",
+        )  # fmt: skip
+        took = paired(run.rounds(7), talk.append, talk.their_sql_append, time.process_time, 20)
+        yield against_peer(
+            "LlamaIndex: append, against SQLAlchemyChatStore", *took, n=count,
+            goal=AtLeast(1), note=_DURABLE,
+        )  # fmt: skip
+        took = paired(run.rounds(7), talk.last, talk.their_last, time.process_time, 5)
+        yield against_peer(
+            "LlamaIndex: the last 20, against SQLAlchemyChatStore", *took, n=count,
+            goal=AtLeast(10) if count == _LONG else None, note=f"peer: with an offset; {_DURABLE}",
+        )  # fmt: skip
+        rounds = 1 if count == _LONG else 3
+        took = paired(rounds, talk.newest, talk.their_newest, time.process_time)
+        yield against_peer(
+            "LlamaIndex: newest in 3,000 tokens, against ChatMemoryBuffer", *took, n=count,
+            goal=AtLeast(1_000) if count == _LONG else None,
+            note="palaver's estimate on both; palaver has counted nothing yet",
+        )  # fmt: skip
+
+
+class _LlamaIndex:
+    """The same texts in palaver and in LlamaIndex's own stores."""
+
+    def __init__(self, disk: _Disk, count: int) -> None:
+        self._adapter: Any = importlib.import_module("palaver.adapters.llama_index")
+        stores: Any = importlib.import_module("llama_index.core.storage.chat_store")
+        sql: Any = importlib.import_module("llama_index.core.storage.chat_store.sql")
+        memory: Any = importlib.import_module("llama_index.core.memory")
+        self._message: Any = importlib.import_module("llama_index.core.llms").ChatMessage
+        self._run, self._count = disk.run, count
+        said = [self._said(number) for number in range(count)]
+        self._store = palaver.open(disk.file())
+        self._ours = self._adapter.PalaverChatStore(self._store)
+        self._ours.set_messages("talk", said)
+        self._simple = stores.SimpleChatStore(store={"talk": list(said)})
+        self._sql = sql.SQLAlchemyChatStore("messages", async_engine=_durable_engine(disk))
+        disk.run(self._sql.set_messages("talk", said))
+        self._limit = {"token_limit": 3_000, "tokenizer_fn": lambda text: range(estimate(text))}
+        self._buffer = memory.ChatMemoryBuffer.from_defaults(list(said), **self._limit)
+
+    def _said(self, number: int) -> Any:  # noqa: ANN401 - a peer's message
+        return self._message(f"{number} {_TEXT[:23]}", role="assistant" if number % 2 else "user")
+
+    def append(self, number: int) -> Ready:
+        """A message in palaver's chat store."""
+        message = self._said(number)
+        return lambda: self._ours.add_message("talk", message)
+
+    def their_append(self, number: int) -> Ready:
+        """A message in their chat store."""
+        message = self._said(number)
+        return lambda: self._simple.add_message("talk", message)
+
+    def their_sql_append(self, number: int) -> Ready:
+        """A message in their database."""
+        message = self._said(number)
+        return lambda: self._run(self._sql.add_message("talk", message))
+
+    def last(self, _number: int) -> Ready:
+        """The last 20 messages of a conversation that is opened anew, as LlamaIndex's."""
+        convert = self._adapter.to_llama_index
+        return lambda: [convert(message) for message in self._store.get("talk")[-20:]]
+
+    def their_last(self, _number: int) -> Ready:
+        """The last 20 of their database."""
+        first = self._run(self._sql.count_messages("talk")) - 20
+        return lambda: self._run(self._sql.get_messages("talk", offset=first))
+
+    def newest(self, _number: int) -> Ready:
+        """The newest that fit, by a memory that has counted nothing yet."""
+        memory = self._adapter.PalaverMemory
+        return lambda: memory(self._store, "talk", **self._limit).get()
+
+    def their_newest(self, _number: int) -> Ready:
+        """The newest that fit, by their memory."""
+        get: Ready = self._buffer.get
+        return get
+
+
+def _durable_engine(disk: _Disk) -> Any:  # noqa: ANN401 - a peer's
+    sqlalchemy: Any = importlib.import_module("sqlalchemy")
+    asynchronous: Any = importlib.import_module("sqlalchemy.ext.asyncio")
+    engine = asynchronous.create_async_engine(f"sqlite+aiosqlite:///{disk.file()}")
+    sqlalchemy.event.listen(engine.sync_engine, "connect", _make_durable)
+    return engine

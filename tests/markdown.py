@@ -21,6 +21,7 @@ FOREIGN = frozenset(
         "claude-agent-sdk",
         "langchain",
         "langgraph",
+        "llama-index",
         "openai-agents",
         "pydantic-ai",
         "workflow-nodes",

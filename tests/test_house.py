@@ -37,6 +37,7 @@ HEAVY = {
     "langchain_core",
     "langgraph",
     "litestar",
+    "llama_index",
     "mcp",
     "openai",
     "opentelemetry",

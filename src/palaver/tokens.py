@@ -288,6 +288,8 @@ def _file(part: FilePart, weights: Weights) -> int:
 
 
 _UNKNOWN = -1
+_GROUP: Final = 64
+"""How many messages are read at once, from the newest on."""
 
 
 class RunningTotal:
@@ -330,16 +332,22 @@ class RunningTotal:
     def first_fitting(self, view: View, budget: int) -> int:
         """Return the lowest index from which all messages of a view fit in a budget.
 
-        Only the messages that fit, and one more, are counted.
+        Only the messages that fit, and one more, are counted; they are read in groups.
         """
         with self._lock:
             index = len(view)
             for start, stop in reversed(list(view.ranges())):
-                position = stop
+                position = first = stop
+                group: list[Message] = []
+                self._extend(stop)
                 while position > start:
                     position -= 1
-                    if position >= len(self._counts) or self._counts[position] == _UNKNOWN:
-                        self._fill(view, position, position + 1)
+                    if self._counts[position] == _UNKNOWN:
+                        if position < first:
+                            first = max(start, position + 1 - _GROUP)
+                            group = view.log.between(first, position + 1)
+                        message = group[position - first]
+                        self._counts[position] = weigh(message, self._count, self._weights)
                     budget -= self._counts[position]
                     if budget < 0:
                         return index
@@ -356,10 +364,13 @@ class RunningTotal:
             self._counts = array("q")
             self._sums = array("q", (0,))
 
+    def _extend(self, stop: int) -> None:
+        if len(self._counts) < stop:
+            self._counts.extend([_UNKNOWN] * (stop - len(self._counts)))
+
     def _fill(self, view: View, start: int, stop: int) -> None:
         counts = self._counts
-        if len(counts) < stop:
-            counts.extend([_UNKNOWN] * (stop - len(counts)))
+        self._extend(stop)
         while start < stop and counts[start] != _UNKNOWN:
             start += 1
         for position, message in enumerate(view.log.between(start, stop), start):
