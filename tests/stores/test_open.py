@@ -265,7 +265,7 @@ def test_every_other_name_is_that_files(here: Path, name: str) -> None:
 @pytest.mark.parametrize("address", [None, 7, b"chat.db", ["chat.db"], object()])
 def test_an_address_is_text_or_a_path(here: Path, address: Any) -> None:  # noqa: ANN401 - anything
     before = files(here)
-    with pytest.raises(StoreError, match="must be text or a path, such as .chat.db., not"):
+    with pytest.raises(StoreError, match=r"must be text or a path, such as .chat.db., not"):
         palaver.open(address)
     assert before == files(here)
 
@@ -276,7 +276,7 @@ def test_a_path_of_bytes_is_refused(here: Path) -> None:
             return b"chat.db"
 
     before = files(here)
-    with pytest.raises(StoreError, match="must be text or a path, such as .chat.db., not bytes"):
+    with pytest.raises(StoreError, match=r"must be text or a path, such as .chat.db., not bytes"):
         palaver.open(Bytes())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert before == files(here)
 
