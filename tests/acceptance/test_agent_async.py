@@ -231,7 +231,7 @@ async def test_a_twin_is_that_of_the_subclass() -> None:
 
     class Checked(Store):
         def get(self, conversation: str, *, last: int = 0) -> StoredHistory:
-            raise PermissionError(conversation)
+            raise PermissionError(conversation, last)
 
     store = Checked(palaver.open(":memory:").backend)
     with pytest.raises(PermissionError):
