@@ -40,8 +40,9 @@ def weather(city: str) -> str:
 def agent(url: str, **fields: Any) -> LlmAgent:
     """An agent whose model is a server on this machine."""
     model = Gemini(model="gemini-2.5-flash", base_url=url, client_kwargs={"api_key": "any"})
-    fields = {"name": "ada", "instruction": "Be brief.", "tools": [weather], **fields}
-    return LlmAgent(**{"model": model, "before_model_callback": repair_request, **fields})
+    given: Any = {"name": "ada", "instruction": "Be brief.", "tools": [weather], "model": model}
+    given |= {"before_model_callback": repair_request, **fields}
+    return LlmAgent(**given)
 
 
 class ScriptedModel(BaseLlm):

@@ -55,12 +55,13 @@ def roles(store: Store, name: str = "talk") -> list[str]:
 
 
 def told(text: str, **fields: Any) -> Event:
-    return Event(**{"author": "user", "content": said(text), **fields})
+    given: Any = {"author": "user", "content": said(text), **fields}
+    return Event(**given)
 
 
 def sets(delta: dict[str, Any], **fields: Any) -> Event:
-    actions = EventActions(state_delta=delta)
-    return Event(**{"author": "user", "actions": actions, **fields})
+    given: Any = {"author": "user", "actions": EventActions(state_delta=delta), **fields}
+    return Event(**given)
 
 
 # ── events and messages ─────────────────────────────────────────────────────────────────────────
@@ -97,7 +98,7 @@ CONTENTS: list[types.Content | None] = [
     content({"inline_data": types.Blob(data=b"a", mime_type="x/Y", display_name="n")}),
     content({"inline_data": types.Blob(data=b"", mime_type="image/png")}),
     content({"file_data": types.FileData(file_uri="gs://b/f", mime_type="video/mp4")}),
-    content({"executable_code": types.ExecutableCode(code="1", language="PYTHON")}),  # type: ignore[arg-type]
+    content({"executable_code": types.ExecutableCode(code="1", language=types.Language.PYTHON)}),
     content({"text": "x", "video_metadata": types.VideoMetadata(fps=2.0)}),
     *(
         content({"function_response": types.FunctionResponse(id="c1", name="f", response=each)})
@@ -299,7 +300,8 @@ def test_the_state_is_what_the_events_of_the_view_say(store: Store) -> None:
     service = PalaverSessionService(store)
 
     async def state(name: str = "talk") -> dict[str, Any]:
-        found = await service.get_session(**{**TALK, "session_id": name})
+        where: Any = {**HERE, "session_id": name}
+        found = await service.get_session(**where)
         assert found is not None
         return found.state
 
@@ -378,7 +380,7 @@ def test_adk_can_neither_fork_a_session_nor_remove_an_event(
             del session.events[1]
         found = await service.get_session(**TALK)
         assert found is not None
-        return [str(event.content.parts[0].text) for event in found.events]  # type: ignore[union-attr, index]
+        return [from_event(event).text for event in found.events]
 
     assert ["0", "1", "2"] == asyncio.run(removed(theirs))
     assert ["0", "2"] == asyncio.run(removed(ours))
@@ -610,7 +612,7 @@ def test_a_conversation_from_elsewhere_becomes_a_session(store: Store) -> None:
             assert ["user", "ada"] == [event.author for event in session.events]
             assert "Still yes." == await ask(agent(server.url), "And now?", service, "talk")
             with pytest.raises(AlreadyExistsError, match="another user"):
-                await service.adopt_session(**{**TALK, "user_id": "bob"})
+                await service.adopt_session(app_name=APP, user_id="bob", session_id="talk")
 
         asyncio.run(talk())
         assert ["user", "model", "user"] == [
