@@ -67,7 +67,7 @@ def nursery() -> Iterator[Nursery]:
 # ── twins ───────────────────────────────────────────────────────────────────────────────────────
 
 WITHOUT = {
-    Store: {"with_clock", "follow", "wait", "verify", "notes"},  # no access, or a loop of them
+    Store: {"with_clock", "follow", "wait", "verify", "notes", "distribute", "examine"},
     StoredHistory: {"after_fork_in_child", "index", "listen", "mark_map", "under"},
     Conversation: {
         "ask_sync", "check_price", "find_model", "publishing_itself", "recover_if_needed",

@@ -7,7 +7,7 @@ their methods take and return.
 from __future__ import annotations
 
 from palaver.history.frame import Expected, check_expected
-from palaver.stores.backend import Backend
+from palaver.stores.backend import Backend, id_from_key
 from palaver.stores.open import open_store
 from palaver.stores.records import (
     AlreadyCommitted,
@@ -22,7 +22,7 @@ from palaver.stores.records import (
     StoredFrame,
 )
 from palaver.stores.store import Store
-from palaver.stores.stored_history import StoredHistory, id_from_key
+from palaver.stores.stored_history import StoredHistory
 
 __all__ = [
     "AlreadyCommitted",

@@ -9,16 +9,31 @@ migrations, whose files begin with their number, and how rows and refusals are r
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, runtime_checkable
+from uuid import UUID, uuid5
 
 from msgspec import Struct
 
-from palaver.errors import AlreadyExists, LeaseLost, Stale, StoreError, UnknownConversation
+from palaver.errors import (
+    AlreadyExists,
+    LeaseLost,
+    Stale,
+    StoreError,
+    UnknownConversation,
+    ValidationError,
+)
 from palaver.messages import Message
 from palaver.stores.forks import FAR
-from palaver.stores.records import MERGED_POSITIONS, Head, StoredFrame, pack_counts
+from palaver.stores.records import (
+    MERGED_POSITIONS,
+    Head,
+    StoredFrame,
+    check_idempotency_key,
+    pack_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -37,9 +52,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "Opened",
+    "check_creation_key",
     "check_family",
     "create_once",
     "decode_head",
+    "id_from_key",
     "load_migrations",
     "load_queries",
     "open_conversation",
@@ -50,6 +67,8 @@ __all__ = [
     "refuse_unknown",
     "was_created",
 ]
+
+_NAMESPACE: Final = UUID("b6a2a7f3-5c0e-5c6a-9d0b-7d1d7a1f2e11")
 
 
 @runtime_checkable
@@ -335,6 +354,24 @@ def open_conversation(backend: Backend, conversation: str, last: int) -> Opened:
     first = max(head.stop - last, 0)
     messages = backend.messages(conversation, first, head.stop) if last else []
     return Opened(head, frames, merged, first, messages)
+
+
+def id_from_key(key: str | None, parent: str | None) -> str | None:
+    """Return an id that follows from an idempotency key, so that repeating gives the same id.
+
+    >>> id_from_key("42", None) == id_from_key("42", None) != id_from_key("42", "a parent")
+    True
+    >>> id_from_key(None, None) is None
+    True
+    """
+    return None if key is None else str(uuid5(_NAMESPACE, json.dumps([parent, key])))
+
+
+def check_creation_key(name: str | None, key: str | None) -> None:
+    """Refuse a key without an id: a second call could not find the first conversation."""
+    check_idempotency_key(key)
+    if key is not None and name is None:
+        raise ValidationError("needs an id beside it", path="$.key")
 
 
 def create_once(backend: Backend, head: Head, first: Change) -> Opened | None:

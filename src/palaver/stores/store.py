@@ -34,7 +34,7 @@ from palaver.messages.limits import (
     is_text,
     not_pickled,
 )
-from palaver.stores.backend import create_once
+from palaver.stores.backend import check_creation_key, create_once
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -49,7 +49,7 @@ from palaver.stores.records import (
     check_title,
     check_words,
 )
-from palaver.stores.stored_history import StoredHistory, check_creation_key
+from palaver.stores.stored_history import StoredHistory
 from palaver.stores.twins import in_thread
 from palaver.stores.verify import find_problems
 

@@ -10,13 +10,11 @@ read or added are cached, since they do not change; an erasure empties the cache
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
-from uuid import UUID, uuid5
 from weakref import WeakMethod
 
 from msgspec.structs import replace
@@ -55,7 +53,13 @@ from palaver.history.plan import (
 from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
-from palaver.stores.backend import Opened, create_once, open_conversation, was_created
+from palaver.stores.backend import (
+    Opened,
+    check_creation_key,
+    create_once,
+    open_conversation,
+    was_created,
+)
 from palaver.stores.erase import family_messages, positions_of_others
 from palaver.stores.frame_codec import read_frames
 from palaver.stores.process_fork import ReopeningLock, restart_in_child
@@ -91,8 +95,6 @@ __all__ = [
     "StoredHistory",
     "StoredLog",
     "StoredStops",
-    "check_creation_key",
-    "id_from_key",
 ]
 
 
@@ -889,26 +891,3 @@ class StoredHistory(BaseHistory):
     aset_team_task = in_thread(BaseHistory.set_team_task)
     aerase = in_thread(erase)
     afork = in_thread(fork)
-
-
-# ── creating a conversation once ────────────────────────────────────────────────────────────────
-
-_NAMESPACE: Final = UUID("b6a2a7f3-5c0e-5c6a-9d0b-7d1d7a1f2e11")
-
-
-def id_from_key(key: str | None, parent: str | None) -> str | None:
-    """Return an id that follows from an idempotency key, so that repeating gives the same id.
-
-    >>> id_from_key("42", None) == id_from_key("42", None) != id_from_key("42", "a parent")
-    True
-    >>> id_from_key(None, None) is None
-    True
-    """
-    return None if key is None else str(uuid5(_NAMESPACE, json.dumps([parent, key])))
-
-
-def check_creation_key(name: str | None, key: str | None) -> None:
-    """Refuse a key without an id: a second call could not find the first conversation."""
-    check_idempotency_key(key)
-    if key is not None and name is None:
-        raise ValidationError("needs an id beside it", path="$.key")

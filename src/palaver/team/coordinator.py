@@ -392,7 +392,7 @@ class Coordinator:
     ...     await coordinator.say("Hi")
     ...     return await coordinator.run()
     >>> anyio.run(talk)
-    HumanTurn(human='user', why='drained', calls=())
+    HumanTurn(human='user', why='drained')
     >>> [message.text for message in coordinator.history]
     ['Hi', 'Hello.']
     """

@@ -17,7 +17,7 @@ from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_matc
 from palaver.server.routes.messages import RawMessages, read_messages
 from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.conversations import display_name
-from palaver.stores.stored_history import id_from_key
+from palaver.stores import id_from_key
 
 if TYPE_CHECKING:
     from palaver.messages import Message
