@@ -47,7 +47,9 @@ faults: .venv/test.done .venv/model.done .venv/browser.done  ## fault injection,
 CITUS   ?= ../shared/citus/cluster
 CLUSTER ?= /var/tmp/palaver-cluster
 cluster: .venv/test.done  ## the stores' tests on a Citus cluster: a coordinator and two workers
-	@address=$$($(CITUS) up $(CLUSTER) $(CURDIR)/.venv/bin/python 2 9700 | tail -n 1) \
+	@$(CITUS) down $(CLUSTER) 2> /dev/null; rm -rf $(CLUSTER)/data  # of a run that was killed
+	@port=$$(.venv/bin/python -m tests.cluster.free_ports) \
+	&& address=$$($(CITUS) up $(CLUSTER) $(CURDIR)/.venv/bin/python 2 $$port | tail -n 1) \
 	&& trap '$(CITUS) down $(CLUSTER)' EXIT \
 	&& PALAVER_CLUSTER=$$address .venv/bin/python -m pytest tests/cluster -m cluster
 
