@@ -136,6 +136,7 @@ def test_the_result_of_a_call_is_edited(
             "time": before["time"],
         }
         history.execute({"operation": "REPLACE", "index": 3, "message": {**failed, "id": new_id()}})
+        expect(page.locator("pv-message[data-index='3']")).to_contain_text("no such city")
     reach(page, 3)
     page.keyboard.press("e")
     dialog = page.get_by_role("dialog")
