@@ -24,6 +24,7 @@ FOREIGN = frozenset(
         "llama-index",
         "openai-agents",
         "pydantic-ai",
+        "strands",
         "workflow-nodes",
     )
 )

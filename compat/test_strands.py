@@ -1,0 +1,590 @@
+"""Strands' messages and sessions over palaver's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strands.agent.conversation_manager import (
+    SlidingWindowConversationManager,
+    SummarizingConversationManager,
+)
+from strands.session.file_session_manager import FileSessionManager
+from strands.session.repository_session_manager import RepositorySessionManager
+from strands.types.exceptions import ContextWindowOverflowException, SessionException
+from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+
+import palaver
+from compat.strands_agent import ScriptedModel, agent, call, keep_talking, run_turns
+from palaver.adapters.strands import (
+    PalaverSessionManager,
+    PalaverSessionRepository,
+    from_strands,
+    repair_messages,
+    to_strands,
+)
+from palaver.adapters.strands.convert import METADATA_KEY
+from palaver.errors import ValidationError
+from palaver.messages import (
+    Message,
+    ToolPart,
+    assistant,
+    dump,
+    file_part,
+    parse_message,
+    system,
+    text_part,
+    user,
+)
+from palaver.messages.ids import NIL_ID
+from palaver.wire.pairing import INTERRUPTED
+from tests.profiles import steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from palaver.stores import Store
+
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(["compat.strands_agent"])
+
+
+def there_and_back(message: Any) -> Any:
+    """Through the bytes of a store."""
+    return to_strands(parse_message(dump(from_strands(message))))
+
+
+def said(messages: Any) -> list[str]:
+    """The texts of messages, and what else they have."""
+    return [
+        "+".join(block.get("text", next(iter(block))) for block in message["content"])
+        for message in messages
+    ]
+
+
+def use(name: str) -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": name, "name": "weather", "input": {"city": "Rome"}}}
+
+
+def result(name: str, text: str = "sunny") -> dict[str, Any]:
+    return {"toolResult": {"toolUseId": name, "status": "success", "content": [{"text": text}]}}
+
+
+# ── every message comes back as it was ──────────────────────────────────────────────────────────
+
+TEXTS = st.text(max_size=20) | st.sampled_from(["", "a\0b", "x" * 2_000, "\U0001f375"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+SOURCES = st.one_of(
+    st.binary(max_size=8).map(lambda data: {"bytes": data}),
+    st.just({"location": {"type": "s3", "uri": "s3://tea/leaf.png", "bucketOwner": "me"}}),
+)
+IMAGES = st.builds(lambda source: {"image": {"format": "png", "source": source}}, SOURCES)
+DOCUMENTS = st.builds(
+    lambda name, source: {"document": {"format": "pdf", "name": name, "source": source}},
+    TEXTS,
+    SOURCES,
+)
+RESULTS = st.builds(
+    lambda name, status, content: {
+        "toolResult": {"toolUseId": name, "status": status, "content": content}
+    },
+    TEXTS,
+    st.sampled_from(["success", "error"]),
+    st.lists(
+        st.builds(lambda text: {"text": text}, TEXTS)
+        | st.builds(lambda value: {"json": value}, JSON)
+        | IMAGES
+        | DOCUMENTS,
+        max_size=2,
+    ),
+)
+BLOCKS = st.one_of(
+    st.builds(lambda text: {"text": text}, TEXTS),
+    st.builds(
+        lambda name, tool, given: {"toolUse": {"toolUseId": name, "name": tool, "input": given}},
+        TEXTS, TEXTS, JSON,
+    ),
+    RESULTS,
+    IMAGES,
+    DOCUMENTS,
+    st.builds(
+        lambda text: {"reasoningContent": {"reasoningText": {"text": text, "signature": "s"}}},
+        TEXTS,
+    ),
+    st.binary(max_size=4).map(lambda data: {"reasoningContent": {"redactedContent": data}}),
+    st.just({"cachePoint": {"type": "default", "ttl": "1h"}}),
+    st.just({"guardContent": {"text": {"text": "g", "qualifiers": ["query"]}}}),
+    st.just({"image": {"format": "png"}}),
+    st.just({"text": None}),
+    st.just({}),
+)  # fmt: skip
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant"]), "content": st.lists(BLOCKS, max_size=3)},
+    optional={"tracking_id": TEXTS, "metadata": st.dictionaries(TEXTS, JSON, max_size=2)},
+)
+
+
+@given(MESSAGES)
+def test_every_message_comes_back_as_it_was_put(message: Any) -> None:
+    assert there_and_back(message) == message
+
+
+def test_what_palaver_has_a_field_for_needs_no_metadata() -> None:
+    blocks = [{"text": "Let me see."}, use("c1")]
+    made = from_strands({"role": "assistant", "content": blocks})  # type: ignore[typeddict-item]
+    assert [part.type for part in made.parts] == ["text", "tool-call"]
+    assert not made.metadata
+    answered = from_strands({"role": "user", "content": [result("c1")]}, tools={"c1": "weather"})  # type: ignore[list-item]
+    assert (answered.role, not answered.metadata) == ("tool", True)
+    (part,) = answered.parts
+    assert isinstance(part, ToolPart)
+    assert (part.tool, part.call_id) == ("weather", "c1")
+
+
+def test_an_edit_is_what_strands_gets() -> None:
+    reasoning = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}}
+    message: Any = {
+        "role": "assistant",
+        "content": [reasoning, {"text": "No."}],
+        "metadata": {"custom": {"a": 1}},
+    }
+    made = from_strands(message)
+    assert to_strands(made) == message
+    changed = replace(made, content="Yes.")
+    expected = {
+        "role": "assistant",
+        "content": [{"text": "Yes."}],
+        "metadata": {"custom": {"a": 1}},
+    }
+    assert to_strands(changed) == expected
+
+
+@pytest.mark.parametrize(
+    "stored", [7, "no JSON", "[]", '{"about": 7}', '{"about": [[["role"], "robot"]]}', '{"of": 1}']
+)
+def test_metadata_that_is_not_ours_is_ignored(stored: object) -> None:
+    message = replace(user("Tea?"), metadata={METADATA_KEY: stored})
+    assert to_strands(message) == {"role": "user", "content": [{"text": "Tea?"}]}
+
+
+@pytest.mark.parametrize("message", [7, {"role": "user"}, {"role": "user", "content": [{1, 2}]}])
+def test_what_cannot_be_stored_is_refused(message: Any) -> None:
+    with pytest.raises(ValidationError, match=r"\$\.message"):
+        from_strands(message)
+
+
+def test_messages_of_palavers_own() -> None:
+    assert to_strands(system("Be kind.")) is None
+    ids = (NIL_ID, NIL_ID)
+    files = (text_part(*ids, "Look:"), file_part(*ids, "image/png", "https://x.org/a.png"))
+    written: Any = to_strands(Message("user", files))
+    assert [*written["content"][1]] == ["image"]
+    empty: Any = to_strands(assistant(""))
+    assert empty == {"role": "assistant", "content": []}
+
+
+# ── calls and their results ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_that_an_interrupted_tool_broke_is_repaired() -> None:
+    broken: Any = [
+        {"role": "user", "content": [{"text": "Rome?"}]},
+        {"role": "assistant", "content": [use("a")]},
+        {"role": "user", "content": [result("b"), {"text": "And now?"}]},
+        {"role": "assistant", "content": [use("c"), use("d")]},
+        {"role": "assistant", "content": [{"text": "Well."}]},
+        {"role": "user", "content": [result("d")]},
+        {"role": "assistant", "content": [use("e")]},
+    ]
+    repaired: Any = repair_messages(broken)
+    assert said(repaired) == [
+        "Rome?", "toolUse", "toolResult+And now?", "toolUse+toolUse", "toolResult+toolResult",
+        "Well.", "toolUse",
+    ]  # fmt: skip
+    answers = [block["toolResult"] for block in repaired[4]["content"]]
+    assert [each["content"][0]["text"] for each in answers] == [INTERRUPTED, "sunny"]
+    assert repair_messages(repaired) == repaired
+    assert broken[2]["content"][0] == result("b")
+
+
+# ── a repository under Strands' own session manager ─────────────────────────────────────────────
+
+
+def test_a_repository(store: Store) -> None:
+    repository = PalaverSessionRepository(store)
+    session = Session("talk", SessionType.AGENT)
+    repository.create_session(session)
+    assert repository.read_session("talk") == session
+    assert repository.read_session("no talk") is None
+    with pytest.raises(SessionException, match="already exists"):
+        repository.create_session(session)
+    for name in ("first", "second/@ one"):
+        repository.create_agent("talk", SessionAgent(name, {"of": name}, {}))
+        found = repository.read_agent("talk", name)
+        assert found is not None
+        assert found.state == {"of": name}
+    assert repository.read_agent("talk", "third") is None
+    assert {head.id for head in store} == {"talk", "talk@second/%40 one"}
+    for number, text in enumerate(["Rome?", "Oslo?", "Bern?"]):
+        made = SessionMessage.from_message({"role": "user", "content": [{"text": text}]}, number)
+        repository.create_message("talk", "first", made)
+    listed = repository.list_messages("talk", "first", limit=1, offset=1)
+    assert [(each.message_id, said([each.message])) for each in listed] == [(1, ["Oslo?"])]
+    assert repository.read_message("talk", "first", 3) is None
+    assert repository.read_message("talk", "third", 0) is None
+    assert [hit.message.text for hit in store.search("oslo")] == ["Oslo?"]
+    repository.delete_session("talk")
+    assert list(store) == []
+    with pytest.raises(SessionException, match="does not exist"):
+        repository.delete_session("talk")
+
+
+def test_a_redacted_message_can_be_had_again(store: Store) -> None:
+    repository = PalaverSessionRepository(store)
+    manager = RepositorySessionManager("talk", repository)
+    talking = agent(ScriptedModel("Never."), manager)
+    talking("My password is tea.")
+    latest = repository.read_message("talk", "default", 0)
+    assert latest is not None
+    latest.redact_message = {"role": "user", "content": [{"text": "(redacted)"}]}
+    repository.update_message("talk", "default", latest)
+    again = repository.read_message("talk", "default", 0)
+    assert again is not None
+    assert said([again.to_message()]) == ["(redacted)"]
+    assert again.created_at == latest.created_at
+    history = repository.history("talk")
+    history.undo()
+    assert history.view[0].text == "My password is tea."
+    latest.message_id = 7
+    with pytest.raises(SessionException, match="Message 7 does not exist"):
+        repository.update_message("talk", "default", latest)
+
+
+def test_what_a_manager_of_strands_removes_is_an_edit(store: Store) -> None:
+    def build(*answers: str) -> Any:
+        manager = RepositorySessionManager("talk", PalaverSessionRepository(store))
+        window = SlidingWindowConversationManager(window_size=2)
+        return agent(ScriptedModel(*answers), manager, conversation_manager=window)
+
+    talking = build("a0", "a1", "a2")
+    for number in range(3):
+        talking(f"q{number}")
+    history = store.get("talk")
+    assert [message.text for message in history.view] == ["q2", "a2"]
+    assert said(build().messages) == ["q2", "a2"]
+    history.undo()
+    assert said(build().messages)[-4:] == ["q1", "a1", "q2", "a2"]
+
+
+def test_a_summary_is_in_the_view_and_can_be_edited_and_undone(store: Store) -> None:
+    def build(*answers: str) -> Any:
+        manager = RepositorySessionManager("talk", PalaverSessionRepository(store))
+        summing = SummarizingConversationManager(summary_ratio=0.5, preserve_recent_messages=2)
+        return agent(ScriptedModel(*answers), manager, conversation_manager=summing)
+
+    talking = build("a0", "a1", "Tea was spoken of.")
+    for number in range(2):
+        talking(f"q{number}")
+    talking.conversation_manager.reduce_context(talking)
+    talking._session_manager.sync_agent(talking)
+    history = store.get("talk")
+    assert [message.text for message in history.view] == ["Tea was spoken of.", "q1", "a1"]
+    assert said(build().messages) == ["Tea was spoken of.", "q1", "a1"]
+    history.replace(0, replace(history.view[0], id="s2", content="Much tea was spoken of."))
+    assert said(build().messages) == ["Much tea was spoken of.", "q1", "a1"]
+    history.undo()
+    history.undo()
+    assert said(build().messages) == ["q0", "a0", "q1", "a1"]
+
+
+# ── palaver's session manager ───────────────────────────────────────────────────────────────────
+
+
+def test_an_agent_with_tools_sees_edits_rollbacks_and_forks(store: Store) -> None:
+    manager = PalaverSessionManager("talk", store)
+    model = ScriptedModel(call(), "It is sunny.", "Bye.", "Bye again.", "Otherwise.")
+    talking = agent(model, manager)
+    assert str(talking("Weather in Rome?")).strip() == "It is sunny."
+    history = manager.history()
+    roles = [message.role for message in history.view]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    history.truncate(keep_first=1)
+    talking("Bye?")
+    assert said(model.requests[-1]) == ["Weather in Rome?", "Bye?"]
+    history.refresh()
+    history.rollback(0)
+    talking("Bye?")
+    assert said(model.requests[-1])[:2] == ["Weather in Rome?", "Let me see.+toolUse"]
+    other = history.refresh().fork(id="another way")
+    elsewhere = agent(ScriptedModel("Elsewhere."), PalaverSessionManager("another way", store))
+    elsewhere("Where?")
+    assert len(other.refresh().view) == len(history.refresh().view) + 2
+
+
+def test_a_result_that_is_removed_in_mid_run_is_gone_in_the_next_request(store: Store) -> None:
+    manager = PalaverSessionManager("talk", store)
+    model = ScriptedModel("Hello.", call(), "Done.")
+
+    def forget() -> None:
+        store.get("talk").truncate(remove_first=2)
+
+    talking = agent(model, manager, meanwhile=forget)
+    talking("Hi.")
+    talking("Weather?")
+    assert said(model.requests[1])[0] == "Hi."
+    assert said(model.requests[2]) == ["Weather?", "Let me see.+toolUse", "toolResult"]
+    assert said(talking.messages)[0] == "Weather?"
+
+
+def test_whatever_is_done_to_the_messages_is_one_edit_that_a_restart_keeps(store: Store) -> None:
+    """Their own manager forgets it: see the next test."""
+    manager = PalaverSessionManager("talk", store)
+    talking = agent(ScriptedModel(call(), "Sunny.", "Bye."), manager)
+    talking("Weather?")
+    cut = {"toolUseId": "c1", "status": "success", "content": [{"text": "(cut)"}]}
+    talking.messages[2]["content"] = [{"toolResult": cut}]  # type: ignore[typeddict-item]
+    del talking.messages[0]
+    talking("Bye?")
+    history = manager.history()
+    restored = agent(ScriptedModel(), PalaverSessionManager("talk", store))
+    assert restored.messages == talking.messages
+    assert restored.messages[1]["content"][0] == {"toolResult": cut}
+    assert said(restored.messages)[-2:] == ["Bye?", "Bye."]
+    history.rollback(0)
+    assert history.view[0].text == "Weather?"
+
+
+def test_strands_own_sessions_forget_what_was_done_to_the_messages(tmp_path: Path) -> None:
+    def build(*answers: Any) -> Any:
+        manager = FileSessionManager("talk", storage_dir=str(tmp_path))
+        return agent(ScriptedModel(*answers), manager)
+
+    talking = build(call(), "Sunny.", "Bye.")
+    talking("Weather?")
+    talking.messages[2]["content"][0]["toolResult"]["content"] = [{"text": "(cut)"}]
+    talking("Bye?")
+    restored = build().messages[2]["content"][0]["toolResult"]["content"]
+    assert restored != [{"text": "(cut)"}]
+
+
+def test_a_summary_of_strands_is_one_edit(store: Store) -> None:
+    def build(*answers: str) -> Any:
+        summing = SummarizingConversationManager(summary_ratio=0.5, preserve_recent_messages=2)
+        manager = PalaverSessionManager("talk", store)
+        return agent(ScriptedModel(*answers), manager, conversation_manager=summing)
+
+    talking = build("a0", "a1", "Tea was spoken of.", "a2")
+    talking("q0")
+    talking("q1")
+    talking.conversation_manager.reduce_context(talking, ContextWindowOverflowException("full"))
+    talking("q2")
+    assert said(build().messages) == ["Tea was spoken of.", "q1", "a1", "q2", "a2"]
+    history = store.get("talk")
+    history.rollback(0)
+    assert [message.text for message in history.view][:2] == ["q0", "a0"]
+    restored = build()
+    assert said(restored.messages)[:2] == ["q0", "a0"]
+    assert restored.conversation_manager.get_state()["summary_message"] is None
+
+
+def test_another_conversation_manager_begins_anew(here: Store) -> None:
+    window = SlidingWindowConversationManager(window_size=2)
+    first = agent(
+        ScriptedModel("a0", "a1"), PalaverSessionManager("talk", here), conversation_manager=window
+    )
+    first("q0")
+    first("q1")
+    other = agent(
+        ScriptedModel(),
+        PalaverSessionManager("talk", here),
+        conversation_manager=SummarizingConversationManager(),
+    )
+    assert said(other.messages) == ["q1", "a1"]
+
+
+def test_any_conversation_is_a_session(store: Store) -> None:
+    store.create([system("Be kind."), user("Tea?"), assistant("Yes.")], id="from elsewhere")
+    model = ScriptedModel("Two.", "Yes, two.")
+    talking = agent(model, PalaverSessionManager("from elsewhere", store))
+    talking("How many?")
+    assert said(model.requests[0]) == ["Tea?", "Yes.", "How many?"]
+    del talking.messages[0]
+    talking("Sure?")
+    texts = [message.text for message in store.get("from elsewhere").view]
+    assert texts == ["Be kind.", "Yes.", "How many?", "Two.", "Sure?", "Yes, two."]
+
+
+def test_several_agents_of_a_session_and_their_state(store: Store) -> None:
+    manager = PalaverSessionManager("talk", store)
+    one = agent(ScriptedModel("I am one."), manager, agent_id="one", state={"cups": 1})
+    two = agent(ScriptedModel("I am two."), manager, agent_id="two")
+    one("Who?")
+    two("Who?")
+    one.state.set("cups", 2)
+    manager.sync_agent(one)
+    again = PalaverSessionManager("talk", store)
+    restored = agent(ScriptedModel(), again, agent_id="one")
+    assert restored.state.get("cups") == 2
+    assert said(agent(ScriptedModel(), again, agent_id="two").messages) == ["Who?", "I am two."]
+    assert again.history("two").id == "talk@two"
+    with pytest.raises(SessionException, match="unique"):
+        agent(ScriptedModel(), again, agent_id="two")
+    with pytest.raises(SessionException, match="does not exist"):
+        again.history("three")
+
+
+def test_the_state_of_several_agents_that_work_together(here: Store) -> None:
+    class Together:
+        id = "team"
+        state: dict[str, Any] = {"node": "one", "bytes": b"tea"}  # noqa: RUF012 - of one test
+
+        def serialize_state(self) -> dict[str, Any]:
+            return self.state
+
+    repository = PalaverSessionRepository(here)
+    together: Any = Together()
+    with pytest.raises(SessionException):
+        repository.create_multi_agent("talk", together)
+    repository.create_session(Session("talk", SessionType.AGENT))
+    with pytest.raises(SessionException):
+        repository.update_multi_agent("talk", together)
+    repository.create_multi_agent("talk", together)
+    together.state = {"node": "two"}
+    repository.update_multi_agent("talk", together)
+    assert repository.read_multi_agent("talk", "team") == {"node": "two"}
+    assert repository.read_multi_agent("no talk", "team") is None
+
+
+def test_wrong_arguments_are_refused(here: Store) -> None:
+    with pytest.raises(ValidationError):
+        PalaverSessionManager("talk", "chat.db")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="not empty"):
+        PalaverSessionManager("", here)
+
+
+# ── killed, and side by side ────────────────────────────────────────────────────────────────────
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(tmp_path: Path) -> None:
+    address = str(tmp_path / "chat.db")
+    told = -1
+    for moment in range(steps(3, in_faults=50)):
+        here, there = NURSERY.Pipe()
+        process = NURSERY.Process(target=keep_talking, args=(address, told + 1, there))
+        process.start()
+        assert here.recv() == "ready"
+        told = int(here.recv())
+        here.poll(0.001 * (moment * 7 % 40))
+        process.kill()
+        process.join()
+        while here.poll():
+            try:
+                told = int(here.recv())
+            except EOFError:
+                break
+        with palaver.open(address) as store:
+            view = store.get("talk").view
+            texts = [message.text for message in view if message.role == "assistant"]
+            answers = [text for text in texts if text.startswith("answer")]
+            assert answers == [f"answer {number}" for number in range(len(answers))]
+            assert len(answers) >= told + 1
+            told = len(answers) - 1
+            model = ScriptedModel("Go on.")
+            agent(model, PalaverSessionManager("talk", store, wait_seconds=30))("Still there?")
+            assert_valid(model.requests[0])
+            store.get("talk").truncate(keep_first=len(view))
+
+
+def assert_valid(messages: list[Any]) -> None:
+    """Every call is followed by its results, and every result follows its call."""
+    wanted: set[str] = set()
+    for message in messages:
+        blocks = message["content"]
+        got = [block["toolResult"]["toolUseId"] for block in blocks if "toolResult" in block]
+        assert sorted(got) == sorted(wanted)
+        wanted = {block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block}
+    assert not wanted
+
+
+def test_runs_of_several_processes_never_mix_their_turns(address: str) -> None:
+    with palaver.open(address) as store:
+        PalaverSessionManager("talk", store)
+        names = ["one", "two", "three"]
+        turns = steps(2, in_faults=10)
+        processes = [
+            NURSERY.Process(target=run_turns, args=(address, name, turns)) for name in names
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0, 0, 0]
+        view = store.get("talk").view
+        assert len(view) == len(names) * turns * 4
+        for at in range(0, len(view), 4):
+            who = view[at].text.removesuffix(" question")
+            assert view[at + 3].text == f"{who} answer"
+            assert json.dumps(to_strands(view[at + 2])).count(f'"{who}"') == 1
+
+
+def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
+    manager = PalaverSessionManager("talk", here, wait_seconds=0)
+    talking = agent(ScriptedModel("Yes."), manager)
+    lease = here.lease("talk", "another", seconds=60)
+    with pytest.raises(SessionException, match="another run"):
+        talking("Tea?")
+    here.release(lease)
+    assert str(talking("Tea?")).strip() == "Yes."
+
+
+def test_two_agents_in_one_event_loop_take_turns(here: Store) -> None:
+    PalaverSessionManager("talk", here)
+    talking = [
+        agent(ScriptedModel(call(name), f"{name} done"), PalaverSessionManager("talk", here))
+        for name in ("one", "two")
+    ]
+
+    async def go() -> None:
+        await asyncio.gather(*(each.invoke_async("Weather?") for each in talking))
+
+    asyncio.run(go())
+    roles = [message.role for message in here.get("talk").view]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 2
+
+
+def test_calls_that_another_run_is_busy_with_are_not_answered_for_it(here: Store) -> None:
+    PalaverSessionManager("talk", here)
+    history = here.get("talk")
+    model = ScriptedModel("Two.")
+    asked: Any = {"role": "assistant", "content": call("c9")}
+    answered: Any = {"role": "user", "content": [result("c9")]}
+
+    async def go() -> None:
+        lease = here.lease("talk", "another", seconds=60)
+        history.extend([user("Rome?"), from_strands(asked)], lease=lease)
+        late = agent(model, PalaverSessionManager("talk", here))
+        task = asyncio.create_task(late.invoke_async("And?"))
+        for _ in range(1_000):
+            if late.messages[2:]:  # it has given the open call a result, for itself
+                break
+            await asyncio.sleep(0.01)
+        history.extend([from_strands(answered)], lease=lease)
+        here.release(lease)
+        await task
+
+    asyncio.run(go())
+    assert said(model.requests[0]) == ["Rome?", "Let me see.+toolUse", "toolResult", "And?"]
+    assert model.requests[0][2]["content"] == [result("c9")]
+    assert [message.role for message in history.refresh().view] == [
+        "user", "assistant", "tool", "user", "assistant",
+    ]  # fmt: skip
