@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from palaver.models import model
     from palaver.stores import Store, StoredHistory
     from palaver.stores import open_store as open  # noqa: A004 - palaver.open reads well
+    from palaver.stores.encryption import Key
     from palaver.team import Coordinator, Team, load_team
     from palaver.tools import Toolbox, tool
 
@@ -50,6 +51,7 @@ __all__ = [
     "Conversation",
     "Coordinator",
     "History",
+    "Key",
     "Limits",
     "Message",
     "ReasoningDelta",
@@ -97,6 +99,7 @@ _HOMES = {
     "Conversation": "palaver.conversation",
     "Coordinator": "palaver.team",
     "History": "palaver.history",
+    "Key": "palaver.stores.encryption",
     "Message": "palaver.messages",
     "Store": "palaver.stores",
     "StoredHistory": "palaver.stores",

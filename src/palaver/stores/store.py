@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from palaver.history.frame import Expected
     from palaver.messages import Message
     from palaver.stores.backend import Backend
+    from palaver.stores.encryption import Cipher, EncryptableBackend
     from palaver.stores.records import Lease, Record
 
 __all__ = ["Store", "check_store"]
@@ -144,7 +145,8 @@ class Store:
     @property
     def kind(self) -> Literal["memory", "sqlite", "postgres", "other"]:
         """The kind of the backend."""
-        return _KINDS.get(type(self.backend).__name__, "other")
+        backend = getattr(self.backend, "inner", self.backend)  # behind one that encrypts
+        return _KINDS.get(type(backend).__name__, "other")
 
     @property
     def migrated(self) -> tuple[int, int]:
@@ -159,7 +161,8 @@ class Store:
         'memory'
         """
         look: Callable[[], StoreReport] | None = getattr(self.backend, "examine", None)
-        return StoreReport(self.kind, self.migrated[1]) if look is None else look()
+        report = StoreReport(self.kind, self.migrated[1]) if look is None else look()
+        return replace(report, encrypted=getattr(self.backend, "encrypted", False))
 
     def distribute(self) -> None:
         """Bring a store in PostgreSQL to all nodes of a cluster, if that server has Citus.
@@ -172,6 +175,61 @@ class Store:
             msg = f"a store of the kind {self.kind} can't be distributed; one in PostgreSQL can"
             raise StoreError(msg)
         bring()
+
+    # ── encryption ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether what conversations say is encrypted where it is stored."""
+        return bool(getattr(self.backend, "encrypted", False))
+
+    def encrypt(
+        self,
+        key: Cipher | Sequence[Cipher] | None = None,
+        *,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> int:
+        """Encrypt everything that is stored with a key, and return how many rows were rewritten.
+
+        It switches encryption on, or rotates to another key: of several keys the first encrypts,
+        and every one decrypts, and so do those that the store was opened with, which are the
+        default. Rows are rewritten in small transactions, while others with these keys read and
+        write; after an interruption, call it again. A search is off afterwards. `progress` is
+        called with how many conversations are done. Histories that were open have to be got again.
+
+        >>> import palaver, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, palaver.open(f"{folder}/c.db") as store:
+        ...     _ = store.create([palaver.user("tea?")])
+        ...     store.encrypt(palaver.Key.generate()), store.encrypted
+        (2, True)
+        """
+        from palaver.stores.encryption import as_ciphers, encrypt_all  # noqa: PLC0415 - on demand
+
+        inner, known = self._encryptable()
+        ciphers = known if key is None else (*as_ciphers(key), *known)
+        self.backend, count = encrypt_all(inner, as_ciphers(ciphers), progress)
+        return count
+
+    def decrypt(self, *, progress: Callable[[int, int | None], object] | None = None) -> int:
+        """Bring everything back to plain text, and return how many rows were rewritten.
+
+        The store must be open with its keys, and nobody else may write to it meanwhile. The search
+        is on again afterwards.
+        """
+        from palaver.stores.encryption import decrypt_all  # noqa: PLC0415 - on demand
+
+        inner, known = self._encryptable()
+        count = decrypt_all(inner, known, progress)
+        self.backend = inner
+        return count
+
+    def _encryptable(self) -> tuple[EncryptableBackend, tuple[Cipher, ...]]:
+        """Return the backend that stores, and the keys that the store was opened with."""
+        inner: Any = getattr(self.backend, "inner", self.backend)
+        if not hasattr(inner, "set_encrypted"):
+            msg = f"a store of the kind {self.kind} can't be encrypted; SQLite or PostgreSQL can"
+            raise StoreError(msg)
+        return inner, getattr(getattr(self.backend, "sealing", None), "ciphers", ())
 
     def with_clock(self, clock: Callable[[], int]) -> Store:
         """Return the same store with another clock, which returns the time in milliseconds."""
@@ -544,6 +602,8 @@ class Store:
     # ── async twins ─────────────────────────────────────────────────────────────────────────────
 
     aclose = in_thread(close)
+    aencrypt = in_thread(encrypt)
+    adecrypt = in_thread(decrypt)
     acreate = in_thread(create)
     aget = in_thread(get)
     ahead = in_thread(head)

@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
 
-from palaver.errors import StoreDamaged, StoreError
+from palaver.errors import EncryptionError, StoreDamaged, StoreError
 from palaver.stores.records import decode_body
 from palaver.stores.sqlite.connections import QUERIES, busy_handler
 from palaver.stores.text_index import (
     OUT_OF_MEMORY,
+    SEARCH_IS_OFF,
     TRUNCATED,
     UNREADABLE,
     collect_hits,
@@ -90,6 +91,8 @@ class SQLiteSearchIndex:
         tries = 0
         try:
             while (indexed := _indexed(reader)) < newest:
+                if indexed < 0:
+                    raise EncryptionError(SEARCH_IS_OFF)
                 entries = _prepare(reader, indexed, newest)
                 if not entries:
                     return
