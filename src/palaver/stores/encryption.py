@@ -529,7 +529,7 @@ def encrypt_all(
     be read in between, with these keys; after an interruption, another run does the rest.
     """
     backend = EncryptedBackend(inner, ciphers)
-    inner.set_encrypted(True)  # noqa: FBT003 - the value of a setting
+    inner.set_encrypted(True)
     count = _rewrite_all(inner, _Rewriter(backend.sealing, backend.sealing), progress)
     inner.destroy_leftovers()
     return backend, count
@@ -542,7 +542,7 @@ def decrypt_all(
 ) -> int:
     """Bring everything that is stored back to plain text, and switch the search on again."""
     count = _rewrite_all(inner, _Rewriter(_Sealing(ciphers), None), progress)
-    inner.set_encrypted(False)  # noqa: FBT003 - the value of a setting
+    inner.set_encrypted(False)
     inner.codec = BodyCodec()
     return count
 

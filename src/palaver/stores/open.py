@@ -105,7 +105,7 @@ def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backe
                 "`palaver encrypt` or Store.encrypt, or open it without the key"
             )
             raise EncryptionError(msg)
-        backend.set_encrypted(True)  # noqa: FBT003 - the value of a setting
+        backend.set_encrypted(True)
     return cast("Backend", EncryptedBackend(backend, ciphers))
 
 

@@ -734,7 +734,6 @@ class PostgresBackend:
         except StoreError as error:
             yield str(error)
 
-
     # ── encryption ──────────────────────────────────────────────────────────────────────────────
 
     @property

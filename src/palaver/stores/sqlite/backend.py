@@ -716,20 +716,11 @@ class SQLiteBackend:
     @property
     def encrypted(self) -> bool:
         """Whether the store is encrypted: then the search index is off."""
-        try:
-            return bool(self._read("index_is_off"))
-        except StoreError:  # `verify` reports what is wrong with the file
-            return False
+        return self._index.is_off()
 
     def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
         """Empty the search index, and switch it off or on."""
-
-        def work() -> None:
-            for name in ("empty_index", "forget_all_unindexed"):
-                self._writer.execute(QUERIES[name])
-            self._writer.execute(QUERIES["note_indexed"], (-1 if on else 0,))
-
-        self._write(work)
+        self._write(partial(self._index.reset, off=on))
 
     def stored_rows(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
         """Return rows of a conversation as they are stored."""

@@ -146,6 +146,20 @@ class SQLiteSearchIndex:
             words = _tokens(indexed_text(decode_body(body)))
             writer.execute(QUERIES["index_words"], (number, str(cid), words))
 
+    def is_off(self) -> bool:
+        """Tell whether there is no index, because the store is encrypted."""
+        try:
+            return bool(self._connections.read("index_is_off"))
+        except StoreError:  # `verify` reports what is wrong with the file
+            return False
+
+    def reset(self, *, off: bool) -> None:
+        """Empty the index, and begin it again or switch it off; inside a transaction."""
+        writer = self._connections.writer
+        writer.execute(QUERIES["empty_index"])
+        writer.execute(QUERIES["forget_all_unindexed"])
+        writer.execute(QUERIES["note_indexed"], (-1 if off else 0,))
+
     @staticmethod
     def search(
         reader: apsw.Connection,
