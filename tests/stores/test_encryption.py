@@ -19,7 +19,6 @@ from palaver import Key, assistant, system, user
 from palaver.errors import EncryptionError, PalaverError, StoreDamaged, StoreError, ValidationError
 from palaver.messages import Message, ReasoningPart, new_id, parse_message, to_dict
 from palaver.messages.parts import TextTime
-from palaver.stores import Store
 from palaver.stores.encryption import HIDDEN_TITLE
 from palaver.stores.sqlite import SQLiteBackend
 from palaver.stores.text_index import SEARCH_IS_OFF
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from palaver.stores import StoredHistory
+    from palaver.stores import Store, StoredHistory
     from palaver.testing.stores import Check
     from tests.stores.postgres_server import Server
 
@@ -503,7 +502,7 @@ with palaver.open(address) as store:
 @pytest.fixture
 def moments() -> Iterator[int]:
     """When to kill: after how many transactions."""
-    return iter(range(steps(6, in_faults=60)))
+    return iter(range(steps(4, in_faults=60)))
 
 
 def test_killed_at_any_moment_another_run_does_the_rest(

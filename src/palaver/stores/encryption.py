@@ -36,6 +36,7 @@ from palaver.errors import (
     needs_extra,
 )
 from palaver.messages.codec import encode
+from palaver.messages.decode import decode_messages
 from palaver.messages.limits import describe_argument, not_pickled
 from palaver.stores.backend import Backend, Opened
 from palaver.stores.records import (
@@ -45,6 +46,7 @@ from palaver.stores.records import (
     BodyCodec,
     SealedMessage,
     StoredFrame,
+    check_records,
     decode_body,
     encode_body,
     is_sealed,
@@ -108,11 +110,11 @@ class Key:
     def __init__(self, secret: bytes | str) -> None:
         """Take the secret."""
         with needs_extra("encryption"):
-            from cryptography.hazmat.primitives.ciphers.aead import (  # noqa: PLC0415 - an extra
-                AESGCM,
-            )
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - too
         self._secret = _read_secret(secret)
         self._aead = AESGCM(self._secret)
+        self._refused = InvalidTag, ValueError
         self.id = blake2b(self._secret, digest_size=8, person=b"palaver key id").hexdigest()
 
     @classmethod
@@ -136,11 +138,9 @@ class Key:
 
     def decrypt(self, data: bytes, bound: bytes) -> bytes:
         """Return what was encrypted; `ValueError` if it was changed or bound to something else."""
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
-
         try:
             return self._aead.decrypt(data[:_NONCE], data[_NONCE:], bound)
-        except (InvalidTag, ValueError):
+        except self._refused:
             msg = "it was changed, or it belongs elsewhere"
             raise ValueError(msg) from None
 
@@ -232,17 +232,25 @@ class _Sealing(BodyCodec):
         """Return a message as it is stored."""
         role, name, time = message.role, message.id, message.timestamp
         data = self.seal(encode(message), "message", role, name, time)
-        return SealedMessage(b64encode(data).decode(), role, name, time)
+        return SealedMessage(data, role, name, time)
 
     def message(self, body: str | None) -> Message:
         """Return the message of a stored body."""
-        if body is None or not body.startswith(SEALED):
-            return decode_body(body)
+        return decode_body(body if body is None else self._plain_body(body).decode())
+
+    def messages(self, bodies: Sequence[str]) -> list[Message]:
+        """Return the messages of stored bodies, which are decoded together."""
+        plain = [self._plain_body(body) for body in bodies]
+        read = decode_messages(b"[%b]" % b",".join(plain))
+        if read is None or len(read) != len(plain):  # one by one: the error names the fault
+            read = [decode_body(body.decode()) for body in plain]
+        return read
+
+    def _plain_body(self, body: str) -> bytes:
+        if not body.startswith(SEALED):
+            return body.encode()
         stored = read_sealed(body)
-        data = self.open(
-            _from_base64(stored.sealed), "message", stored.role, stored.id, stored.timestamp
-        )
-        return decode_body(data.decode())
+        return self.open(stored.sealed, "message", stored.role, stored.id, stored.timestamp)
 
     # ── the rest ────────────────────────────────────────────────────────────────────────────────
 
@@ -271,7 +279,7 @@ class _Sealing(BodyCodec):
     def seal_record(self, conversation: str, record: Record) -> Record:
         """Return a record as it is stored."""
         kind, name, value = record
-        if not isinstance(value, bytes):  # the backend says what is wrong with other types
+        if value is None:
             return record
         return kind, name, self.seal(value, "record", conversation, kind, name)
 
@@ -428,6 +436,7 @@ class EncryptedBackend:
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
     ) -> None:
         """Store or remove several records."""
+        check_records(records)
         sealed = [self.sealing.seal_record(conversation, record) for record in records]
         self.inner.keep(conversation, sealed, token=token)
 
@@ -525,8 +534,8 @@ def encrypt_all(
 ) -> tuple[EncryptedBackend, int]:
     """Bring everything that is stored to the first key; return the backend, and how many rows.
 
-    Rows are rewritten in small transactions, each only if it is still what was read. All of them can
-    be read in between, with these keys; after an interruption, another run does the rest.
+    Rows are rewritten in small transactions, each only if it is still what was read. All of them
+    can be read in between, with these keys; after an interruption, another run does the rest.
     """
     backend = EncryptedBackend(inner, ciphers)
     inner.set_encrypted(True)
@@ -626,7 +635,7 @@ class _Rewriter:
                 return None
             new = encode_body(self._source.message(body))
         else:
-            if not is_plain and self._target.is_current(_from_base64(read_sealed(body).sealed)):
+            if not is_plain and self._target.is_current(read_sealed(body).sealed):
                 return None
             new = encode(self._target.seal_message(self._source.message(body))).decode()
         hashed = inner.hash_row("hashes", new.encode(), columns)

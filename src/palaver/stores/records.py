@@ -326,18 +326,21 @@ MAGIC: Final = b"\x00palaver sealed\x01"
 
 
 class SealedMessage(Struct, frozen=True, gc=False):
-    """An encrypted message as it is stored: what stays readable of it, behind its ciphertext."""
+    """An encrypted message as it is stored: its ciphertext, and what stays readable of it."""
 
-    sealed: str
+    sealed: bytes  # base64 in JSON
     role: str
     id: str
     timestamp: int
 
 
+_sealed_decoder: Final = msgspec.json.Decoder(SealedMessage)
+
+
 def read_sealed(body: str) -> SealedMessage:
     """Read the body of an encrypted message; `StoreDamaged` if it cannot be read."""
     try:
-        return decoder_for(SealedMessage).decode(body)
+        return _sealed_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError) as error:
         msg = f"an encrypted message can't be read: {error}"
         raise StoreDamaged(msg) from error
@@ -364,6 +367,10 @@ class BodyCodec:
     def message(self, body: str | None) -> Message:
         """Return the message of a stored body."""
         return decode_body(body)
+
+    def messages(self, bodies: Sequence[str]) -> list[Message]:
+        """Return the messages of stored bodies."""
+        return [self.message(body) for body in bodies]
 
     def value(self, conversation: str, kind: str, name: str, value: bytes) -> bytes:
         """Return the value of a record."""

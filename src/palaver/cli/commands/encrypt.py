@@ -35,9 +35,9 @@ def encrypt(address: str | None, *, off: bool, new_key: bool, as_json: bool) -> 
             "`palaver encrypt --new-key` makes one"
         )
         raise Refused(msg)
-    with use_store(address, keys=keys if off else []) as store:
-        with progress_bar("decrypting" if off else "encrypting") as bar:
-            count = store.decrypt(progress=bar) if off else store.encrypt(keys, progress=bar)
+    doing = "decrypting" if off else "encrypting"
+    with use_store(address, keys=keys if off else []) as store, progress_bar(doing) as bar:
+        count = store.decrypt(progress=bar) if off else store.encrypt(keys, progress=bar)
     if as_json:
         key = None if off else keys[0].id
         print_json({"encrypted": not off, "key": key, "rows": count})

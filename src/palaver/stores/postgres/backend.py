@@ -452,7 +452,7 @@ class PostgresBackend:
     def _decode_last(self, bodies: Sequence[str]) -> list[Message]:
         """Return messages that are read ahead: none where one is damaged, which is said later."""
         try:
-            return [self.codec.message(body) for body in bodies]
+            return self.codec.messages(bodies)
         except StoreDamaged:
             return []
 
@@ -505,7 +505,7 @@ class PostgresBackend:
             rows = self._read("bodies", own.key, own.start, own.stop)
         else:
             rows = self._read_ranges("bodies_of", ranges)
-        return [self.codec.message(row[0]) for row in rows]
+        return self.codec.messages([row[0] for row in rows])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""

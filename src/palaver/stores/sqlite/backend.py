@@ -471,7 +471,7 @@ class SQLiteBackend:
             if read is not None and len(read) == count:
                 return read
         # one by one, so that each is decrypted, and the error names the fault
-        return [self.codec.message(row[0]) for row in self._read(f"bodies{several}", *where)]
+        return self.codec.messages([row[0] for row in self._read(f"bodies{several}", *where)])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
