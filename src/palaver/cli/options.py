@@ -22,7 +22,7 @@ from palaver.history import Append, Insert, Operation, Replace, parse_operations
 from palaver.messages import Message, parse_messages
 from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.decode import DUPLICATE_NAME
-from palaver.stores import open_store
+from palaver.stores import Key, open_store
 from palaver.stores.open import check_address, database_path
 from palaver.transcripts.readers import NAMES, format_of
 from palaver.wire import Note, ParsedConversation
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from palaver.messages import Message
-    from palaver.stores import Store, StoredHistory
-    from palaver.stores.encryption import Cipher, Key
+    from palaver.stores import Cipher, Store, StoredHistory
 
 __all__ = [
     "Originals",
@@ -117,8 +116,6 @@ def keys_from_environment() -> list[Key]:
     secrets = [secret for secret in found if secret and not secret.startswith("#")]
     if not secrets:
         return []
-    from palaver.stores.encryption import Key  # noqa: PLC0415 - only for a store that has one
-
     try:
         return [Key(secret) for secret in secrets]
     except ValidationError as error:

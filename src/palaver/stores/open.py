@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from palaver.errors import EncryptionError, StoreError
 from palaver.messages.ids import now_ms
+from palaver.stores.encryption import EncryptedBackend, as_ciphers
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def open_store(
             msg = "a store in memory can't be encrypted: nothing of it is ever stored; omit the key"
             raise StoreError(msg)
         return Store(MemoryBackend(), clock=clock)
-    ciphers = () if key is None else _ciphers(key)
+    ciphers = () if key is None else as_ciphers(key)
     if name.startswith(_POSTGRES):
         return Store(_with_key(_postgres(name), ciphers), clock=clock)
     path = database_path(name)
@@ -84,19 +85,11 @@ def open_store(
     return Store(_with_key(SQLiteBackend(path), ciphers), clock=clock)
 
 
-def _ciphers(key: object) -> tuple[Cipher, ...]:
-    from palaver.stores.encryption import as_ciphers  # noqa: PLC0415 - the same
-
-    return as_ciphers(key)
-
-
 def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backend:
     """Return what encrypts before a backend stores, if the store is encrypted or new."""
     encrypted = backend.encrypted
     if not ciphers and not encrypted:
         return backend
-    from palaver.stores.encryption import EncryptedBackend  # noqa: PLC0415 - the same
-
     if not encrypted:
         if backend.listing(after=None, limit=1, tag=None).conversations:
             backend.close()

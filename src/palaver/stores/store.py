@@ -35,6 +35,7 @@ from palaver.messages.limits import (
     not_pickled,
 )
 from palaver.stores.backend import check_creation_key, create_once
+from palaver.stores.encryption import as_ciphers, decrypt_all, encrypt_all
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -203,8 +204,6 @@ class Store:
         ...     store.encrypt(palaver.Key.generate()), store.encrypted
         (2, True)
         """
-        from palaver.stores.encryption import as_ciphers, encrypt_all  # noqa: PLC0415 - on demand
-
         inner, known = self._encryptable()
         ciphers = known if key is None else (*as_ciphers(key), *known)
         self.backend, count = encrypt_all(inner, as_ciphers(ciphers), progress)
@@ -216,8 +215,6 @@ class Store:
         The store must be open with its keys, and nobody else may write to it meanwhile. The search
         is on again afterwards.
         """
-        from palaver.stores.encryption import decrypt_all  # noqa: PLC0415 - on demand
-
         inner, known = self._encryptable()
         count = decrypt_all(inner, known, progress)
         self.backend = inner

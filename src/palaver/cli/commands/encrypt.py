@@ -7,7 +7,7 @@ import click
 from palaver.cli.app import Refused, json_option, print_line, styled
 from palaver.cli.options import keys_from_environment, store_option, use_store
 from palaver.cli.output import print_json, progress_bar
-from palaver.stores.encryption import Key
+from palaver.stores import Key
 
 __all__ = ["encrypt"]
 

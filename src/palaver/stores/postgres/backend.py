@@ -759,7 +759,9 @@ class PostgresBackend:
     @staticmethod
     def hash_row(query: str, body: bytes, columns: Sequence[Any]) -> int:
         """Return the hash of a row."""
-        hashes = {"hashes": placed_hash, "journal_hashes": journal_hash}
+        hashes: dict[str, Callable[..., int]] = {
+            "hashes": placed_hash, "journal_hashes": journal_hash,
+        }  # fmt: skip
         return hashes.get(query, row_hash)(body, *columns)
 
     def replace_rows(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:

@@ -36,6 +36,8 @@ __all__ = ["clean_up", "encode_tags", "erase_rows", "label", "prune_rows"]
 
 _PATIENCE: Final = 5.0
 _LOCKED: Final = b"SET lock_timeout = '5s'"
+_GENTLE: Final = b"VACUUM "
+_THOROUGH: Final = b"VACUUM FULL "
 _ERASED_FROM: Final = ("palaver.messages", "palaver.words", "palaver.records")
 
 
@@ -125,6 +127,7 @@ def clean_up(
     On a cluster, readers on other nodes are not waited for: what they may still read is removed by
     the next clean-up, or by the server's own.
     """
+    names = ", ".join(tables).encode()
     try:
         with connections.connect() as connection:
             if not distributed:
@@ -136,10 +139,10 @@ def clean_up(
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     connection.execute(_LOCKED)
-                    connection.execute(f"VACUUM FULL {', '.join(tables)}".encode())
+                    connection.execute(_THOROUGH + names)
                     return
             connection.execute(b"SET lock_timeout = '60s'")
-            connection.execute(f"VACUUM {', '.join(tables)}".encode())
+            connection.execute(_GENTLE + names)
     except (psycopg.Error, StoreError) as error:
         msg = f"it is erased, but the server could not clean up; erase it again: {error}"
         raise StoreError(msg) from error
