@@ -54,7 +54,7 @@ def say_everything(store: Store, word: str) -> StoredHistory:
     thought = ReasoningPart(
         id=part, session_id=session, message_id=name, text=f"{word} hm", time=TextTime(5)
     )
-    history.append(Message("assistant", [thought], id=name))
+    history.append(Message("assistant", (thought,), id=name))
     history.mark(1, f"{word} mark")
     history.set_team_task(f"{word} task")
     history.insert(1, [user(f"{word} inserted")])

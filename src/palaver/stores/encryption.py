@@ -528,20 +528,17 @@ class EncryptedBackend:
 
 
 def encrypt_all(
-    inner: EncryptableBackend,
-    ciphers: Sequence[Cipher],
-    progress: Callable[[int, int | None], object] | None = None,
-) -> tuple[EncryptedBackend, int]:
-    """Bring everything that is stored to the first key; return the backend, and how many rows.
+    backend: EncryptedBackend, progress: Callable[[int, int | None], object] | None = None
+) -> int:
+    """Bring everything that is stored to the backend's first key, and return how many rows.
 
     Rows are rewritten in small transactions, each only if it is still what was read. All of them
     can be read in between, with these keys; after an interruption, another run does the rest.
     """
-    backend = EncryptedBackend(inner, ciphers)
-    inner.set_encrypted(True)
-    count = _rewrite_all(inner, _Rewriter(backend.sealing, backend.sealing), progress)
-    inner.destroy_leftovers()
-    return backend, count
+    backend.inner.set_encrypted(True)
+    count = _rewrite_all(backend.inner, _Rewriter(backend.sealing, backend.sealing), progress)
+    backend.inner.destroy_leftovers()
+    return count
 
 
 def decrypt_all(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
 from msgspec.structs import replace
 
@@ -35,7 +35,7 @@ from palaver.messages.limits import (
     not_pickled,
 )
 from palaver.stores.backend import check_creation_key, create_once
-from palaver.stores.encryption import as_ciphers, decrypt_all, encrypt_all
+from palaver.stores.encryption import EncryptedBackend, as_ciphers, decrypt_all, encrypt_all
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -205,9 +205,10 @@ class Store:
         (2, True)
         """
         inner, known = self._encryptable()
-        ciphers = known if key is None else (*as_ciphers(key), *known)
-        self.backend, count = encrypt_all(inner, as_ciphers(ciphers), progress)
-        return count
+        ciphers = as_ciphers(known if key is None else (*as_ciphers(key), *known))
+        backend = EncryptedBackend(inner, ciphers)
+        self.backend = cast("Backend", backend)  # from here on: also if the rest fails
+        return encrypt_all(backend, progress)
 
     def decrypt(self, *, progress: Callable[[int, int | None], object] | None = None) -> int:
         """Bring everything back to plain text, and return how many rows were rewritten.
