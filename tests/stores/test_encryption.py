@@ -194,7 +194,7 @@ def test_copies_between_stores_with_different_keys_are_alike(tmp_path: Path, wor
         assert [] == [*other.verify(), *plain.verify()]
 
 
-def test_a_fork_on_a_server_takes_one_request_and_has_the_title(postgres: str) -> None:
+def test_a_fork_on_a_server_has_the_title_that_its_parent_has_by_then(postgres: str) -> None:
     with palaver.open(postgres, key=[NEW, OTHER]) as store:
         history = store.create([user("tea?")], title="Tea")
         assert "Tea" == history.fork().title == store.get(history.fork().id).title

@@ -104,7 +104,7 @@ class Key:
     >>> key.decrypt(key.encrypt(b"tea", b"a"), b"a")
     b'tea'
     >>> key.id, key
-    ('2d9b0bbb07fabbb8', <Key 2d9b0bbb07fabbb8>)
+    ('a0e6490df62171bc', <Key a0e6490df62171bc>)
     """
 
     def __init__(self, secret: bytes | str) -> None:
