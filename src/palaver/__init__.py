@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from palaver.history import History
     from palaver.messages import Message, assistant, parse_message, parse_messages, system, user
     from palaver.models import model
-    from palaver.stores import Store, StoredHistory
+    from palaver.stores import Key, Store, StoredHistory
     from palaver.stores import open_store as open  # noqa: A004 - palaver.open reads well
     from palaver.team import Coordinator, Team, load_team
     from palaver.tools import Toolbox, tool
@@ -50,6 +50,7 @@ __all__ = [
     "Conversation",
     "Coordinator",
     "History",
+    "Key",
     "Limits",
     "Message",
     "ReasoningDelta",
@@ -97,6 +98,7 @@ _HOMES = {
     "Conversation": "palaver.conversation",
     "Coordinator": "palaver.team",
     "History": "palaver.history",
+    "Key": "palaver.stores",
     "Message": "palaver.messages",
     "Store": "palaver.stores",
     "StoredHistory": "palaver.stores",

@@ -27,6 +27,7 @@
     │   ├── LeaseLost                   the lease went to another worker meanwhile
     │   ├── StoreDamaged                the store's data is damaged
     │   ├── StoreMoved                  the store's file was deleted, moved or replaced
+    │   ├── EncryptionError             the store is encrypted: it needs a key, or search is off
     │   └── Stale                       a change was made for a version that is not the newest
     └── ModelError                      a model gave no answer; has the provider's name
         ├── AuthError                   there is no key, or the provider refuses it
@@ -72,6 +73,7 @@ __all__ = [
     "ContentFiltered",
     "ContextOverflow",
     "DoesNotFit",
+    "EncryptionError",
     "InvalidStateTransition",
     "LeaseHolder",
     "LeaseLost",
@@ -540,6 +542,13 @@ class StoreDamaged(StoreError):  # noqa: N818 - as above
 
 class StoreMoved(StoreError):  # noqa: N818 - as above
     """The store's file was deleted, moved or replaced while it was open. Open the store again."""
+
+
+class EncryptionError(StoreError):
+    """The store is encrypted, and the key is missing, or the operation needs plain text.
+
+    The text names the key that the content was encrypted with.
+    """
 
 
 class Stale(StoreError):  # noqa: N818 - as above

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+import palaver
 from tests.conversation.scripted import saying
+from tests.page.server import running_server
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Page
 
     from tests.page.conftest import OpenPage
@@ -46,6 +50,20 @@ def test_search_finds_titles_and_what_was_said(open_page: OpenPage, server: Page
     expect(found).to_be_focused()
     field.fill("no such words anywhere")
     expect(page.get_by_text("Nothing found")).to_be_visible()
+
+
+def test_a_search_in_an_encrypted_store_says_that_it_is_off(
+    open_page: OpenPage, tmp_path: Path, expected: list[str]
+) -> None:
+    expected.append("409")
+    with palaver.open(tmp_path / "sealed.db", key=palaver.Key.generate()) as store:
+        store.create([{"role": "user", "content": "Tea?"}], title="Drinks")
+        with running_server(store) as encrypted:
+            page = open_page(at=encrypted)
+            expect(page.locator(".conversation .name")).to_have_text(["Drinks"])
+            page.get_by_role("searchbox", name="Search titles and texts").fill("tea")
+            expect(page.locator(".toast")).to_contain_text("search is off")
+            page.context.close()
 
 
 def test_what_is_no_longer_there_is_found_where_it_was(

@@ -196,6 +196,7 @@ COMMANDS: Final = {
     "diff": "palaver.cli.commands.show",
     "doctor": "palaver.cli.commands.doctor",
     "edit": "palaver.cli.commands.edit",
+    "encrypt": "palaver.cli.commands.encrypt",
     "erase": "palaver.cli.commands.erase",
     "export": "palaver.cli.commands.export",
     "fork": "palaver.cli.commands.fork",

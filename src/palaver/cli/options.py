@@ -22,16 +22,16 @@ from palaver.history import Append, Insert, Operation, Replace, parse_operations
 from palaver.messages import Message, parse_messages
 from palaver.messages.codec import MAX_DOCUMENT, load_json
 from palaver.messages.decode import DUPLICATE_NAME
-from palaver.stores import open_store
+from palaver.stores import Key, open_store
 from palaver.stores.open import check_address, database_path
 from palaver.transcripts.readers import NAMES, format_of
 from palaver.wire import Note, ParsedConversation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from palaver.messages import Message
-    from palaver.stores import Store, StoredHistory
+    from palaver.stores import Cipher, Store, StoredHistory
 
 __all__ = [
     "Originals",
@@ -43,7 +43,9 @@ __all__ = [
     "find_conversation",
     "from_option",
     "import_tools",
+    "keys_from_environment",
     "open_source",
+    "open_with_keys",
     "read_list",
     "read_message_ref",
     "resolve_address",
@@ -101,9 +103,36 @@ def _default_file() -> Path:
     return folder / "palaver" / "palaver.db"
 
 
+def keys_from_environment() -> list[Key]:
+    """The keys in PALAVER_KEY and in the file PALAVER_KEY_FILE; the first one encrypts."""
+    text = os.environ.get("PALAVER_KEY", "")
+    file = os.environ.get("PALAVER_KEY_FILE")
+    try:
+        lines = Path(file).read_text("utf-8").splitlines() if file else []
+    except (OSError, UnicodeError) as error:
+        msg = f"PALAVER_KEY_FILE can't be read: {error}"
+        raise Refused(msg) from None
+    found = [*text.split(), *(line.strip() for line in lines)]
+    secrets = [secret for secret in found if secret and not secret.startswith("#")]
+    if not secrets:
+        return []
+    try:
+        return [Key(secret) for secret in secrets]
+    except ValidationError as error:
+        msg = f"PALAVER_KEY or PALAVER_KEY_FILE has no key: it {error.detail}"
+        raise Refused(msg) from None
+    except ModuleNotFoundError as error:
+        raise Refused(str(error)) from None
+
+
 @contextmanager
-def use_store(address: str | None, *, create: bool = False) -> Generator[Store]:
-    """Open the store; it is created only if `create` is set."""
+def use_store(
+    address: str | None, *, create: bool = False, keys: Sequence[Cipher] | None = None
+) -> Generator[Store]:
+    """Open the store; it is created only if `create` is set.
+
+    The keys are those of the environment, unless others are given: an empty list is none.
+    """
     where = resolve_address(address)
     check_address(where)  # a wrong address may hold a password, so it is not shown
     file = store_file(where)
@@ -113,8 +142,13 @@ def use_store(address: str | None, *, create: bool = False) -> Generator[Store]:
             raise Refused(msg)
         if address is None:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open_store(where) as store:
+    with open_with_keys(where, keys) as store:
         yield store
+
+
+def open_with_keys(address: str, keys: Sequence[Cipher] | None = None) -> Store:
+    """Open a store with the keys of the environment, unless others are given."""
+    return open_store(address, key=(keys_from_environment() if keys is None else keys) or None)
 
 
 def complete_conversation(

@@ -59,6 +59,7 @@ STATUSES: Final[tuple[tuple[type[errors.PalaverError], int], ...]] = (
     (errors.LeaseLost, 409),
     (errors.StoreDamaged, 503),
     (errors.Stale, 409),
+    (errors.EncryptionError, 409),
     (errors.StoreError, 503),
     (errors.RateLimited, 429),
     (errors.BadRequest, 422),

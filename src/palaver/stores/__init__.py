@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from palaver.history.frame import Expected, check_expected
 from palaver.stores.backend import Backend, id_from_key
+from palaver.stores.encryption import Cipher, Key
 from palaver.stores.open import open_store
 from palaver.stores.records import (
     AlreadyCommitted,
@@ -28,11 +29,13 @@ __all__ = [
     "AlreadyCommitted",
     "Backend",
     "Change",
+    "Cipher",
     "Erased",
     "Expected",
     "Head",
     "Hit",
     "JournalEntry",
+    "Key",
     "Lease",
     "Listing",
     "Record",

@@ -24,7 +24,7 @@ from msgspec import Struct
 from palaver.errors import StoreDamaged
 from palaver.history.frame import Batch, Branch, Frame, Leaf, Redo, Rope, session_after
 from palaver.history.marks import PersistentMap, changes_between
-from palaver.stores.records import pack_counts, unpack_counts
+from palaver.stores.records import pack_counts, refuse_sealed, unpack_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -261,6 +261,7 @@ class FrameCodec:
                 self._inherit(_references(written), self._ancestors)
             return self._read(written, self.generation, version)
         except _UNREADABLE as error:
+            refuse_sealed(data)
             msg = f"the frame of version {version} can't be read: {error}"
             raise StoreDamaged(msg) from None
 
@@ -272,6 +273,8 @@ class FrameCodec:
                 pointed = set(chain.from_iterable(map(_references, written)))
                 self._inherit(pointed, self._ancestors)
             except _UNREADABLE as error:
+                for stored in frames:
+                    refuse_sealed(stored.data)
                 msg = f"frames of its ancestors can't be read: {error}"
                 raise StoreDamaged(msg) from None
         return [self.decode(stored.data, stored.version) for stored in frames]

@@ -10,16 +10,18 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from palaver.errors import StoreError
+from palaver.errors import EncryptionError, StoreError
 from palaver.messages.ids import now_ms
+from palaver.stores.encryption import EncryptedBackend, as_ciphers
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from palaver.stores.backend import Backend
+    from palaver.stores.encryption import Cipher, EncryptableBackend
 
 __all__ = ["check_address", "database_path", "open_store", "printable_path"]
 
@@ -38,8 +40,19 @@ _MISSPELT: Final = re.compile(
 )
 
 
-def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = now_ms) -> Store:
+def open_store(
+    address: str | os.PathLike[str],
+    *,
+    clock: Callable[[], int] = now_ms,
+    key: Cipher | Sequence[Cipher] | None = None,
+) -> Store:
     """Open a store, and create it if it does not exist.
+
+    With a `key`, what conversations say is encrypted before it is stored: a `palaver.Key`, or
+    another `Cipher`. Of several keys the first encrypts, and every one decrypts. A new store is
+    encrypted from the beginning; one with plain text in it is refused, and `Store.encrypt` brings
+    it over. An encrypted store that is opened without its key can be listed, and reading from it
+    is an `EncryptionError`.
 
     A file may be given as text or as a path; `~` is the home folder. Something that cannot be a
     store's file (a folder, a device, a name that is not UTF-8) is a `StoreError`, and nothing is
@@ -59,16 +72,37 @@ def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = no
     if name == ":memory:":
         from palaver.stores.memory import MemoryBackend  # noqa: PLC0415 - loaded on demand
 
+        if key is not None:
+            msg = "a store in memory can't be encrypted: nothing of it is ever stored; omit the key"
+            raise StoreError(msg)
         return Store(MemoryBackend(), clock=clock)
+    ciphers = () if key is None else as_ciphers(key)
     if name.startswith(_POSTGRES):
-        return Store(_postgres(name), clock=clock)
+        return Store(_with_key(_postgres(name), ciphers), clock=clock)
     path = database_path(name)
     from palaver.stores.sqlite import SQLiteBackend  # noqa: PLC0415 - the same
 
-    return Store(SQLiteBackend(path), clock=clock)
+    return Store(_with_key(SQLiteBackend(path), ciphers), clock=clock)
 
 
-def _postgres(address: str) -> Backend:
+def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backend:
+    """Return what encrypts before a backend stores, if the store is encrypted or new."""
+    encrypted = backend.encrypted
+    if not ciphers and not encrypted:
+        return backend
+    if not encrypted:
+        if backend.listing(after=None, limit=1, tag=None).conversations:
+            backend.close()
+            msg = (
+                "a key was given, and the store has plain text in it; encrypt it with "
+                "`palaver encrypt` or Store.encrypt, or open it without the key"
+            )
+            raise EncryptionError(msg)
+        backend.set_encrypted(True)
+    return cast("Backend", EncryptedBackend(backend, ciphers))
+
+
+def _postgres(address: str) -> EncryptableBackend:
     try:
         from palaver.stores.postgres import PostgresBackend  # noqa: PLC0415 - the same
     except ImportError as error:

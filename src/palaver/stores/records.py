@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeAlias, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from palaver.errors import LeaseHolder, StoreDamaged, UnknownConversation, ValidationError
+from palaver.errors import (
+    EncryptionError,
+    LeaseHolder,
+    StoreDamaged,
+    UnknownConversation,
+    ValidationError,
+)
 from palaver.history.frame import MASK, SHIFTS
 from palaver.messages import ROLES, Message, dump, new_id
 from palaver.messages.codec import decode_message
@@ -45,11 +51,14 @@ if TYPE_CHECKING:
     from palaver.messages import Role
 
 __all__ = [
+    "MAGIC",
     "MERGED_POSITIONS",
     "NO_REPLACEMENTS",
     "PRUNED",
     "ROLE_NUMBERS",
+    "SEALED",
     "AlreadyCommitted",
+    "BodyCodec",
     "Change",
     "Erased",
     "Head",
@@ -60,6 +69,7 @@ __all__ = [
     "NodeReport",
     "Placed",
     "Record",
+    "SealedMessage",
     "StoreReport",
     "StoredFrame",
     "boot_id",
@@ -76,11 +86,14 @@ __all__ = [
     "describe_holder",
     "encode_body",
     "holder_name",
+    "is_sealed",
     "monotonic_ms",
     "pack_counts",
     "placed_hash",
     "pruned_message",
     "read_positions",
+    "read_sealed",
+    "refuse_sealed",
     "row_hash",
     "unpack_counts",
     "write_positions",
@@ -263,6 +276,7 @@ class StoreReport(Struct, frozen=True, rename="camel"):
     shards: int = 0
     nodes: tuple[NodeReport, ...] = ()
     missing: tuple[str, ...] = ()
+    encrypted: bool = False
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────
@@ -299,8 +313,69 @@ def decode_body(body: str | None) -> Message:
     try:
         return decode_message(body)
     except ValidationError as error:
+        refuse_sealed(body)
         msg = f"a message can't be read: {error}"
         raise StoreDamaged(msg) from error
+
+
+SEALED: Final = '{"sealed":"'
+"""What the body of an encrypted message begins with; no plain message does."""
+
+MAGIC: Final = b"\x00palaver sealed\x01"
+"""What encrypted bytes begin with; see `palaver.stores.encryption`."""
+
+
+class SealedMessage(Struct, frozen=True, gc=False):
+    """An encrypted message as it is stored: its ciphertext, and what stays readable of it."""
+
+    sealed: bytes  # base64 in JSON
+    role: str
+    id: str
+    timestamp: int
+
+
+_sealed_decoder: Final = msgspec.json.Decoder(SealedMessage)
+
+
+def read_sealed(body: str) -> SealedMessage:
+    """Read the body of an encrypted message; `StoreDamaged` if it cannot be read."""
+    try:
+        return _sealed_decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        msg = f"an encrypted message can't be read: {error}"
+        raise StoreDamaged(msg) from error
+
+
+def is_sealed(data: bytes) -> bool:
+    """Tell whether bytes were encrypted."""
+    return data.startswith(MAGIC)
+
+
+def refuse_sealed(data: str | bytes) -> None:
+    """Raise `EncryptionError` for content that is encrypted, where it is read without a key."""
+    if data.startswith(SEALED) if isinstance(data, str) else is_sealed(data):
+        msg = (
+            "the store was encrypted since it was opened; open it again with its key, as "
+            "palaver.open(…, key=…)"
+        )
+        raise EncryptionError(msg)
+
+
+class BodyCodec:
+    """How a backend reads what it stored as plain text; that of an encrypted store decrypts."""
+
+    def message(self, body: str | None) -> Message:
+        """Return the message of a stored body."""
+        return decode_body(body)
+
+    def messages(self, bodies: Sequence[str]) -> list[Message]:
+        """Return the messages of stored bodies."""
+        return [self.message(body) for body in bodies]
+
+    def value(self, conversation: str, kind: str, name: str, value: bytes) -> bytes:
+        """Return the value of a record."""
+        del conversation, kind, name
+        return value
 
 
 def pack_counts(position: int, system: int, user: int, assistant: int) -> int:
@@ -509,10 +584,11 @@ def check_message_rows(rows: Iterable[tuple[Any, ...]], start: int, stop: int) -
 def _columns_of(text: str) -> tuple[int, int, str] | None:
     """Role, time and id as the body has them."""
     try:
-        message = decode_body(text)
+        message = read_sealed(text) if text.startswith(SEALED) else decode_body(text)
     except StoreDamaged:
         return None
-    return ROLE_NUMBERS[message.role], message.timestamp, message.id
+    role = cast("Role", message.role)
+    return ROLE_NUMBERS[role], message.timestamp, message.id
 
 
 def check_rows(

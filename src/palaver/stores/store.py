@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
 from msgspec.structs import replace
 
@@ -35,6 +35,7 @@ from palaver.messages.limits import (
     not_pickled,
 )
 from palaver.stores.backend import check_creation_key, create_once
+from palaver.stores.encryption import EncryptedBackend, as_ciphers, decrypt_all, encrypt_all
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.prune import Pruned, prune
 from palaver.stores.records import (
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from palaver.history.frame import Expected
     from palaver.messages import Message
     from palaver.stores.backend import Backend
+    from palaver.stores.encryption import Cipher, EncryptableBackend
     from palaver.stores.records import Lease, Record
 
 __all__ = ["Store", "check_store"]
@@ -144,7 +146,8 @@ class Store:
     @property
     def kind(self) -> Literal["memory", "sqlite", "postgres", "other"]:
         """The kind of the backend."""
-        return _KINDS.get(type(self.backend).__name__, "other")
+        backend = getattr(self.backend, "inner", self.backend)  # behind one that encrypts
+        return _KINDS.get(type(backend).__name__, "other")
 
     @property
     def migrated(self) -> tuple[int, int]:
@@ -159,7 +162,8 @@ class Store:
         'memory'
         """
         look: Callable[[], StoreReport] | None = getattr(self.backend, "examine", None)
-        return StoreReport(self.kind, self.migrated[1]) if look is None else look()
+        report = StoreReport(self.kind, self.migrated[1]) if look is None else look()
+        return replace(report, encrypted=getattr(self.backend, "encrypted", False))
 
     def distribute(self) -> None:
         """Bring a store in PostgreSQL to all nodes of a cluster, if that server has Citus.
@@ -172,6 +176,58 @@ class Store:
             msg = f"a store of the kind {self.kind} can't be distributed; one in PostgreSQL can"
             raise StoreError(msg)
         bring()
+
+    # ── encryption ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether what conversations say is encrypted where it is stored."""
+        return bool(getattr(self.backend, "encrypted", False))
+
+    def encrypt(
+        self,
+        key: Cipher | Sequence[Cipher] | None = None,
+        *,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> int:
+        """Encrypt everything that is stored with a key, and return how many rows were rewritten.
+
+        It switches encryption on, or rotates to another key: of several keys the first encrypts,
+        and every one decrypts, and so do those that the store was opened with, which are the
+        default. Rows are rewritten in small transactions, while others with these keys read and
+        write; after an interruption, call it again. A search is off afterwards. `progress` is
+        called with how many conversations are done. Histories that were open have to be got again.
+
+        >>> import palaver, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, palaver.open(f"{folder}/c.db") as store:
+        ...     _ = store.create([palaver.user("tea?")])
+        ...     store.encrypt(palaver.Key.generate()), store.encrypted
+        (2, True)
+        """
+        inner, known = self._encryptable()
+        ciphers = as_ciphers(known if key is None else (*as_ciphers(key), *known))
+        backend = EncryptedBackend(inner, ciphers)
+        self.backend = cast("Backend", backend)  # from here on: also if the rest fails
+        return encrypt_all(backend, progress)
+
+    def decrypt(self, *, progress: Callable[[int, int | None], object] | None = None) -> int:
+        """Bring everything back to plain text, and return how many rows were rewritten.
+
+        The store must be open with its keys, and nobody else may write to it meanwhile. The search
+        is on again afterwards.
+        """
+        inner, known = self._encryptable()
+        count = decrypt_all(inner, known, progress)
+        self.backend = inner
+        return count
+
+    def _encryptable(self) -> tuple[EncryptableBackend, tuple[Cipher, ...]]:
+        """Return the backend that stores, and the keys that the store was opened with."""
+        inner: Any = getattr(self.backend, "inner", self.backend)
+        if not hasattr(inner, "set_encrypted"):
+            msg = f"a store of the kind {self.kind} can't be encrypted; SQLite or PostgreSQL can"
+            raise StoreError(msg)
+        return inner, getattr(getattr(self.backend, "sealing", None), "ciphers", ())
 
     def with_clock(self, clock: Callable[[], int]) -> Store:
         """Return the same store with another clock, which returns the time in milliseconds."""
@@ -544,6 +600,8 @@ class Store:
     # ── async twins ─────────────────────────────────────────────────────────────────────────────
 
     aclose = in_thread(close)
+    aencrypt = in_thread(encrypt)
+    adecrypt = in_thread(decrypt)
     acreate = in_thread(create)
     aget = in_thread(get)
     ahead = in_thread(head)

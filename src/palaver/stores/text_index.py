@@ -30,6 +30,7 @@ __all__ = [
     "MAX_TEXT",
     "MAX_WORD",
     "OUT_OF_MEMORY",
+    "SEARCH_IS_OFF",
     "TRUNCATED",
     "UNREADABLE",
     "collect_hits",
@@ -60,6 +61,11 @@ UNREADABLE: Final = "it is not searched: it can't be read"
 
 OUT_OF_MEMORY: Final = "it is not searched: there was not enough memory to read it"
 """The note on a message that was too large to be indexed."""
+
+SEARCH_IS_OFF: Final = (
+    "search is off: the store is encrypted, and an index of its words would reveal them"
+)
+"""What a search in an encrypted store is refused with."""
 
 _MAX_QUERY: Final = 1_000_000
 

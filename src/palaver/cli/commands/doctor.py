@@ -138,6 +138,8 @@ def _look_at_store(address: str, *, as_json: bool) -> int:
     if report.citus is not None:
         spread = f"{report.shards:,} shards" if report.distributed else "not distributed"
         print_line(f"{report.citus}, {spread}")
+    if report.encrypted:
+        print_line("encrypted; search is off")
     for node in report.nodes:
         print_line(f"  {node.role} {node.address}: {node.shards:,} shards")
     for problem in report.missing:

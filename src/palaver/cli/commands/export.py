@@ -9,6 +9,7 @@ from palaver.cli.options import (
     complete_conversation,
     conversation_argument,
     find_conversation,
+    open_with_keys,
     resolve_address,
     store_file,
     store_option,
@@ -16,7 +17,6 @@ from palaver.cli.options import (
 )
 from palaver.cli.output import open_output, print_json, progress_bar
 from palaver.messages import to_dict
-from palaver.stores import open_store
 from palaver.stores.transfer import FORMS, Form, copy_conversations, export_conversation
 
 __all__ = ["copy", "export"]
@@ -35,7 +35,8 @@ def export(conversation: str, file: str, form: Form, address: str | None, *, as_
 
     "lines" and "document" hold everything: every version, batch and mark. "version-1" holds the
     messages of users and assistants, and the team task. A fork is written with everything that it
-    has from its parent. The file appears when it is complete.
+    has from its parent. The file is plain text, also where the store is encrypted. It appears when
+    it is complete.
     """
     with use_store(address) as store:
         history = find_conversation(store, conversation)
@@ -76,7 +77,7 @@ def copy(
         if place and aim and aim.exists() and place.samefile(aim):
             msg = "the store can't be copied to itself"
             raise Refused(msg)
-        with open_store(target) as there, progress_bar("copying") as bar:
+        with open_with_keys(target) as there, progress_bar("copying") as bar:
             copied = copy_conversations(source, there, names, progress=bar)
     if as_json:
         print_json(to_dict(copied))

@@ -72,6 +72,7 @@ from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, lab
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
+    BodyCodec,
     Change,
     Erased,
     Head,
@@ -85,10 +86,11 @@ from palaver.stores.records import (
     check_message_rows,
     check_records,
     check_rows,
-    decode_body,
     describe_holder,
     pack_counts,
+    placed_hash,
     pruned_message,
+    row_hash,
 )
 from palaver.stores.text_index import parse_query
 
@@ -104,6 +106,10 @@ __all__ = ["PostgresBackend"]
 
 _T = TypeVar("_T")
 _PAGE: Final = 500
+_CONTENT: Final = tuple(
+    f"palaver.{name}" for name in ("messages", "journal", "records", "conversations", "words")
+)
+"""The tables that contain what conversations say."""
 _KNOWN: Final = 100_000  # families whose root is remembered
 _TAGS: Final = 13  # the column of the tags in the row of a head
 
@@ -128,6 +134,7 @@ class PostgresBackend:
         self._connections = PostgresConnections(address, size=pool, patience=patience)
         self._rewrite = rewrite
         self.erasures = 0
+        self.codec = BodyCodec()
         self._index = PostgresSearchIndex(self._connections)
         self._notifier = Notifier(self._connections)
         self._listener = Listener(self._connections)
@@ -369,7 +376,7 @@ class PostgresBackend:
                     commit(connection, root, note, attempt)
                 erased = erase_rows(
                     connection, root, family, message_ids,
-                    left=lambda m: tombstone(m, at), spare=spare,
+                    codec=self.codec, left=lambda m: tombstone(m, at), spare=spare,
                 )  # fmt: skip
                 return erased, transaction_number(connection)
 
@@ -393,7 +400,7 @@ class PostgresBackend:
                 commit(connection, root, note, attempt)
                 prune_rows(
                     connection, root, note.conversation, positions,
-                    lambda m: pruned_message(m, note.at),
+                    codec=self.codec, left=lambda m: pruned_message(m, note.at),
                 )  # fmt: skip
                 return transaction_number(connection)
 
@@ -402,9 +409,9 @@ class PostgresBackend:
         self._notifier.notify()
         self._clean_up(transaction)
 
-    def _clean_up(self, transaction: str) -> None:
+    def _clean_up(self, transaction: str, **tables: Sequence[str]) -> None:
         distributed = self._cluster is not None
-        clean_up(self._connections, transaction, self._rewrite, distributed=distributed)
+        clean_up(self._connections, transaction, self._rewrite, distributed=distributed, **tables)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
@@ -439,8 +446,15 @@ class PostgresBackend:
             [StoredFrame(*frame) for frame in zip(versions or (), frames or (), strict=True)],
             dict(zip(names or (), values or (), strict=True)),
             first,
-            _decode_last(bodies or ()),
+            self._decode_last(bodies or ()),
         )
+
+    def _decode_last(self, bodies: Sequence[str]) -> list[Message]:
+        """Return messages that are read ahead: none where one is damaged, which is said later."""
+        try:
+            return self.codec.messages(bodies)
+        except StoreDamaged:
+            return []
 
     def _lineage(self, conversation: str) -> Lineage[str]:
         """Return a conversation's line of ancestors."""
@@ -491,7 +505,7 @@ class PostgresBackend:
             rows = self._read("bodies", own.key, own.start, own.stop)
         else:
             rows = self._read_ranges("bodies_of", ranges)
-        return [decode_body(row[0]) for row in rows]
+        return self.codec.messages([row[0] for row in rows])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
@@ -720,6 +734,64 @@ class PostgresBackend:
         except StoreError as error:
             yield str(error)
 
+    # ── encryption ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store is encrypted: then the search index is off."""
+        return bool(self._connections.fetch("index_is_off"))
+
+    def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
+        """Empty the search index, and switch it off or on."""
+
+        def work(connection: TimedConnection) -> None:
+            with connection.transaction():
+                self._index.lock(connection)
+                connection.execute(STATEMENTS["empty_index"])
+                connection.execute(STATEMENTS["reset_index"], (-1 if on else 0,))
+
+        self._connections.run(work)
+
+    def stored_rows(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
+        """Return rows of a conversation as they are stored."""
+        return self._read(query, conversation, *values)
+
+    @staticmethod
+    def hash_row(query: str, body: bytes, columns: Sequence[Any]) -> int:
+        """Return the hash of a row."""
+        hashes: dict[str, Callable[..., int]] = {
+            "hashes": placed_hash, "journal_hashes": journal_hash,
+        }  # fmt: skip
+        return hashes.get(query, row_hash)(body, *columns)
+
+    def replace_rows(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:
+        """Replace the content of rows that still have their old hash."""
+        values = [{"root": self._root(conversation), "id": conversation, **row} for row in rows]
+
+        def work(connection: TimedConnection) -> None:
+            with connection.transaction():
+                connection.cursor().executemany(STATEMENTS[f"replace_{query}"], values)
+
+        self._connections.run(work)
+
+    def retitle(self, conversation: str, change: Callable[[str | None], str | None]) -> None:
+        """Replace the stored form of a title."""
+        root = self._root(conversation)
+
+        def work(connection: TimedConnection) -> None:
+            with connection.transaction():
+                label(
+                    connection, root, [conversation],
+                    lambda erased, title, tags: (erased, change(title), tags),
+                )  # fmt: skip
+
+        self._connections.run(work)
+
+    def destroy_leftovers(self) -> None:
+        """Clean up the tables whose rows were rewritten."""
+        transaction = self._connections.run(transaction_number)
+        self._clean_up(transaction, tables=_CONTENT)
+
 
 def _found(connection: TimedConnection) -> None:
     """Distribute a store that was just made, where there is a cluster to distribute it to."""
@@ -732,14 +804,6 @@ def _found(connection: TimedConnection) -> None:
 
 def _decode_head(row: tuple[Any, ...]) -> Head:
     return decode_head(row, row[_TAGS])
-
-
-def _decode_last(bodies: Sequence[str]) -> list[Message]:
-    """Return messages that are read ahead: none where one is damaged, which is said later."""
-    try:
-        return [decode_body(body) for body in bodies]
-    except StoreDamaged:
-        return []
 
 
 def _decode_journaled(row: tuple[Any, ...]) -> JournalEntry:

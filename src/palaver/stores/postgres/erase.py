@@ -23,21 +23,22 @@ from palaver.errors import StoreError
 from palaver.stores.erase import Traces
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.postgres.search import PostgresSearchIndex
-from palaver.stores.records import Erased, decode_body, encode_body, placed_hash, row_hash
+from palaver.stores.records import Erased, encode_body, placed_hash, row_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
+    from palaver.stores.records import BodyCodec
 
 __all__ = ["clean_up", "encode_tags", "erase_rows", "label", "prune_rows"]
 
 _PATIENCE: Final = 5.0
 _LOCKED: Final = b"SET lock_timeout = '5s'"
-_TABLES: Final = ("palaver.messages", "palaver.words", "palaver.records")
-_GENTLE: Final = f"VACUUM {', '.join(_TABLES)}".encode()
-_THOROUGH: Final = f"VACUUM FULL {', '.join(_TABLES)}".encode()
+_GENTLE: Final = b"VACUUM "
+_THOROUGH: Final = b"VACUUM FULL "
+_ERASED_FROM: Final = ("palaver.messages", "palaver.words", "palaver.records")
 
 
 def erase_rows(
@@ -46,19 +47,21 @@ def erase_rows(
     family: list[str],
     ids: Sequence[str],
     *,
+    codec: BodyCodec,
     left: Callable[[Message], Message],
     spare: Collection[tuple[str, int]] = (),
 ) -> Erased:
     """Replace all messages with some ids but those to spare, and remove records with traces."""
     found = connection.execute(STATEMENTS["rows_of"], (root, family, list(ids))).fetchall()
     rows = [row for row in found if (row[1], row[2]) not in spare]
-    traces = Traces([decode_body(row[0]) for row in rows])
-    _replace_bodies(connection, root, rows, left)
+    messages = [codec.message(row[0]) for row in rows]
+    traces = Traces(messages)
+    _replace_bodies(connection, root, rows, map(left, messages))
     where = root, family
     dropped = [
         (name, kind, called)
         for name, kind, called, value in connection.execute(STATEMENTS["all_records"], where)
-        if traces.found_in(kind, called, value)
+        if traces.found_in(kind, called, codec.value(name, kind, called, value))
     ]
     for record in dropped:
         connection.execute(STATEMENTS["drop_record"], (root, *record))
@@ -71,15 +74,13 @@ def prune_rows(
     root: str,
     name: str,
     positions: Sequence[int],
+    *,
+    codec: BodyCodec,
     left: Callable[[Message], Message],
 ) -> None:
     """Replace the messages of a conversation at some positions."""
-    _replace_bodies(
-        connection,
-        root,
-        connection.execute(STATEMENTS["rows_at"], (root, name, list(positions))).fetchall(),
-        left,
-    )
+    rows = connection.execute(STATEMENTS["rows_at"], (root, name, list(positions))).fetchall()
+    _replace_bodies(connection, root, rows, [left(codec.message(row[0])) for row in rows])
     label(connection, root, [name], lambda erased, *labels: (erased + 1, *labels))
 
 
@@ -87,10 +88,10 @@ def _replace_bodies(
     connection: TimedConnection,
     root: str,
     rows: list[tuple[Any, ...]],
-    left: Callable[[Message], Message],
+    left: Iterable[Message],
 ) -> None:
-    for old, name, position, replaces in rows:
-        body = encode_body(left(decode_body(old)))
+    for (_, name, position, replaces), message in zip(rows, left, strict=True):
+        body = encode_body(message)
         mark = placed_hash(body.encode(), name, position, replaces)
         connection.execute(STATEMENTS["bury"], (body, mark, root, name, position))
         PostgresSearchIndex.replace(connection, root, name, position, body)
@@ -114,13 +115,19 @@ def encode_tags(tags: Sequence[str]) -> str:
 
 
 def clean_up(
-    connections: PostgresConnections, transaction: str, rewrite: int, *, distributed: bool = False
+    connections: PostgresConnections,
+    transaction: str,
+    rewrite: int,
+    *,
+    distributed: bool = False,
+    tables: Sequence[str] = _ERASED_FROM,
 ) -> None:
     """Destroy what a transaction has replaced; tables smaller than `rewrite` are rewritten.
 
     On a cluster, readers on other nodes are not waited for: what they may still read is removed by
     the next clean-up, or by the server's own.
     """
+    names = ", ".join(tables).encode()
     try:
         with connections.connect() as connection:
             if not distributed:
@@ -128,14 +135,14 @@ def clean_up(
             connection.execute(b"SET statement_timeout = 0")
             connection.longest = None
             measured = STATEMENTS["footprint_of_cluster" if distributed else "footprint"]
-            (size,) = connection.execute(measured, (list(_TABLES),)).fetchone() or (0,)
+            (size,) = connection.execute(measured, (list(tables),)).fetchone() or (0,)
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     connection.execute(_LOCKED)
-                    connection.execute(_THOROUGH)
+                    connection.execute(_THOROUGH + names)
                     return
             connection.execute(b"SET lock_timeout = '60s'")
-            connection.execute(_GENTLE)
+            connection.execute(_GENTLE + names)
     except (psycopg.Error, StoreError) as error:
         msg = f"it is erased, but the server could not clean up; erase it again: {error}"
         raise StoreError(msg) from error

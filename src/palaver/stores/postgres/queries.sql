@@ -312,6 +312,31 @@ ON CONFLICT (root, conversation, seq) DO NOTHING;
 -- name: note_indexed
 UPDATE palaver.indexing SET indexed = %s WHERE node = %s;
 
+-- An encrypted store has no search index: how far it goes is below 0. See `encryption.py`.
+-- name: index_is_off
+SELECT indexed FROM palaver.indexing WHERE indexed < 0;
+
+-- name: empty_index
+DELETE FROM palaver.words;
+
+-- name: reset_index
+UPDATE palaver.indexing SET indexed = %s;
+
+-- The same content in another form, where the row is still what was read.
+-- name: replace_hashes
+UPDATE palaver.messages SET body = %(body)s, hash = %(hash)s
+WHERE root = %(root)s AND conversation = %(id)s AND seq = %(seq)s AND hash = %(old)s;
+
+-- name: replace_journal_hashes
+UPDATE palaver.journal SET data = %(data)s, frame = %(frame)s, hash = %(hash)s
+WHERE root = %(root)s AND conversation = %(id)s AND version = %(version)s
+  AND hash IS NOT DISTINCT FROM %(old)s::bigint;
+
+-- name: replace_record_hashes
+UPDATE palaver.records SET value = %(value)s, hash = %(hash)s
+WHERE root = %(root)s AND conversation = %(id)s AND kind = %(kind)s AND name = %(name)s
+  AND hash IS NOT DISTINCT FROM %(old)s::bigint;
+
 -- name: reindex_words
 UPDATE palaver.words SET words = array_to_tsvector(%s::text[]), reason = %s
 WHERE root = %s AND conversation = %s AND seq = %s;

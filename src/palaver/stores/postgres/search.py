@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from palaver.errors import StoreError
+from palaver.errors import EncryptionError, StoreError
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.records import decode_body
 from palaver.stores.text_index import (
     OUT_OF_MEMORY,
+    SEARCH_IS_OFF,
     TRUNCATED,
     UNREADABLE,
     collect_hits,
@@ -141,6 +142,8 @@ class _Indexer:
         """Index some messages; return whether there may be more."""
         with connection.transaction():
             known = dict(connection.execute(STATEMENTS["lock_index"]).fetchall())
+            if min(known.values(), default=0) < 0:
+                raise EncryptionError(SEARCH_IS_OFF)
             if self._node not in known:
                 connection.execute(STATEMENTS["add_index_node"], (self._node,))
             indexed = known.get(self._node, 0)

@@ -45,6 +45,7 @@ from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
     ROLE_NUMBERS,
     AlreadyCommitted,
+    BodyCodec,
     Erased,
     Head,
     Hit,
@@ -58,7 +59,6 @@ from palaver.stores.records import (
     check_message_rows,
     check_records,
     check_rows,
-    decode_body,
     describe_holder,
     encode_body,
     monotonic_ms,
@@ -84,6 +84,7 @@ _FEW: Final = 16
 _APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for more in range(_FEW)]
 """The statements that append one message, two, and so on."""
 
+_PLAIN: Final = BodyCodec()
 _PAGE: Final = 500
 _MAX_HEADS: Final = 1_000  # heads that are cached
 _HEAD_COLUMNS: Final = 17  # what the last journal record left
@@ -105,6 +106,7 @@ class SQLiteBackend:
         self._write = self._connections.write
         self.migrated = self._connections.migrated
         self.erasures = 0
+        self.codec = _PLAIN
         self._index = SQLiteSearchIndex(self._connections)
         self._cids: dict[str, int] = {}
         self._lineages: Lineages[int] = Lineages(self._read_line)
@@ -331,13 +333,14 @@ class SQLiteBackend:
                 for row in writer.execute(QUERIES["rows_of"], (message_id, relative)).fetchall()
                 if (name, row[3]) not in spare
             ]
-            traces = Traces([decode_body(row[1]) for row in rows])
-            for number, body, *columns in rows:
-                self._replace_body(number, columns, body, tombstone(decode_body(body), at))
+            messages = [self.codec.message(row[1]) for row in rows]
+            traces = Traces(messages)
+            for (number, body, *columns), message in zip(rows, messages, strict=True):
+                self._replace_body(number, columns, body, tombstone(message, at))
             dropped = [
                 (name, *record)
                 for name, relative in family
-                for record in self._drop_records(relative, traces)
+                for record in self._drop_records(relative, name, traces)
             ]
             for _, relative in family:
                 self._label(relative, lambda erased, *labels: (erased + 1, *labels))
@@ -361,9 +364,8 @@ class SQLiteBackend:
             for position in positions:
                 row: Any = writer.execute(QUERIES["row_at"], (cid, position)).fetchone()
                 number, body, *columns = row
-                self._replace_body(
-                    number, columns, body, pruned_message(decode_body(body), note.at)
-                )
+                left = pruned_message(self.codec.message(body), note.at)
+                self._replace_body(number, columns, body, left)
             self._label(cid, lambda erased, *labels: (erased + 1, *labels))
 
         self._write(work)
@@ -377,10 +379,14 @@ class SQLiteBackend:
         self._writer.execute(QUERIES["bury"], (new, mark, number))
         self._index.add(number, columns[0], new)
 
-    def _drop_records(self, cid: int, traces: Traces) -> list[tuple[str, str]]:
+    def _drop_records(self, cid: int, owner: str, traces: Traces) -> list[tuple[str, str]]:
         """Remove the records that have traces of erased messages, and return which."""
         stored: list[Any] = self._writer.execute(QUERIES["all_records"], (cid,)).fetchall()
-        found = [(kind, name) for kind, name, value in stored if traces.found_in(kind, name, value)]
+        found = [
+            (kind, name)
+            for kind, name, value in stored
+            if traces.found_in(kind, name, self.codec.value(owner, kind, name, value))
+        ]
         for kind, name in found:
             self._put(cid, kind, name, None)
         return found
@@ -459,11 +465,13 @@ class SQLiteBackend:
     def _read_page(self, page: Sequence[RowRange[int]]) -> list[Message]:
         """Read the messages of some ranges as one JSON list, or one by one where that fails."""
         several, where = _where(page)
-        count, joined = self._read(f"joined_bodies{several}", *where, _MAX_JOINED)[0]
-        read = decode_messages(b"[%b]" % joined) if count else None
-        if read is None or len(read) != count:  # one by one, so that the error names the fault
-            read = [decode_body(row[0]) for row in self._read(f"bodies{several}", *where)]
-        return read
+        if self.codec is _PLAIN:
+            count, joined = self._read(f"joined_bodies{several}", *where, _MAX_JOINED)[0]
+            read = decode_messages(b"[%b]" % joined) if count else None
+            if read is not None and len(read) == count:
+                return read
+        # one by one, so that each is decrypted, and the error names the fault
+        return self.codec.messages([row[0] for row in self._read(f"bodies{several}", *where)])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
@@ -702,6 +710,47 @@ class SQLiteBackend:
     def unindexed(self, conversation: str) -> list[tuple[int, str]]:
         """Return the messages that are not in the index, or not with all their text, and why."""
         return self._read("unindexed", self._cid(conversation))
+
+    # ── encryption ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store is encrypted: then the search index is off."""
+        return self._index.is_off()
+
+    def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
+        """Empty the search index, and switch it off or on."""
+        self._write(partial(self._index.reset, off=on))
+
+    def stored_rows(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
+        """Return rows of a conversation as they are stored."""
+        return self._read(query, self._cid(conversation), *values)
+
+    @staticmethod
+    def hash_row(query: str, body: bytes, columns: Sequence[Any]) -> int:
+        """Return the hash of a row."""
+        del query
+        return row_hash(body, *columns)
+
+    def replace_rows(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:
+        """Replace the content of rows that still have their old hash."""
+        cid, statement = self._cid(conversation), QUERIES[f"replace_{query}"]
+        self._write(
+            lambda: self._writer.executemany(statement, [{"cid": cid, **row} for row in rows])
+        )
+
+    def retitle(self, conversation: str, change: Callable[[str | None], str | None]) -> None:
+        """Replace the stored form of a title."""
+        cid = self._cid(conversation)
+        self._write(
+            lambda: self._label(cid, lambda erased, title, tags: (erased, change(title), tags))
+        )
+
+    def destroy_leftovers(self) -> None:
+        """Rewrite the file, which leaves nothing in free pages, and empty the write-ahead log."""
+        with translate_errors(self.path), closing(self._connections.file.connect()) as new:
+            new.execute("VACUUM")
+        self._connections.truncate_wal()
 
     def check(self) -> Iterator[str]:
         """Yield what SQLite itself finds wrong with the file.

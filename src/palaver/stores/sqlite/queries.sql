@@ -410,3 +410,25 @@ FROM journal WHERE cid = ? AND version > ? ORDER BY version LIMIT ?;
 -- name: record_hashes
 SELECT 'the record ' || kind || ' ' || name, hash, value, cid, kind, name
 FROM records WHERE cid = ? ORDER BY kind, name;
+
+-- An encrypted store has no search index: how far it goes is below 0. See `encryption.py`.
+-- name: index_is_off
+SELECT indexed FROM indexing WHERE indexed < 0;
+
+-- name: empty_index
+INSERT INTO words (words) VALUES ('delete-all');
+
+-- name: forget_all_unindexed
+DELETE FROM unindexed;
+
+-- The same content in another form, where the row is still what was read.
+-- name: replace_hashes
+UPDATE messages SET body = :body, hash = :hash WHERE cid = :cid AND seq = :seq AND hash = :old;
+
+-- name: replace_journal_hashes
+UPDATE journal SET data = :data, frame = :frame, hash = :hash
+WHERE cid = :cid AND version = :version AND hash IS :old;
+
+-- name: replace_record_hashes
+UPDATE records SET value = :value, hash = :hash
+WHERE cid = :cid AND kind = :kind AND name = :name AND hash IS :old;

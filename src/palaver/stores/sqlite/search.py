@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
 
-from palaver.errors import StoreDamaged, StoreError
+from palaver.errors import EncryptionError, StoreDamaged, StoreError
 from palaver.stores.records import decode_body
 from palaver.stores.sqlite.connections import QUERIES, busy_handler
 from palaver.stores.text_index import (
     OUT_OF_MEMORY,
+    SEARCH_IS_OFF,
     TRUNCATED,
     UNREADABLE,
     collect_hits,
@@ -90,6 +91,8 @@ class SQLiteSearchIndex:
         tries = 0
         try:
             while (indexed := _indexed(reader)) < newest:
+                if indexed < 0:
+                    raise EncryptionError(SEARCH_IS_OFF)
                 entries = _prepare(reader, indexed, newest)
                 if not entries:
                     return
@@ -142,6 +145,20 @@ class SQLiteSearchIndex:
         if number <= _indexed(writer):
             words = _tokens(indexed_text(decode_body(body)))
             writer.execute(QUERIES["index_words"], (number, str(cid), words))
+
+    def is_off(self) -> bool:
+        """Tell whether there is no index, because the store is encrypted."""
+        try:
+            return bool(self._connections.read("index_is_off"))
+        except StoreError:  # `verify` reports what is wrong with the file
+            return False
+
+    def reset(self, *, off: bool) -> None:
+        """Empty the index, and begin it again or switch it off; inside a transaction."""
+        writer = self._connections.writer
+        writer.execute(QUERIES["empty_index"])
+        writer.execute(QUERIES["forget_all_unindexed"])
+        writer.execute(QUERIES["note_indexed"], (-1 if off else 0,))
 
     @staticmethod
     def search(
