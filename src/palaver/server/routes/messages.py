@@ -347,7 +347,6 @@ async def parse_markdown(
     service: ServiceDependency, data: JSONBody[MarkdownRequest]
 ) -> list[MarkdownTree]:
     """Parse texts as Markdown, each into a tree of elements from which a page can be built."""
-
     left = _MARKDOWN_SECONDS
 
     def parse(text: str) -> MarkdownTree:

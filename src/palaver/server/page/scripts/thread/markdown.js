@@ -1,29 +1,29 @@
 /**
- * Markdown. The server parses a text into a tree of known elements; here they are created one by
- * one, and text only becomes text. An element or attribute that is not listed here is never made,
- * whatever the tree says. Nothing is fetched: a picture is a link to where it is.
+ * Texts as Markdown: their trees, which the server makes, what is drawn of a text that is stored or
+ * still grows, and which messages are shown this way.
  *
  * @typedef {import("../core/protocol.js").MarkdownTreeShape} Tree
- * @typedef {string | [string, Record<string, any>, any[]]} TreeNode
  */
 
 import { api } from "../core/api.js";
-import { fill, h, icon, isSafe } from "../core/dom.js";
+import { fill, h } from "../core/dom.js";
 import { t } from "../locales/locale.js";
-import { code, cutAt, prose, visible } from "./text.js";
+import { elements, trim } from "./markdown-elements.js";
+import { prose, visible } from "./text.js";
 
 /** How many characters of texts are remembered with their trees. */
 const MOST_KNOWN = 2_000_000;
 /** How many characters are sent at once. */
 const MOST_SENT = 300_000;
-/** What is shown of a long text at first: its characters, and so much for each element. */
+/** What is shown of a long text at first, in characters and elements (see `trim`). */
 const LONGEST = 12_000;
-const ELEMENT = 8;
-/** The least time between two looks at a growing text, and how many times longer than a look it is. */
-const INTERVAL = 120;
-const REST = 6;
-const AGAIN = 2000;
-const MATHML = "http://www.w3.org/1998/Math/MathML";
+/**
+ * How long to wait between two looks at a growing text, in milliseconds: at least and at most, and
+ * how many times longer than a look takes.
+ */
+const LEAST = 120;
+const MOST = 1500;
+const TIMES = 6;
 
 /** @type {Map<string, Tree>} the trees of texts, the last used last */
 const known = new Map();
@@ -111,7 +111,8 @@ export class Growing {
   ahead = h("span");
   rest = h("span", { class: "rest" }, this.ahead);
   text = "";
-  /** How much of the text is drawn. */
+  /** How much of the text was looked at, and how much of it is drawn: not the space at its end. */
+  seen = 0;
   drawn = 0;
   /** Where the first block begins that may still change, and which of the element's children it is. */
   offset = 0;
@@ -137,7 +138,7 @@ export class Growing {
   }
 
   #soon() {
-    if (this.busy || this.timer || this.drawn === this.text.length) return;
+    if (this.busy || this.timer || this.seen === this.text.length) return;
     this.timer = setTimeout(() => this.#look(), Math.max(0, this.next - performance.now()));
   }
 
@@ -151,12 +152,13 @@ export class Growing {
     this.busy = false;
     if (tree && !tree.plain) {
       this.#draw(tree);
-      this.drawn = text.length;
+      this.seen = text.length;
+      this.drawn = text.trimEnd().length;
     }
     this.#place();
     this.element.dispatchEvent(new CustomEvent("pv-drawn", { bubbles: true }));
     const now = performance.now();
-    this.next = now + (tree && !tree.plain ? Math.max(INTERVAL, REST * (now - started)) : AGAIN);
+    this.next = now + (tree && !tree.plain ? Math.max(LEAST, Math.min(TIMES * (now - started), MOST)) : MOST);
     this.#soon();
   }
 
@@ -171,7 +173,7 @@ export class Growing {
 }
 
 /** What goes on when more is written. */
-const OPEN = "p, h3, h4, h5, h6, ul, ol, li, blockquote, .code-block, .code-block > pre";
+const OPEN = "p, h2, h3, h4, h5, h6, ul, ol, li, blockquote, .code-block, .code-block > pre";
 
 // ── which messages ──────────────────────────────────────────────────────────────────────────────
 
@@ -213,163 +215,4 @@ export function textsOf(message) {
   if (!isFormatted(message)) return [];
   if (typeof content === "string") return [content];
   return content.map((/** @type {Record<string, any>} */ part) => (part.type === "text" ? part.text : "")).filter(Boolean);
-}
-
-// ── from a tree to elements ─────────────────────────────────────────────────────────────────────
-
-/**
- * The beginning of a tree, and how much more could have been taken.
- *
- * @param {TreeNode[]} nodes
- * @param {number} most
- * @returns {[TreeNode[], number]}
- */
-function trim(nodes, most) {
-  /** @type {TreeNode[]} */
-  const taken = [];
-  let left = most;
-  for (const node of nodes) {
-    if (left <= 0) break;
-    if (typeof node === "string") {
-      taken.push(node.length > left ? cutAt(node, left) : node);
-      left -= node.length;
-    } else if (node[0] === "pre" || node[0] === "math") {
-      taken.push(node); // code is cut where it is drawn, a formula never
-      left -= Math.min(textOf(node).length, LONGEST / 2);
-    } else {
-      const [kind, attributes, children] = node;
-      const [inner, after] = trim(children, left - ELEMENT);
-      taken.push([kind, attributes, inner]);
-      left = after;
-    }
-  }
-  return [taken, left];
-}
-
-/** @param {TreeNode} node @returns {string} */
-function textOf(node) {
-  return typeof node === "string" ? node : node[2].map(textOf).join("");
-}
-
-/** @param {TreeNode[]} nodes @returns {(Node | string)[]} */
-function elements(nodes) {
-  return nodes.flatMap((node) => {
-    if (typeof node === "string") return visible(node);
-    const [kind, attributes, children] = node;
-    const make = ELEMENTS.get(kind);
-    return make ? [make(attributes, children)] : visible(textOf(node));
-  });
-}
-
-/** @param {keyof HTMLElementTagNameMap} tag @param {string} [name] */
-const plain = (tag, name) => (/** @type {Record<string, any>} */ _attributes, /** @type {TreeNode[]} */ children) =>
-  h(tag, { class: name }, elements(children));
-
-/** @param {"th" | "td"} tag */
-const cell = (tag) => (/** @type {Record<string, any>} */ { align }, /** @type {TreeNode[]} */ children) =>
-  h(tag, { class: ["left", "center", "right"].includes(align) ? `to-${align}` : null }, elements(children));
-
-/** A heading of an answer stands below those of the page. @param {number} level */
-const heading = (level) => (/** @type {Record<string, any>} */ _attributes, /** @type {TreeNode[]} */ children) =>
-  h(/** @type {"h3"} */ (`h${Math.min(6, level + 2)}`), { class: `text level-${level}` }, elements(children));
-
-/** @type {Map<string, (attributes: Record<string, any>, children: TreeNode[]) => Node>} */
-const ELEMENTS = new Map([
-  ["p", plain("p", "text")],
-  ["ul", plain("ul")],
-  ["ol", ({ start }, children) => h("ol", { start: Number.isSafeInteger(start) ? start : null }, elements(children))],
-  ["li", item],
-  ["blockquote", plain("blockquote")],
-  ["hr", plain("hr")],
-  ["br", plain("br")],
-  ["em", plain("em")],
-  ["strong", plain("strong")],
-  ["s", plain("s")],
-  ["code", plain("code", "code-word")],
-  ["note", plain("sup")],
-  ["thead", plain("thead")],
-  ["tbody", plain("tbody")],
-  ["tr", plain("tr")],
-  ["th", cell("th")],
-  ["td", cell("td")],
-  ["table", (_attributes, children) => h("div", { class: "table-box", tabindex: 0, role: "group", "aria-label": t("markdown.table") }, h("table", null, elements(children)))],
-  ["pre", ({ language }, children) => code(children.map(textOf).join(""), String(language), children.map(piece))],
-  ["a", ({ href, title }, children) => anchor(String(href), title, children, null)],
-  ["image", ({ href, title }, children) => anchor(String(href), title, children, "image")],
-  ["math", formula],
-]);
-for (let level = 1; level <= 6; level++) ELEMENTS.set(`h${level}`, heading(level));
-
-/** @param {Record<string, any>} attributes @param {TreeNode[]} children */
-function item({ task }, children) {
-  if (task === undefined) return h("li", null, elements(children));
-  const box = h("input", { type: "checkbox", checked: Boolean(task), disabled: true, "aria-label": t(task ? "markdown.done" : "markdown.open") });
-  return h("li", { class: "task" }, box, elements(children));
-}
-
-/**
- * A link that shows where it leads, beside its own text; a picture is one too.
- *
- * @param {string} address
- * @param {unknown} title
- * @param {TreeNode[]} children
- * @param {string | null} picture  its icon
- */
-function anchor(address, title, children, picture) {
-  const label = children.map(textOf).join("");
-  const inner = [picture ? [icon(picture), `${t("markdown.image")} `] : null, elements(children)];
-  if (!isSafe(address)) return h("span", null, inner, visible(` (${address})`));
-  const { host, pathname } = new URL(address);
-  const shown = label === address ? null : ` (${host || pathname})`;
-  const about = [address, title].filter(Boolean).join("\n");
-  return h(
-    "a",
-    { href: address, title: about, rel: "noreferrer noopener", target: "_blank", class: picture ? "picture" : null },
-    inner,
-    shown ? h("span", { class: "host" }, visible(shown)) : null,
-  );
-}
-
-const COLOURS = new Set(["comment", "keyword", "name", "string", "number", "inserted", "deleted"]);
-
-/** A piece of code: its text and its colour. @param {TreeNode} node @returns {[string, string]} */
-function piece(node) {
-  const colour = typeof node === "string" ? "" : String(node[1].colour);
-  return [textOf(node), COLOURS.has(colour) ? colour : ""];
-}
-
-/** The attributes of each element of a formula. @type {Map<string, string[]>} */
-const FORMULA = new Map([
-  ...["mrow", "mi", "mn", "mtext", "msqrt", "mroot", "msub", "msup", "msubsup", "mmultiscripts", "mprescripts", "none", "mtr"].map((name) => /** @type {[string, string[]]} */ ([name, []])),
-  ["mo", ["stretchy", "fence", "form", "largeop", "movablelimits", "separator", "accent"]],
-  ["mfrac", ["linethickness"]],
-  ["munder", ["accentunder"]],
-  ["mover", ["accent"]],
-  ["munderover", ["accent", "accentunder"]],
-  ["mstyle", ["displaystyle", "scriptlevel"]],
-  ["mspace", ["width"]],
-  ["mtable", ["columnalign"]],
-  ["mtd", ["columnalign"]],
-  ["menclose", ["notation"]],
-]);
-
-/** A formula; who copies it gets its source. @param {Record<string, any>} attributes @param {TreeNode[]} children */
-function formula({ display, source }, children) {
-  const math = document.createElementNS(MATHML, "math");
-  if (display === "block") math.setAttribute("display", "block");
-  math.append(...children.map(formulaNode));
-  const whole = h("span", { class: display === "block" ? "math block" : "math", title: source }, h("span", { class: "only-spoken source", "aria-hidden": "true" }, visible(String(source))));
-  whole.append(math);
-  return whole;
-}
-
-/** @param {TreeNode} node @returns {Node} */
-function formulaNode(node) {
-  if (typeof node === "string") return document.createTextNode(node);
-  const [kind, attributes, children] = node;
-  const allowed = FORMULA.get(kind);
-  const element = document.createElementNS(MATHML, allowed ? kind : "mrow");
-  for (const name of allowed ?? []) if (name in attributes) element.setAttribute(name, String(attributes[name]));
-  element.append(...children.map(formulaNode));
-  return element;
 }
