@@ -107,7 +107,7 @@ def test_a_link_says_where_it_leads(open_page: OpenPage, server: PageServer) -> 
     page = open_page(told(server, "markdown", ANSWER))
     body = page.locator(".markdown")
     link = body.get_by_role("link", name="runbook")
-    expect(link).to_have_text("runbook (ops.example.com)")
+    expect(link).to_have_text("runbook (ops.example.com, “Run”)")
     expect(link).to_have_attribute("rel", "noreferrer noopener")
     expect(link).to_have_attribute("target", "_blank")
     picture = body.get_by_role("link", name="Picture: A chart")

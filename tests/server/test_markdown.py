@@ -46,6 +46,12 @@ SIMPLE = {
             ["tbody", {}, [["tr", {}, [["td", {}, ["c"]], ["td", {"align": "center"}, ["d"]]]]]],
         ]],
     ],
+    "|a|\n|-|\n|b\\|c|\nd": [
+        ["table", {}, [
+            ["thead", {}, [["tr", {}, [["th", {}, ["a"]]]]]],
+            ["tbody", {}, [["tr", {}, [["td", {}, ["b|c"]]]], ["tr", {}, [["td", {}, ["d"]]]]]],
+        ]],
+    ],
     "[a](http://b.c 'd')": [["p", {}, [["a", {"href": "http://b.c", "title": "d"}, ["a"]]]]],
     "see https://a.b/c?d=e.": [
         ["p", {}, ["see ", ["a", {"href": "https://a.b/c?d=e"}, ["https://a.b/c?d=e"]], "."]],
@@ -99,6 +105,7 @@ def test_every_construct_has_its_elements(text: str, blocks: list[Any]) -> None:
         "[a](javascript:b)", "![a](data:image/png;base64,b)", "[a](b.md)", "[^a](b)", "[^ a]",
         "<b>c</b> <!-- d -->", "[a]: http:b 'c'", "$a % b$", "$\\href{a}{b}$", "$a\u202eb$",
         "$\\phantom{a}$", "$\\unicode{x202e}$", "$" + "{" * 60 + "a" + "}" * 60 + "$", "$\\frac$",
+        "|a|b|\n|-|-|\n|1|2|hidden|",
         "$" + "a" * 1_001 + "$", "$a\\$ b",
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from latex2mathml.converter import Converter
 from markdown_it import MarkdownIt
+from markdown_it.rules_block.table import escapedSplit, getLine, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -273,6 +274,24 @@ def _limit_inline(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a
     return False
 
 
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule's form
+    """A table all of whose cells have a column; the others would not be seen."""
+    before = len(state.tokens)
+    if not table(state, start, end, silent):
+        return False
+    if silent:
+        return True
+    columns = sum(token.type == "th_open" for token in state.tokens[before:])
+    for number in range(start + 2, state.line):
+        line = getLine(state, number).strip().removeprefix("|")
+        cells = escapedSplit(line)
+        if len(cells) - (not cells[-1].strip()) > columns:
+            del state.tokens[before:]
+            state.line = start
+            return False
+    return True
+
+
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule's form
     r"""A formula in lines of its own: `$$ … $$` or `\[ … \]`."""
     if state.is_code_block(start):
@@ -350,6 +369,7 @@ def _make_parser() -> MarkdownIt:
     # what they define or hide would not be seen, and blocks would depend on one another
     parser.disable(["reference", "html_block", "html_inline"])
     terminated = {"alt": ["paragraph", "blockquote", "list"]}
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph"]})
     parser.block.ruler.before("table", "limit", _limit_block)
     parser.block.ruler.before("fence", "math_block", _math_block, terminated)
     parser.inline.ruler.before("text", "limit", _limit_inline)

@@ -107,7 +107,7 @@ function item({ task }, children) {
 }
 
 /**
- * A link that shows where it leads, beside its own text; a picture is one too.
+ * A link that shows its host and its title beside its own text; a picture is one too.
  *
  * @param {string} address
  * @param {unknown} title
@@ -120,13 +120,12 @@ function anchor(address, title, children, picture) {
   if (!isSafe(address)) return h("span", null, inner, visible(` (${address})`));
   const { host, pathname } = new URL(address);
   const place = host || pathname;
-  const shown = label === address || label === place ? null : ` (${place})`;
-  const about = [address, title].filter(Boolean).join("\n");
+  const beside = [label === address || label === place ? "" : place, title ? `“${title}”` : ""].filter(Boolean).join(", ");
   return h(
     "a",
-    { href: address, title: about, rel: "noreferrer noopener", target: "_blank", class: picture ? "picture" : null },
+    { href: address, title: address, rel: "noreferrer noopener", target: "_blank", class: picture ? "picture" : null },
     inner,
-    shown ? h("span", { class: "host" }, visible(shown)) : null,
+    beside ? h("span", { class: "host" }, visible(` (${beside})`)) : null,
   );
 }
 

@@ -12,7 +12,7 @@ import { elements, trim } from "./markdown-elements.js";
 import { prose, visible } from "./text.js";
 
 /** How many characters of texts are remembered with their trees. */
-const MOST_KNOWN = 2_000_000;
+const MOST_KNOWN = 1_000_000;
 /** How many characters are sent at once. */
 const MOST_SENT = 300_000;
 /** What is shown of a long text at first, in characters and elements (see `trim`). */
