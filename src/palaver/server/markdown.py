@@ -359,23 +359,26 @@ def _note(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule's 
     return True
 
 
-def _is_safe(address: str) -> bool:
-    return _SAFE.match(address) is not None
+class _Parser(MarkdownIt):
+    """A parser to which an address that is not safe makes no link."""
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802 - markdown-it's
+        return _SAFE.match(url) is not None
 
 
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * _DEEPEST})
+    parser = _Parser("commonmark", {"html": False, "maxNesting": 2 * _DEEPEST})
     parser.enable(["table", "strikethrough"])
     # what they define or hide would not be seen, and blocks would depend on one another
     parser.disable(["reference", "html_block", "html_inline"])
-    terminated = {"alt": ["paragraph", "blockquote", "list"]}
     parser.block.ruler.at("table", _table, {"alt": ["paragraph"]})
     parser.block.ruler.before("table", "limit", _limit_block)
-    parser.block.ruler.before("fence", "math_block", _math_block, terminated)
+    parser.block.ruler.before(
+        "fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]}
+    )
     parser.inline.ruler.before("text", "limit", _limit_inline)
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
     parser.inline.ruler.before("link", "note", _note)
-    parser.validateLink = _is_safe  # type: ignore[method-assign]
     return parser
 
 
