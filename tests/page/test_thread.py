@@ -33,7 +33,7 @@ SHOWN = [
     ["User", "Is the **checkout** service healthy?"],
     ["claude-sonnet-5-5", "http_get", "2,228 tokens in, 119 out · 1,024 from cache · $0.0042"],
     ["Tool", "GET /health", "completed · 342 ms", '"status": "degraded"', "trace.log"],
-    ["decision", "It is **degraded**"],
+    ["decision", "It is degraded"],
     ["dashboard.png", "worker.py"],
     ["drain_queue", "error · 12.4 s", "permission denied: drain needs an operator"],
     ["An operator could", "Interrupted: this is what had arrived"],

@@ -6,6 +6,7 @@ of a message and names the path of what is wrong.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from anyio import to_thread
@@ -18,6 +19,7 @@ from palaver.errors import ValidationError
 from palaver.history.frame import handle_of
 from palaver.history.marks import overlaps
 from palaver.messages import Message, Role, ToolCallPart, ToolPart, parse_messages
+from palaver.server.markdown import Reason, render
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
@@ -37,6 +39,8 @@ _LOOKED_BACK: Final = 100
 """How many versions are searched for a message that is gone, and messages for a result's call."""
 _RECENT_KEYS: Final = 1_000
 """How many of the newest versions are searched for an idempotency key."""
+_MARKDOWN_SECONDS: Final = 2.0
+"""How long a thread is busy with the Markdown of one request; what is left then stays plain."""
 
 _MESSAGE: Final[dict[str, Any]] = {
     "type": "object",
@@ -171,6 +175,25 @@ class SearchResult(Shape, frozen=True):
     """The messages that were found, best first."""
 
     items: list[SearchHit]
+
+
+class MarkdownRequest(Shape, frozen=True):
+    """Texts that are to be shown as Markdown, at most 500."""
+
+    texts: Annotated[list[str], Meta(max_length=500)]
+
+
+class MarkdownTree(Shape, frozen=True):
+    """A text as a tree of known elements; `palaver.server.markdown` says what is in it.
+
+    The first `settled` blocks stay as they are when more is written, and the others begin at
+    `offset` (in UTF-16 units). `plain` is the reason why a text has no tree.
+    """
+
+    blocks: list[Any]
+    settled: int
+    offset: int
+    plain: Reason | None
 
 
 @get("/conversations/{conversation:str}/messages")
@@ -319,6 +342,23 @@ def search(
     return SearchResult(items=items)
 
 
+@post("/markdown", status_code=200, opt={"reads": True})
+async def parse_markdown(
+    service: ServiceDependency, data: JSONBody[MarkdownRequest]
+) -> list[MarkdownTree]:
+    """Parse texts as Markdown, each into a tree of elements from which a page can be built."""
+    left = _MARKDOWN_SECONDS
+
+    def parse(text: str) -> MarkdownTree:
+        nonlocal left
+        start = time.thread_time()
+        tree = render(text, seconds=left)
+        left -= time.thread_time() - start
+        return MarkdownTree(**tree._asdict())
+
+    return [await to_thread.run_sync(parse, one, limiter=service.parsing) for one in data.texts]
+
+
 def _find_seen(history: StoredHistory, position: int) -> tuple[int | None, int | None]:
     """The newest version that has a message which is gone, and its index there."""
     newest = history.version
@@ -444,4 +484,4 @@ def _find_appended(
     return (mine if added else view), added
 
 
-ROUTES: Final = [read_range, append, query, list_marks, mark, unmark, search]
+ROUTES: Final = [read_range, append, query, list_marks, mark, unmark, search, parse_markdown]

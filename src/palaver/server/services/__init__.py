@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from anyio import CapacityLimiter
 from litestar.di import NamedDependency
 
 from palaver.server.live import Live
@@ -42,6 +43,8 @@ class Service:
         self.steps = StepRunner(self)
         self.compactor = Compactor(self)
         self.teams = Teams(self)
+        # Markdown is parsed in pure Python: more than one thread would only slow the others down
+        self.parsing = CapacityLimiter(1)
 
     @property
     def reads_inline(self) -> bool:

@@ -32,6 +32,7 @@ import { exchangeToken } from "./shell/login.js";
 import { followOnboarding } from "./shell/onboarding.js";
 import { bindShortcuts } from "./shell/shortcuts.js";
 import { attempt, failed, notify } from "./shell/toast.js";
+import { isFormatted, toggleFormat } from "./thread/markdown.js";
 import { textOf } from "./thread/message-actions.js";
 
 /** A break of the connection shorter than this is not shown, in milliseconds. */
@@ -49,6 +50,23 @@ registerAction("copy", {
       notify({ text: t("copied") });
     }),
 });
+
+for (const formatted of [true, false]) {
+  registerAction(formatted ? "source" : "format", {
+    label: formatted ? "markdown.source" : "markdown.format",
+    icon: formatted ? "request" : "file",
+    keys: "v",
+    writes: false,
+    quick: formatted,
+    when: ({ item }) => Boolean(textOf(item.message)) && isFormatted(item.message) === formatted,
+    run: ({ item }) =>
+      attempt(async () => {
+        await toggleFormat(item.message);
+        const rows = document.querySelectorAll("pv-message");
+        rows.forEach((row) => row.item?.message.id === item.message.id && row.redraw());
+      }),
+  });
+}
 
 export class App extends HTMLElement {
   /** Whether the parts that follow the server have been started. */

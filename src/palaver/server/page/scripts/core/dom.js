@@ -77,7 +77,12 @@ export function svg(tag, props, ...children) {
 }
 
 /** The addresses that may become links. */
-const SAFE = /^https?:\/\//i;
+const SAFE = /^(https?:\/\/|mailto:)/i;
+
+/** Whether an address may become a link. @param {string} address */
+export function isSafe(address) {
+  return SAFE.test(address) && URL.canParse(address);
+}
 
 /**
  * A link to a web address, or plain text for any other address.
@@ -87,7 +92,7 @@ const SAFE = /^https?:\/\//i;
  * @returns {Node}
  */
 export function link(address, label = address) {
-  if (!SAFE.test(address) || !URL.canParse(address)) return document.createTextNode(label);
+  if (!isSafe(address)) return document.createTextNode(label);
   // whatever the text calls it, where it leads can be seen
   const title = label === address ? null : address;
   return h("a", { href: address, title, rel: "noreferrer noopener", target: "_blank" }, label);

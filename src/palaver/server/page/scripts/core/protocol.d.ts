@@ -51,6 +51,8 @@ export type DeleteConversationsMarksOne = MarkResultShape;
 
 export type GetSearch = SearchResultShape;
 
+export type PostMarkdown = Array<MarkdownTreeShape>;
+
 export type PostConversationsOperations = ChangeResultShape;
 
 export type PostConversationsPrice = ImpactReportShape;
@@ -401,6 +403,13 @@ export interface LineRangeShape {
 
 export interface MarkResultShape {
   version: number;
+}
+
+export interface MarkdownTreeShape {
+  blocks: any;
+  settled: number;
+  offset: number;
+  plain: "deep" | "large" | "long" | "slow" | null;
 }
 
 export interface MarkedMessageShape {

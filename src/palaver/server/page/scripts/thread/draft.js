@@ -14,6 +14,7 @@
  * @property {string} [name]    the tool that is called, or the member of a team that speaks
  * @property {string} [callID]
  * @property {HTMLElement} [element]   as it was drawn last; gone when there is more
+ * @property {Growing} [growing]       what draws its text
  *
  * @typedef {{number: number, pieces: Piece[]}} Answer
  * @typedef {Pick<Piece, "kind" | "text" | "name" | "callID"> & {step: string, answer?: number, start?: number}} Delta
@@ -21,8 +22,8 @@
 
 import { fill, h, icon } from "../core/dom.js";
 import { t } from "../locales/locale.js";
+import { Growing } from "./markdown.js";
 import { reasoning } from "./message-parts.js";
-import { prose } from "./text.js";
 
 /** How long the empty frame stays hidden after an answer was stored, in milliseconds. */
 const REST = 700;
@@ -190,7 +191,7 @@ export class Draft extends HTMLElement {
     if (body) fill(body, ...shown, shown.length ? this.foot : null);
     const last = shown.at(-1);
     if (!this.running) this.caret.remove();
-    else if (last?.matches(".prose")) (last.querySelector(":scope > .text:last-child") ?? last).append(this.caret);
+    else if (last?.matches(".prose")) (last.querySelector(".rest") ?? last).append(this.caret);
     else if (shown.length) this.foot.before(this.caret);
     else body?.append(this.caret);
     this.dispatchEvent(new CustomEvent("pv-drawn", { bubbles: true }));
@@ -212,7 +213,11 @@ export class Draft extends HTMLElement {
 
   /** @param {Piece} piece */
   #piece(piece) {
-    if (piece.kind === "text") return prose(piece.text, { whole: true });
+    if (piece.kind === "text") {
+      piece.growing ??= new Growing();
+      piece.growing.grow(piece.text);
+      return piece.growing.element;
+    }
     if (piece.kind === "reasoning") return reasoning(piece.text, null, true);
     return h(
       "div",

@@ -7,6 +7,7 @@
  */
 
 import { api, url } from "../core/api.js";
+import { learn, textsOf } from "./markdown.js";
 
 const SIZE = 50;
 const MOST_PAGES = 60;
@@ -145,6 +146,8 @@ export class MessagePages {
     const start = page * SIZE;
     const query = { version: this.version, start, stop: Math.min(start + SIZE, this.length), tokens: true };
     const answer = await api.get(url`conversations/${this.id}/messages`, { query, signal });
+    // before anything is drawn: a message must not change its look when it is on the screen
+    await learn(answer.items.flatMap((/** @type {Item} */ { message }) => textsOf(message)));
     this.pages.set(page, answer.items);
     for (const oldest of [...this.pages.keys()].slice(0, -MOST_PAGES)) this.pages.delete(oldest);
   }

@@ -16,14 +16,15 @@ import { toolCall, toolResult } from "./tool-card.js";
  *
  * @param {Part} part
  * @param {string[]} [orphans]  the calls that its message answers and that are not there
+ * @param {(text: string) => HTMLElement} [write]  how text is shown
  * @returns {HTMLElement | null}
  */
-export function partElement(part, orphans) {
+export function partElement(part, orphans, write = prose) {
   const show = KINDS.get(part.type);
-  return show ? show(part, orphans) : unknown(part);
+  return show ? show(part, orphans, write) : unknown(part);
 }
 
-/** @type {Map<string, (part: Part, orphans?: string[]) => HTMLElement | null>} */
+/** @type {Map<string, (part: Part, orphans: string[] | undefined, write: (text: string) => HTMLElement) => HTMLElement | null>} */
 const KINDS = new Map([
   ["text", text],
   ["reasoning", (part) => reasoning(part.text, spanOf(part.time))],
@@ -40,10 +41,15 @@ const KINDS = new Map([
   ["snapshot", (part) => line("clock", t("part.snapshot"), part.snapshot)],
 ]);
 
-/** @param {Part} part */
-function text(part) {
+/**
+ * @param {Part} part
+ * @param {string[] | undefined} _orphans
+ * @param {(text: string) => HTMLElement} write
+ * @returns {HTMLElement | null}
+ */
+function text(part, _orphans, write) {
   if (!part.text) return null;
-  const body = prose(part.text);
+  const body = write(part.text);
   if (!part.ignored && !part.synthetic) return body;
   const why = part.ignored ? t("part.ignored") : t("part.synthetic");
   return h("div", { class: "aside" }, h("span", { class: "chip" }, why), body);

@@ -5,6 +5,7 @@ import { redraw } from "../core/redraw.js";
 import { onCalls } from "../core/tool-calls.js";
 import { clock, t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
+import { isFormatted, markdown } from "./markdown.js";
 import { entriesFor, quickFor } from "./message-actions.js";
 import { partElement } from "./message-parts.js";
 import { prose } from "./text.js";
@@ -156,7 +157,8 @@ function body({ message, orphans }) {
     return [h("p", { class: "row muted small" }, icon("erase"), t("message.erased"))];
   }
   const { content, info } = message;
-  const parts = typeof content === "string" ? [content ? prose(content) : null] : content.map((part) => partElement(part, orphans));
+  const write = isFormatted(message) ? markdown : prose;
+  const parts = typeof content === "string" ? [content ? write(content) : null] : content.map((part) => partElement(part, orphans, write));
   const shown = parts.filter(Boolean);
   if (!shown.length) shown.push(h("p", { class: "muted small" }, t("message.empty")));
   if (info?.role !== "assistant") return shown;

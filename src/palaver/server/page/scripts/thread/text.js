@@ -20,12 +20,11 @@ const FENCE_LINE = 200;
  * A text as an element.
  *
  * @param {string} text
- * @param {{whole?: boolean}} [how]  never cut it: it is still growing
  * @returns {HTMLElement}
  */
-export function prose(text, { whole = false } = {}) {
+export function prose(text) {
   const body = h("div", { class: "prose" });
-  const short = text.length > LONGEST && !whole ? cutAt(text, LONGEST) : text;
+  const short = text.length > LONGEST ? cutAt(text, LONGEST) : text;
   body.append(...blocks(short));
   if (short.length < text.length) {
     const more = h(
@@ -43,11 +42,12 @@ export function prose(text, { whole = false } = {}) {
  *
  * @param {string} text
  * @param {string} [name]  its language or kind
+ * @param {[string, string][]} [pieces]  the same text in pieces, each with the name of its colour
  * @returns {HTMLElement}
  */
-export function code(text, name = "") {
+export function code(text, name = "", pieces = [[text, ""]]) {
   const short = text.length > LONGEST ? cutAt(text, LONGEST) : text;
-  const body = h("pre", { class: "code wrap", tabindex: 0, role: "group", "aria-label": name || t("text.code") }, visible(short));
+  const body = h("pre", { class: "code wrap", tabindex: 0, role: "group", "aria-label": name || t("text.code") }, coloured(pieces, short.length));
   const more =
     short.length < text.length
       ? h(
@@ -56,7 +56,7 @@ export function code(text, name = "") {
             type: "button",
             class: "more-text",
             onclick: (/** @type {Event} */ event) => {
-              body.replaceChildren(...visible(text));
+              body.replaceChildren(...coloured(pieces, text.length));
               /** @type {HTMLElement} */ (event.target).remove();
             },
           },
@@ -70,6 +70,23 @@ export function code(text, name = "") {
     body,
     more,
   );
+}
+
+/**
+ * The first characters of code, in its colours.
+ *
+ * @param {[string, string][]} pieces
+ * @param {number} most
+ * @returns {(Node | string)[]}
+ */
+function coloured(pieces, most) {
+  let left = most;
+  return pieces.flatMap(([text, colour]) => {
+    const shown = text.slice(0, Math.max(0, left));
+    left -= shown.length;
+    if (!shown) return [];
+    return colour ? [h("span", { class: `code-${colour}` }, visible(shown))] : visible(shown);
+  });
 }
 
 /**
@@ -106,10 +123,12 @@ export function sizeOf(text) {
 }
 
 /**
+ * The beginning of a text.
+ *
  * @param {string} text
  * @param {number} most
  */
-function cutAt(text, most) {
+export function cutAt(text, most) {
   // not between the halves of a pair
   const half = text.charCodeAt(most - 1);
   return text.slice(0, half >= 0xd800 && half < 0xdc00 ? most - 1 : most);
