@@ -36,6 +36,15 @@ def test_version(palaver: Palaver) -> None:
     assert (0, b"palaver 0.1.0\n", b"") == (done.returncode, done.stdout, done.stderr)
 
 
+def test_python_m_palaver_is_the_command() -> None:
+    command = [sys.executable, "-m", "palaver", "validate", "-"]
+    done = subprocess.run(command, input=BAD, capture_output=True, check=False)
+    assert (1, b"standard input: 1 checked, 1 error\n") == (
+        done.returncode,
+        done.stdout.splitlines(keepends=True)[-1],
+    )
+
+
 def test_version_loads_no_command_and_no_rich() -> None:
     code = "from palaver.cli import main; main(['--version']); import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
