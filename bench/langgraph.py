@@ -73,22 +73,26 @@ class _Talks:
     def __init__(self, folder: Path) -> None:
         names = ("palaver", "reducer", "SqliteSaver", "DeltaChannel")
         self._paths = {name: folder / f"{name}.db" for name in names}
-        self._stores = {name: palaver.open(str(self._paths[name])) for name in names[:2]}
-        self._connections = {
-            name: sqlite3.connect(self._paths[name], check_same_thread=False) for name in names[2:]
-        }
+        self._turns = 0
         graphs: Any = importlib.import_module("langgraph.graph")
+        self._whole: Any = graphs.MessagesState
+        self._none = _talk(self._whole, None)
+        self._open()
+
+    def _open(self) -> None:
+        """Open the files, and go on with the conversations in them."""
         theirs: Any = importlib.import_module("langgraph.checkpoint.sqlite").SqliteSaver
         ours: Any = importlib.import_module("palaver.adapters.langgraph")
-        whole: Any = graphs.MessagesState
+        one, other, whole, deltas = self._paths.values()
+        self._stores = palaver.open(str(one)), palaver.open(str(other))
+        self._connections = [sqlite3.connect(of, check_same_thread=False) for of in (whole, deltas)]
         self._talks = {
-            "palaver": _talk(whole, ours.PalaverSaver(self._stores["palaver"])),
-            "reducer": _talk(ours.MessagesState, ours.PalaverSaver(self._stores["reducer"])),
-            "SqliteSaver": _talk(whole, theirs(self._connections["SqliteSaver"])),
-            "DeltaChannel": _talk(_deltas(), theirs(self._connections["DeltaChannel"])),
-            "none": _talk(whole, None),
+            "palaver": _talk(self._whole, ours.PalaverSaver(self._stores[0])),
+            "reducer": _talk(ours.MessagesState, ours.PalaverSaver(self._stores[1])),
+            "SqliteSaver": _talk(self._whole, theirs(self._connections[0])),
+            "DeltaChannel": _talk(_deltas(), theirs(self._connections[1])),
+            "none": self._none,
         }
-        self._turns = 0
 
     def measure(self, turns: int) -> tuple[dict[str, float], dict[str, float]]:
         """Milliseconds of a turn when there are so many, and megabytes in all."""
@@ -105,27 +109,23 @@ class _Talks:
                 said = talk(1)
                 samples[name].append(time.perf_counter() - began)
                 assert said == 2 * (turns - _LAST + number + 1), name
-        self._turns = turns
         took = {name: statistics.median(values) * 1_000 for name, values in samples.items()}
-        size = {name: self._size(name) for name in self._paths}
+        grown, self._turns = self._pages() - before, turns
+        self.close()  # which brings what is in the logs into the files
+        size = {name: path.stat().st_size / 1e6 for name, path in self._paths.items()}
         if _SUMMED in at_once:  # every turn keeps all that was said before it
-            last = (self._pages() - before) / _LAST / (turns - _LAST / 2)
-            size[_SUMMED] = last * turns**2 / 2
+            size[_SUMMED] = grown / _LAST / (turns - _LAST / 2) * turns**2 / 2
+        self._open()
         return took, size
-
-    def _size(self, name: str) -> float:
-        """Megabytes of a conversation's files."""
-        path = self._paths[name]
-        return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
 
     def _pages(self) -> float:
         """Megabytes of a file, with what is still in its write-ahead log."""
-        ask = self._connections[_SUMMED].execute
+        ask = self._connections[0].execute
         return float(prod(ask(f"PRAGMA page_{of}").fetchone()[0] for of in ("count", "size"))) / 1e6
 
     def close(self) -> None:
         """Close the files."""
-        for one in (*self._stores.values(), *self._connections.values()):
+        for one in (*self._stores, *self._connections):
             one.close()
 
 
