@@ -357,7 +357,7 @@ def test_a_server_that_may_open_few_files_stays_reachable_and_quiet(tmp_path: Pa
     said = log.read_text()
     assert f"this process may open {FEW} files" in said
     assert re.search(r"Invalid HTTP request", said)
-    assert len(said.splitlines()) < FEW / 4, said
+    assert len(said.splitlines()) < FEW, said  # one a second, however slow the machine is
 
 
 def test_as_many_files_as_are_needed_may_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
