@@ -125,8 +125,10 @@ class _Talks:
 
     def close(self) -> None:
         """Close the files."""
-        for one in (*self._stores, *self._connections):
-            one.close()
+        for store in self._stores:
+            store.close()
+        for connection in self._connections:
+            connection.close()
 
 
 def _deltas() -> Any:  # noqa: ANN401 - a state of LangGraph's
