@@ -98,7 +98,7 @@ _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("palaver.conversation")
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
-_ELSEWHERE: Final = {
+_ELSEWHERE: Final[Mapping[str, str]] = {
     **SYSTEM_TEXT,
     **dict.fromkeys(OPTIONS, "options go to the model, palaver.model(NAME, …), or to ask"),
     **dict.fromkeys(("approve", "around", "key", "options"), "it goes to ask or stream"),

@@ -160,7 +160,7 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
             raise ValidationError(detail, path=f"$.limits.{name}", rule="limits")
 
 
-SYSTEM_TEXT: Final = dict.fromkeys(
+SYSTEM_TEXT: Final[Mapping[str, str]] = dict.fromkeys(
     ("system", "system_prompt", "instructions"), "a system text is a message: talk.add(system('…'))"
 )
 """What to write in place of these keywords."""
