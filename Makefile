@@ -7,6 +7,7 @@ PIP     = bin/python -m pip --disable-pip-version-check install -qq
 NEEDS   = pyproject.toml $(wildcard requirements/*.txt)
 WITH    = made-with-$(subst /,-,$(PYTHON))
 
+# Tests wait for other processes a third of their time: three workers keep two cores at work.
 # Bytecode is kept: without it every process that a test starts would compile all of palaver anew.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -21,7 +22,7 @@ run: .venv/run.done .venv/model.done  ## the page: talk with a model, look insid
 	.venv/bin/palaver serve --seed
 
 test: .venv/test.done .venv/model.done .venv/browser.done  ## all tests, with the coverage gate
-	.venv/bin/python -m pytest -n 2 --cov
+	.venv/bin/python -m pytest -n 3 --dist worksteal --cov
 
 check: .venv/check.done  ## linter, formatter, type checkers, docs, licences and advisories, built packages
 	.venv/bin/ruff check

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -32,10 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no topic has {chosen.only!r} in its name; there are {names}")
     rows: list[Row] = []
     for topic in topics:
-        print(f"measuring {topic.removeprefix('bench.')} …", file=sys.stderr, flush=True)
-        load = os.getloadavg()[0]
+        print(f"measuring {topic.removeprefix('bench.')} …", end=" ", file=sys.stderr, flush=True)
+        load, began = os.getloadavg()[0], time.monotonic()
         found = importlib.import_module(topic).rows(Run(quick=chosen.quick))
         rows += [row._replace(load=load) for row in found]
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print(table(rows))
     print("\nratio: times slower than a floor, times faster than a peer")
     if chosen.output is not None:

@@ -13,10 +13,11 @@ import json
 import os
 import statistics
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -164,8 +165,7 @@ def timed(
     """
     best = dict.fromkeys(contenders, float("inf"))
     names = list(contenders)
-    was_on = gc.isenabled()
-    try:
+    with _garbage_left():
         for number in range(rounds):
             first = number % len(names)
             for name in names[first:] + names[:first]:
@@ -177,10 +177,21 @@ def timed(
                     call(number)
                 took = (time.perf_counter() - begin) / repeats
                 best[name] = min(best[name], took * 1_000)
+    return best
+
+
+@contextmanager
+def _garbage_left() -> Generator[None]:
+    """Look for garbage only where it is asked for, and not in what was there before."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
     finally:
+        gc.unfreeze()
         if was_on:
             gc.enable()
-    return best
 
 
 def paired(
@@ -196,8 +207,7 @@ def paired(
     so many repetitions of it, and the time of one.
     """
     found: list[tuple[float, float]] = []
-    was_on = gc.isenabled()
-    try:
+    with _garbage_left():
         for number in range(rounds):
             ready = [palaver(number), other(number)]
             took = [0.0, 0.0]
@@ -209,9 +219,6 @@ def paired(
                     ready[which]()
                 took[which] = (clock() - begin) / repeats * 1_000
             found.append((took[0], took[1]))
-    finally:
-        if was_on:
-            gc.enable()
     return middle(found)
 
 

@@ -100,7 +100,7 @@ def rows(run: Run) -> Iterator[Row]:
 def _both(run: Run, what: str, ours: _Ask, bare: _Ask, most: float) -> Iterator[Row]:
     """One load after the other, in turn; of each the best."""
     found: dict[int, list[_Load]] = {ours.port: [], bare.port: []}
-    seconds, rounds = (0.5, 1) if run.quick else (3.0, 5)
+    seconds, rounds = (0.5, 1) if run.quick else (2.0, 5)
     for _ in range(rounds):
         for ask in (bare, ours):
             found[ask.port].append(_loaded(ask, seconds))

@@ -71,7 +71,7 @@ def _one_more(said: list[Said], store: palaver.Store, rounds: int) -> Row:
 
 def _newest(said: list[Said], run: Run) -> Iterator[Row]:
     for name, peer, count, rounds in (
-        ("LangChain trim_messages", _langchain, _COUNT, run.rounds(21)),
+        ("LangChain trim_messages", _langchain, _COUNT, run.rounds(5)),  # each takes seconds
         ("LlamaIndex ChatMemoryBuffer.get", _llama_index, _FEWER, 3),
     ):
         view = palaver.open(":memory:").create(for_palaver(said[:count])).view

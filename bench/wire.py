@@ -37,7 +37,7 @@ def rows(run: Run) -> Iterator[Row]:
     """Whole conversations against peers, and one more message against that message alone."""
     said = turns(_COUNT + 1)  # the last one is a question: a request ends with the user
     messages = for_palaver(said)
-    rounds = run.rounds(15)
+    rounds = run.rounds(9)
     for form in _NAMES:
         for peer, convert in _peers(form, said):
             ours = _ours(form, messages)

@@ -23,6 +23,13 @@ from tests.profiles import scaled
 # hooks and a fixture, found here by pytest
 __all__ = ["pytest_report_teststatus", "pytest_terminal_summary", "told"]
 
+
+@pytest.fixture(scope="session", autouse=True)
+def own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the tests away from the conversations of whoever runs them, and from one another's."""
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+
+
 settings.register_profile(
     "repeatable",  # the same examples every time, so that a red run is red again
     derandomize=True,

@@ -185,7 +185,7 @@ class Gate:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for something in another thread without blocking the event loop."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - it happens in another thread
             await anyio.sleep(0.005)
 
@@ -492,7 +492,7 @@ async def test_a_worker_that_hung_is_refused_if_another_took_over(store: Store) 
 
     model = Scripted(calling(("hang", {})), saying("never"))
     talk = Conversation(store, model=model, tools=[hang], lease=0.5)
-    with anyio.fail_after(20), pytest.raises(LeaseLost, match="another worker"):
+    with anyio.fail_after(60), pytest.raises(LeaseLost, match="another worker"):
         await talk.ask("Go on.")
     store.release(store.lease(talk.id, "a third", seconds=1))  # and it holds nothing
 
@@ -504,7 +504,7 @@ async def test_a_store_that_does_not_answer_for_a_moment_ends_no_run(
 
     async def slow() -> str:
         monkeypatch.setattr(store, "lease", failing)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await failed.wait()
         return "done"
 

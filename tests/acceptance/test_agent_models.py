@@ -136,8 +136,11 @@ def test_the_ten_lines_run_with_the_embedded_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(ten_lines("README.md"), {"__name__": "example"})  # noqa: S102 - our own docs
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(ten_lines("README.md"), names)  # noqa: S102 - our own docs
     assert "Oslo" in capsys.readouterr().out
+    answer = names["answer"]
+    assert ("stop", 1) == (answer.message.info.finish, answer.text.count("."))  # not cut off
 
 
 # ── options ─────────────────────────────────────────────────────────────────────────────────────

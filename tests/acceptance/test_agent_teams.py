@@ -244,7 +244,7 @@ async def test_a_function_decides_about_the_calls_of_members(store: Store) -> No
         return True
 
     lines = {"max": [calling(("pay", {"amount": 5}), ("pay", {"amount": 50})), "Paid."]}
-    stage = Stage(store, team_of(timeout=5), lines, tools=[paying(done)], approve=approve)
+    stage = Stage(store, team_of(timeout=60), lines, tools=[paying(done)], approve=approve)
     await stage.coordinator.say("Pay.")
     assert HumanTurn("user", "drained") == await stage.coordinator.run()
     assert ([50], [5, 50]) == ([call.input["amount"] for call in asked], sorted(done))

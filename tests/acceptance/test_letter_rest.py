@@ -107,7 +107,7 @@ async def timed_out(
 
 async def until(happened: Callable[[], object]) -> None:
     """Wait for what another thread does."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not happened():  # noqa: ASYNC110 - it sets no event of anyio's
             await anyio.sleep(0.005)
 
@@ -182,7 +182,7 @@ async def test_what_a_running_tool_reports_is_its_state() -> None:
     async def brew(context: ToolContext) -> str:
         context.progress("Boiling", {"degrees": 60})
         context.progress("Almost", {"minutes": 1})
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             while not shown or shown[-1].title != "Almost":
                 await anyio.sleep(0.01)
                 turn = fold(conversation.messages, conversation.ledger())[-1]

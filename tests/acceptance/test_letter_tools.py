@@ -172,13 +172,13 @@ def doubling(levels: int, keyword: str) -> dict[str, Any]:
     ],
 )
 def test_a_hostile_schema_takes_no_time(schema: dict[str, Any], value: object) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     try:
         check_arguments(schema, value)
     except ValidationError as error:
         assert len(str(error)) < 1_000  # noqa: PT017 - it may fit
 
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

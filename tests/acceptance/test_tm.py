@@ -298,7 +298,7 @@ async def test_tm_04_a_human_a_model_and_a_program_in_one_team(store: Store) -> 
     members: list[Member] = [
         USER,
         scripted("model", timeout=0.2),
-        shell("program", "cat", timeout=5),
+        shell("program", "cat", timeout=60),
         shell("hanging", "cat; sleep 60", timeout=0.2),
         scripted("other", system="Be brief."),
     ]

@@ -6,7 +6,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -34,6 +33,15 @@ BAD = b'{"role": "robot", "content": "hi"}'
 def test_version(palaver: Palaver) -> None:
     done = palaver("--version")
     assert (0, b"palaver 0.1.0\n", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_python_m_palaver_is_the_command() -> None:
+    command = [sys.executable, "-m", "palaver", "validate", "-"]
+    done = subprocess.run(command, input=BAD, capture_output=True, check=False)
+    assert (1, b"standard input: 1 checked, 1 error\n") == (
+        done.returncode,
+        done.stdout.splitlines(keepends=True)[-1],
+    )
 
 
 def test_version_loads_no_command_and_no_rich() -> None:
@@ -122,7 +130,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     process.stdout.close()
     assert b"" == process.stderr.read()
     process.stderr.close()
-    assert runtime.PIPE_CLOSED == process.wait(10)
+    assert runtime.PIPE_CLOSED == process.wait(60)
 
 
 def test_ctrl_c_is_quiet() -> None:
@@ -135,9 +143,10 @@ def test_ctrl_c_is_quiet() -> None:
     assert process.stdin is not None
     process.stdin.write((BAD + b"\n") * 2)
     process.stdin.flush()
-    time.sleep(1)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"standard input:1: ")  # it is at work
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     assert (runtime.INTERRUPTED, b"") == (process.returncode, err)
 
 

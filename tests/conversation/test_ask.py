@@ -87,6 +87,16 @@ async def test_without_a_message_it_goes_on(store: Store) -> None:
     assert "Four." == (await talk.ask()).text
 
 
+async def test_where_nothing_was_said_a_message_is_needed(store: Store) -> None:
+    model = Scripted(saying("Four."))
+    talk = Conversation(store, model=model)
+    with pytest.raises(ValidationError, match=r"^\$\.message: is missing, and .* no messages"):
+        await talk.ask()
+    with pytest.raises(ValidationError, match=r"^\$\.message: is missing"):
+        [event async for event in talk.stream()]
+    assert ([], 0) == (model.asked, talk.history.version)
+
+
 def test_a_script_needs_no_event_loop(tmp_path: Path) -> None:
     talk = Conversation(tmp_path / "chat.db", model=Scripted(saying("Hi.")))
     answer: RunResult = talk.ask_sync("Hello")
@@ -154,7 +164,7 @@ async def test_a_stream_that_is_forgotten_is_cancelled(store: Store) -> None:
     async for _ in talk.stream("Hello"):
         break
     gc.collect()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while "Half" != talk.history.refresh()[-1].text:  # noqa: ASYNC110 - the task is nobody's
             await anyio.sleep(0.01)
 

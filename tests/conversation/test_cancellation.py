@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarni
 
 Canceller = Callable[[Callable[[], object], "asyncio.Future[Any] | None"], None]
 
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 def at_once(cancel: Callable[[], object], future: asyncio.Future[Any] | None) -> None:

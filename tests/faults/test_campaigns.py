@@ -82,7 +82,7 @@ def test_a_question_killed_at_any_moment_is_asked_once(told: Told, kind: str) ->
 
 
 def test_two_processes_take_over_from_a_killed_one(told: Told) -> None:
-    told(takeovers.run(2, seed=0, within=20))
+    told(takeovers.run(2, seed=0, within=60))
 
 
 def test_the_service_of_the_docs_asks_once_whatever_is_repeated(told: Told) -> None:

@@ -92,7 +92,7 @@ async def asking(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that another thread does."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - another thread has no event for us
             await anyio.sleep(0.01)
 

@@ -45,7 +45,7 @@ def lines(out: io.BytesIO) -> list[Any]:
 
 
 def wait_for(out: io.BytesIO, count: int) -> list[Any]:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(found := lines(out)) < count:
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -29,7 +29,7 @@ INSTALL = (
 )
 WIDE = (1440, 900)
 NARROW = (390, 844)
-_PATIENCE = 20_000
+_PATIENCE = 60_000
 """How long something may take to be seen, in milliseconds, on a machine that is busy."""
 _VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
@@ -91,6 +91,8 @@ def expected() -> list[str]:
 @pytest.fixture
 def open_page(chromium: Browser, server: PageServer, expected: list[str]) -> Generator[OpenPage]:
     """Open pages; at the end, whatever they complained about fails the test."""
+    server.model.lines.clear()  # of a test that did not hear all of them
+    server.model.asked.clear()
     complaints: list[str] = []
     contexts: list[Any] = []
 

@@ -35,7 +35,7 @@ __all__ = ["MODEL", "TOKEN", "PageServer", "ScriptedModel", "running_server"]
 
 TOKEN = "the-token-of-this-test-and-no-other"  # noqa: S105 - no secret
 MODEL = "scripted:actor"
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class ScriptedModel:
@@ -92,7 +92,9 @@ class PageServer:
         self.model = model
         self.address = address
         self.client = httpx.Client(
-            base_url=f"{address}/api/", headers={"Authorization": f"Bearer {TOKEN}"}
+            base_url=f"{address}/api/",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=_PATIENCE,
         )
 
     @property

@@ -244,13 +244,13 @@ def test_a_list_that_is_read_again_still_goes_on(open_page: OpenPage, server: Pa
     page = open_page()
     page.locator(".conversation[data-id='lot-119']").hover()
     _scroll_until(page, ".conversation[data-id='lot-30']")  # on the second page
-    server.store.create(id="another", title="Another")
-    expect(page.locator(".conversation[data-id='another']")).to_be_attached()
+    server.store.create(id="one-more-lot", title="One more")
+    expect(page.locator(".conversation[data-id='one-more-lot']")).to_be_attached()
     _scroll_until(page, ".conversation[data-id='lot-0']")
 
 
 def _scroll_until(page: Page, wanted: str) -> None:
-    for _ in range(40):
+    for _ in range(1_000):
         page.mouse.wheel(0, 2_000)
         if page.locator(wanted).count():
             break

@@ -15,7 +15,7 @@ from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import called
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -344,6 +344,47 @@ def test_what_is_gone_can_not_be_edited(
     expect(dialog).to_contain_text("no longer there")
     expect(dialog.get_by_role("button", name="Do mine on the newest")).to_have_count(0)
     do(page, "Leave it")
+
+
+def test_what_is_edited_is_what_is_shown_though_the_page_knows_of_more(
+    page: Page, server: PageServer, name: str, expected: list[str]
+) -> None:
+    """The head of a change has arrived, its messages have not: the old ones are on the screen."""
+    expected.append("status of 412")
+    expect(page.locator("pv-message")).to_have_count(7)
+    held: list[Route] = []
+    page.route("**/messages?*", lambda route: held.append(route))  # noqa: PLW0108 - no builtin
+    theirs = [{"role": "user", "content": "Theirs."}]
+    _meanwhile(server, name, {"operation": "INSERT", "position": 1, "messages": theirs})
+    expect(page.locator("pv-head")).to_contain_text("8 messages")
+    reach(page, 1)
+    page.keyboard.press("e")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Text")).to_have_value(_LISBON)
+    dialog.get_by_label("Text").fill("What time is it in Faro?")
+    do(page, "Replace")
+    expect(dialog).to_contain_text("Somebody else changed this conversation meanwhile")
+    do(page, "Do mine on the newest")
+    expect(dialog).to_have_count(0)
+    assert texts(server, name)[1:3] == ["Theirs.", "What time is it in Faro?"]
+    page.unroute("**/messages?*")  # and what was held goes on
+
+
+def test_undo_of_an_edit_takes_nothing_back_that_others_did_after_it(
+    page: Page, server: PageServer, name: str, expected: list[str]
+) -> None:
+    expected.append("status of 412")
+    _wish(page, "Mine.")
+    do(page, "Replace")
+    expect(page.locator("pv-message[data-index='1']")).to_contain_text("Mine.")
+    undo = page.locator("pv-toast").get_by_role("button", name="Undo")
+    undo.focus()  # it stays while it has the focus
+    said = {"messages": [{"role": "user", "content": "Theirs."}]}
+    server.ask("POST", f"conversations/{name}/messages", said)
+    expect(page.locator("pv-message")).to_have_count(8)
+    undo.click()
+    expect(page.locator(".toast.error")).to_contain_text("is at version 9, not 8")
+    assert (texts(server, name)[1], texts(server, name)[-1]) == ("Mine.", "Theirs.")
 
 
 def test_the_past_is_for_looking(page: Page, name: str) -> None:

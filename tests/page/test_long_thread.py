@@ -93,7 +93,7 @@ def test_the_wheel_moves_what_is_seen_by_what_was_turned(long: Page) -> None:
         index = check(long)
         before = after = long.evaluate(_TOP, index)
         long.mouse.wheel(0, turn)
-        for _ in range(60):
+        for _ in range(1_000):
             long.wait_for_timeout(50)
             after = long.evaluate(_TOP, index)
             if after != before:

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import expect
 
 import palaver
-from palaver.server.run import bind
+from tests.cluster.free_ports import free_ports
 from tests.conversation.scripted import calling, saying
 from tests.page.server import TOKEN, running_server
 from tests.profiles import steps
@@ -48,7 +48,7 @@ def test_who_joins_late_reads_every_word(open_page: OpenPage, server: PageServer
         server.ask("POST", f"conversations/{name}/step", {"text": "Go on"})
         time.sleep(0.03 * (number % 13))
         page.evaluate("(name) => (location.hash = `#/c/${name}`)", name)
-        expect(page.locator("pv-draft .prose").last).to_have_text(whole, timeout=5_000)
+        expect(page.locator("pv-draft .prose").last).to_have_text(whole)
         gate.set()
         index = 3 if first else 1
         expect(page.locator(f"pv-message[data-index='{index}'] .prose")).to_have_text(whole)
@@ -83,7 +83,7 @@ class SlowServer:
 
     def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         """Ask the API."""
-        answer = self.client.request(method, path, json=body, timeout=20)
+        answer = self.client.request(method, path, json=body, timeout=60)
         assert answer.is_success, answer.text
         return answer.json()
 
@@ -109,9 +109,8 @@ def slow_server(folder: Path, port: int) -> Generator[SlowServer]:
 
 @pytest.fixture
 def port() -> int:
-    """A port that is free."""
-    with bind("127.0.0.1", 0) as listening:
-        return int(listening.getsockname()[1])
+    """A port that is free, and is given to nobody while the server is away."""
+    return free_ports(1)
 
 
 def test_after_a_kill_amid_an_answer_the_page_goes_on(

@@ -103,6 +103,22 @@ def test_making_room_is_looked_at_and_then_done_and_undone(
     expect(page.locator("svg.t-window").nth(1).locator("rect.t-bar")).to_have_count(7)
 
 
+def test_what_was_looked_at_is_done_or_nothing(
+    page: Page, server: PageServer, name: str, expected: list[str]
+) -> None:
+    expected.append("status of 412")
+    page.get_by_role("radio", name="Drop the oldest turns").check()
+    page.get_by_label("Leave about so many tokens as they are").fill("60")
+    page.get_by_role("button", name="Look first").click()
+    preview = page.locator(".t-preview")
+    expect(preview).to_contain_text("Messages 7 → 4")
+    server.store.get(name).append(said("user", "One more."))
+    expect(page.locator("pv-message")).to_have_count(8)
+    preview.get_by_role("button", name="Do it").click()
+    expect(preview.get_by_role("alert")).to_contain_text("is at version 8, not 7")
+    assert len(server.store.get(name)) == 8
+
+
 def test_old_outputs_are_cleared_and_their_calls_stay(
     page: Page, server: PageServer, name: str
 ) -> None:

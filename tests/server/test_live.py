@@ -50,7 +50,7 @@ async def told(
 
 
 def run(work: Any) -> Any:  # noqa: ANN401 - JSON, or whatever is asked for
-    return asyncio.run(asyncio.wait_for(work, 30))
+    return asyncio.run(asyncio.wait_for(work, 120))
 
 
 def test_events_are_told_as_they_happen() -> None:

@@ -41,7 +41,7 @@ class Served:
         self.client = httpx.Client(
             base_url=f"{told['address']}/api/",
             headers={"authorization": f"Bearer {token}"},
-            timeout=20,
+            timeout=60,
         )
         wait_for(self._is_up)
 

@@ -41,7 +41,7 @@ def test_a_signal_ends_it_and_handlers_are_as_before(made: App) -> None:
         answers: list[int] = []
 
         def ask_and_stop() -> None:
-            answers.append(httpx.get(f"{address}/api/health", timeout=30).status_code)
+            answers.append(httpx.get(f"{address}/api/health", timeout=60).status_code)
             os.kill(os.getpid(), signal.SIGTERM)
 
         asking = threading.Thread(target=ask_and_stop)
@@ -65,7 +65,7 @@ def test_it_can_serve_in_a_thread_too(made: App, monkeypatch: pytest.MonkeyPatch
         serving = threading.Thread(target=serve, args=(made, listening))
         serving.start()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        assert 200 == httpx.get(f"{address}/api/health", timeout=30).status_code
+        assert 200 == httpx.get(f"{address}/api/health", timeout=60).status_code
         servers[0].should_exit = True
         serving.join(30)
         assert not serving.is_alive()

@@ -122,7 +122,7 @@ class Server:
         else:
             process.send_signal(how)
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -87,7 +87,7 @@ class Proxy:
         for each in (self._listener, *self._sockets):
             _shut(each)
         for thread in self._threads:
-            thread.join(timeout=10)
+            thread.join(timeout=60)
 
     def _start(self, work: Callable[..., None], *values: object) -> None:
         thread = threading.Thread(target=work, args=values, daemon=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import pytest
@@ -179,14 +179,20 @@ async def test_a_models_text_is_reported_as_it_comes_and_the_model_is_closed(sto
 # ── stopping ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_paused_it_begins_no_turn_and_goes_on_when_resumed(store: Store) -> None:
-    team = Team(members=[USER, shell("max", "sleep 0.3; echo m"), says("sarah", "s")])
-    stage = Stage(store, team)
+SLOW: Final = "while ! [ -e go ]; do sleep 0.01; done; echo m"
+
+
+async def test_paused_it_begins_no_turn_and_goes_on_when_resumed(
+    store: Store, tmp_path: Path
+) -> None:
+    team = Team(members=[USER, shell("max", SLOW), says("sarah", "s")])
+    stage = Stage(store, team, folder=tmp_path)
     await stage.coordinator.say("[NEXT: max, sarah]")
     async with anyio.create_task_group() as group:
         group.start_soon(stage.coordinator.run)
         await begun(stage)
         await stage.coordinator.pause()
+        (tmp_path / "go").touch()
     assert ["user", "max"] == [name for name, _ in stage.said]
     assert HumanTurn(None, "paused") == await stage.coordinator.run()
     await stage.coordinator.resume()
@@ -217,14 +223,15 @@ async def test_cancelled_between_turns_the_queue_is_emptied(store: Store) -> Non
     assert [] == stage.turns
 
 
-async def test_a_human_may_speak_while_an_agent_is_at_work(store: Store) -> None:
-    team = Team(members=[USER, shell("max", "sleep 0.3; echo m"), says("sarah", "s")])
-    stage = Stage(store, team)
+async def test_a_human_may_speak_while_an_agent_is_at_work(store: Store, tmp_path: Path) -> None:
+    team = Team(members=[USER, shell("max", SLOW), says("sarah", "s")])
+    stage = Stage(store, team, folder=tmp_path)
     await stage.coordinator.say("[NEXT: max]")
     async with anyio.create_task_group() as group:
         group.start_soon(stage.coordinator.run)
         await begun(stage)
         await stage.coordinator.say("And you? [NEXT: sarah]")
+        (tmp_path / "go").touch()
     assert ["user", "user", "max", "sarah"] == [name for name, _ in stage.said]
 
 
@@ -263,7 +270,7 @@ async def test_a_member_who_left_the_team_is_passed_over(store: Store) -> None:
 
 async def begun(stage: Stage) -> None:
     """Wait until somebody's turn has begun, and its program runs."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while True:
             state = await stage.coordinator.state()
             if state.begun is not None and state.begun.process is not None:

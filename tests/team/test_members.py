@@ -146,10 +146,16 @@ async def test_broken_letters_are_replaced() -> None:
     assert "caf\ufffd" == (await answer(shell("max", r"printf 'caf\351'"))).text
 
 
-async def test_text_is_reported_as_it_comes() -> None:
+async def test_text_is_reported_as_it_comes(tmp_path: Path) -> None:
     heard: list[str] = []
-    code = "printf Hi; sleep 0.2; printf ' One'; sleep 0.2; printf ' Two'"
-    result = await run_program(["sh", "-c", code], "", max_output=99, on_text=heard.append)
+
+    def hear(text: str) -> None:
+        heard.append(text)
+        (tmp_path / str(len(heard))).touch()
+
+    wait = f"while ! test -e {tmp_path}/%d; do sleep 0.01; done"
+    code = f"printf Hi; {wait % 1}; printf ' One'; {wait % 2}; printf ' Two'"
+    result = await run_program(["sh", "-c", code], "", max_output=99, on_text=hear)
     assert (["Hi", " One", " Two"], "Hi One Two") == (heard, result.output)
 
 
@@ -166,14 +172,21 @@ async def test_one_that_is_called_off_is_ended_even_if_it_will_not_be(tmp_path: 
     """Asked first, then made to: with everything it started."""
     pid = tmp_path / "pid"
     stubborn = f"trap '' TERM; sleep 60 & echo $! > {pid}; wait; sleep 60"
-    with anyio.move_on_after(0.5) as scope:
+
+    async def call_off(scope: anyio.CancelScope) -> None:
+        while not (pid.exists() and pid.read_text("utf-8").strip()):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call_off, group.cancel_scope)
         await answer(shell("max", stubborn))
-    assert scope.cancelled_caught
+    assert group.cancel_scope.cancelled_caught
     assert await gone(int(pid.read_text("utf-8")))
 
 
 async def gone(pid: int) -> bool:
-    for _ in range(200):
+    for _ in range(3_000):
         if not is_at_work(pid):
             return True
         await anyio.sleep(0.02)

@@ -99,9 +99,9 @@ def test_a_route_is_kept_as_data() -> None:
 def test_a_report_stays_short_and_a_long_list_is_read_quickly() -> None:
     """Linear in the text: 768 KB of names take no longer than a glance."""
     names = ",".join(f"nobody{place}" for place in range(60_000))
-    started = time.monotonic()
+    started = time.process_time()
     route = read_route(f"[NEXT: {names}, max]", USER, TEAM)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert (TurnRequest("max"),) == route.calls
     assert 20 == len(route.unknown)
     assert 100 == max(map(len, read_route(f"[NEXT: {'x' * 999}]", USER, TEAM).unknown))

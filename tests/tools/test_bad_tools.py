@@ -121,7 +121,7 @@ async def test_a_tool_that_hangs_runs_into_its_time_limit(store: Store) -> None:
     free = threading.Event()
 
     def hangs() -> None:
-        free.wait(20)
+        free.wait(120)
 
     began = time.monotonic()
     try:
@@ -132,11 +132,11 @@ async def test_a_tool_that_hangs_runs_into_its_time_limit(store: Store) -> None:
                 assert isinstance(done.state, ToolError)
                 assert "timed out after 50 ms" == done.text
                 assert done.state.metadata["timedOut"] is True
-                assert 50 <= done.state.time.end - done.state.time.start < 10_000
+                assert 50 <= done.state.time.end - done.state.time.start < 60_000
     finally:
         free.set()
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 async def test_tools_that_hang_do_not_keep_the_store_waiting(store: Store) -> None:
@@ -145,7 +145,7 @@ async def test_tools_that_hang_do_not_keep_the_store_waiting(store: Store) -> No
 
     @tool(timeout=0.2)
     def hangs() -> None:
-        free.wait(20)
+        free.wait(120)
 
     conversation = Conversation(store, tools=[hangs], limits=ToolLimits(at_once=60))
     conversation.add(user("go"))
@@ -156,7 +156,7 @@ async def test_tools_that_hang_do_not_keep_the_store_waiting(store: Store) -> No
     finally:
         free.set()
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert {"timed out after 200 ms"} == {one.text for one in done}
 
 
@@ -300,16 +300,16 @@ async def test_a_call_that_was_given_up_is_not_heard_any_more(store: Store) -> N
 
     def slow(about: ToolContext) -> None:
         about.progress("begun")
-        free.wait(20)
+        free.wait(120)
         about.progress("too late")
         over.set()
 
-    made = tool(name="work", timeout=0.05)(slow)
+    made = tool(name="work", timeout=0.5)(slow)
     await outcome(
         store, made, watch=lambda event: names.append(event.data.get("title", event.name))
     )
     free.set()
-    await anyio.to_thread.run_sync(over.wait, 20)
+    await anyio.to_thread.run_sync(over.wait, 60)
 
     assert "begun" in names
     assert "too late" not in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from palaver.tools.mcp import McpServer
 from tests.conversation.scripted import Scripted, calling
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from palaver import Store
     from palaver.conversation import Tool
@@ -265,15 +265,11 @@ async def test_a_server_can_be_opened_again(address: McpServer, context: ToolCon
             assert "x" == (await named(address)["says"].call({"words": "x"}, context)).text
 
 
-@asynccontextmanager
-async def cancelled_after(seconds: float) -> AsyncGenerator[None]:
-    with anyio.move_on_after(seconds):
-        yield
-
-
 async def test_a_cancelled_block_closes_its_server(address: McpServer) -> None:
-    async with cancelled_after(1.0), address:
-        await anyio.sleep_forever()
+    with anyio.CancelScope() as scope:
+        async with address:
+            scope.cancel()
+            await anyio.sleep_forever()
 
     with pytest.raises(ToolUnreachable, match="it is closed"):
         await address.call_tool("says", {}, _nothing)

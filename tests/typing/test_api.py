@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, assert_type
 
 from palaver import Message as TopMessage
+from palaver.conversation import Approve, Decision
 from palaver.messages import (
     AssistantInfo,
     FilePart,
@@ -130,3 +131,12 @@ def test_the_typed_calls_run() -> None:
     messages_have_types(user("hi"))
     states_have_types(pending({}, ""))
     readers_have_types()
+
+
+def test_an_approver_has_a_type() -> None:
+    def careful(call: ToolCallPart) -> Decision:
+        return Decision("deny", reason=f"{call.tool} is not allowed")
+
+    approve: Approve = careful
+    call = tool_call_part(new_id(), new_id(), "pay", {})
+    assert Decision("deny", reason="pay is not allowed") == approve(call)

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from palaver.cli.app import is_terminal, print_line, printable, styled
-from palaver.messages import to_dict
-from palaver.messages.message import describe_content
+from palaver.messages import ToolCallPart, ToolPart, to_dict
+from palaver.messages.message import describe_content, describe_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -30,7 +30,7 @@ __all__ = ["open_output", "print_notes", "report_option", "strict_option", "writ
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "blue", "tool": "yellow"}
 _SHOWN: Final = 200
-"""The characters of a message without text: of its calls and results."""
+"""The characters of a message's calls and results."""
 
 
 def confirm(question: str) -> bool:
@@ -57,9 +57,12 @@ def format_time(at: int) -> str:
 def format_message(
     message: Message, *, timed: bool = True, before: str = "", after: str = ""
 ) -> str:
-    """A message on one line: time, role, text."""
+    """A message on one line: time, role, text, calls."""
     when = f"{format_time(message.timestamp)}  " if timed else ""
     text = message.text or describe_content(message, _SHOWN)
+    calls = [part for part in message.parts if isinstance(part, ToolCallPart | ToolPart)]
+    if calls and message.text:
+        text = f"{text} {describe_parts(calls, _SHOWN)}"
     role = styled(f"{message.role:9}", fg=_COLOURS[message.role], bold=True)
     start = f"{styled(before, dim=True)}{styled(when, dim=True)}{role}"
     return f"{start}  {styled(' '.join(text.split()))}{styled(after, fg='cyan')}"

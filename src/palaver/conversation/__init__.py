@@ -15,11 +15,19 @@ from palaver.conversation.compaction import (
 from palaver.conversation.conversation import Conversation
 from palaver.conversation.feed import follow_events
 from palaver.conversation.recovery import Recovered
-from palaver.conversation.run import Limits, RunEvent, RunResult, RunStream, run_until_answer
+from palaver.conversation.run import (
+    Approve,
+    Limits,
+    RunEvent,
+    RunResult,
+    RunStream,
+    run_until_answer,
+)
 from palaver.conversation.step import Step, ToolOutcome
 from palaver.conversation.usage import ModelPrice, Prices, Usage
 from palaver.models import model
 from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
+from palaver.tools.approval import Decision
 from palaver.tools.runner import ToolLimits
 from palaver.wire.reply import (
     CallDelta,
@@ -33,11 +41,13 @@ from palaver.wire.reply import (
 )
 
 __all__ = [
+    "Approve",
     "CallDelta",
     "CallReady",
     "CallStarted",
     "ClearOutputs",
     "Conversation",
+    "Decision",
     "DropOldest",
     "Failed",
     "Finished",

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
     AROUND,
+    SYSTEM_TEXT,
     OutputType,
     RunResult,
     RunSettings,
@@ -61,7 +62,7 @@ from palaver.messages.limits import (
     shorten,
 )
 from palaver.models import as_model
-from palaver.models.base import LOCAL_PROVIDER, SdkModel
+from palaver.models.base import LOCAL_PROVIDER, OPTIONS, SdkModel
 from palaver.stores import StoredHistory, open_store
 from palaver.stores.lease import SharedLease, check_lease, run_shielded
 from palaver.stores.store import check_store
@@ -97,6 +98,12 @@ _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("palaver.conversation")
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    **SYSTEM_TEXT,
+    **dict.fromkeys(OPTIONS, "options go to the model, palaver.model(NAME, …), or to ask"),
+    **dict.fromkeys(("approve", "around", "key", "options"), "it goes to ask or stream"),
+}
+"""What to write in place of keywords that `Conversation` does not take."""
 
 
 def _check_calls(calls: Iterable[ToolCallPart]) -> list[ToolCallPart]:
@@ -167,7 +174,7 @@ class Conversation:
     (1, 'user')
     """
 
-    @names_keywords("Conversation")
+    @names_keywords("Conversation", _ELSEWHERE)
     def __init__(
         self,
         store: Store | str | PathLike[str],

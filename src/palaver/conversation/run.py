@@ -160,6 +160,12 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
             raise ValidationError(detail, path=f"$.limits.{name}", rule="limits")
 
 
+SYSTEM_TEXT: Final[Mapping[str, str]] = dict.fromkeys(
+    ("system", "system_prompt", "instructions"), "a system text is a message: talk.add(system('…'))"
+)
+"""What to write in place of these keywords."""
+
+
 class RunSettings(TypedDict, total=False):
     """What a run takes beside its message."""
 
@@ -582,8 +588,7 @@ async def _ask(
     run = _new_run(conversation, {**rest, **watchers})
     key = run.key
     await run_shielded(conversation.recover_if_needed)
-    if message is not None:
-        await to_thread.run_sync(_add_question, conversation, message, key)
+    await to_thread.run_sync(_add_question, conversation, message, key)
     before = await to_thread.run_sync(lambda: conversation.usage)
 
     async def answered() -> RunResult:
@@ -625,8 +630,16 @@ def _new_run(conversation: Conversation, settings: dict[str, Any]) -> _Run:
         raise ValidationError(error.detail, path=path, rule=error.rule) from None
 
 
-def _add_question(conversation: Conversation, wanted: Message, key: str | None) -> None:
-    """Add a message once for its key; raise `ValidationError` if the key is that of another."""
+def _add_question(conversation: Conversation, wanted: Message | None, key: str | None) -> None:
+    """Add a message once for its key; raise `ValidationError` if the key is that of another.
+
+    Without a message there must be one already.
+    """
+    if wanted is None:
+        if not conversation:
+            detail = "is missing, and the conversation has no messages to answer; ask('…')"
+            raise ValidationError(detail, path="$.message", rule="empty-message")
+        return
     found = conversation.add(wanted, key=key)
     if key is not None and found.text and (found.role, found.text) != (wanted.role, wanted.text):
         detail = f"is the key of another message, {found.text[:_SHOWN]!r}; a new one needs its own"
@@ -638,7 +651,8 @@ def check_settings(conversation: Conversation, settings: RunSettings, of: str) -
     known = RunSettings.__optional_keys__
     for name in settings:
         if name not in known:
-            raise unexpected_keyword(of, name, {*known, "output"} if of == "ask" else known)
+            takes = {*known, "output"} if of == "ask" else known
+            raise unexpected_keyword(of, name, takes, SYSTEM_TEXT)
     rest: dict[str, Any] = dict(settings)
     _Run(conversation, rest.pop("model", None), **rest)
 

@@ -341,8 +341,12 @@ def check_callable(
         raise ValidationError(detail, path=path, rule="argument") from None
 
 
-def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeError:
+def unexpected_keyword(
+    function: str, name: str, known: Iterable[str], instead: Mapping[str, str] = EMPTY
+) -> TypeError:
     """Return the error of a keyword that a function does not take; it says which was meant.
+
+    `instead` says of a keyword that belongs elsewhere what to write.
 
     >>> raise unexpected_keyword("Limits", "step", ["cost", "steps"])
     Traceback (most recent call last):
@@ -351,12 +355,19 @@ def unexpected_keyword(function: str, name: str, known: Iterable[str]) -> TypeEr
     takes = sorted(known)
     close = get_close_matches(name, takes, n=1, cutoff=0.7)
     meant = f"did you mean {close[0]!r}? It takes" if close else "it takes"
+    if name in instead:
+        meant = f"{instead[name]}. It takes"
     problem = f"{function}() got an unexpected keyword argument {name!r}"
     return TypeError(f"{problem}; {meant} {', '.join(takes)}")
 
 
-def names_keywords(name: str) -> Callable[[Callable[_P, _V]], Callable[_P, _V]]:
-    """Make a function say of an unknown keyword which was meant; `name` is what it is called."""
+def names_keywords(
+    name: str, instead: Mapping[str, str] = EMPTY
+) -> Callable[[Callable[_P, _V]], Callable[_P, _V]]:
+    """Make a function say of an unknown keyword which was meant; `name` is what it is called.
+
+    `instead` says of a keyword that belongs elsewhere what to write.
+    """
 
     def decorate(function: Callable[_P, _V]) -> Callable[_P, _V]:
         known = [
@@ -369,7 +380,7 @@ def names_keywords(name: str) -> Callable[[Callable[_P, _V]], Callable[_P, _V]]:
         def call(*args: _P.args, **keywords: _P.kwargs) -> _V:
             for given in keywords:
                 if given not in known:
-                    raise unexpected_keyword(name, given, known)
+                    raise unexpected_keyword(name, given, known, instead)
             return function(*args, **keywords)
 
         return call

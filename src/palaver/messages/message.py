@@ -550,10 +550,15 @@ def describe_content(message: Message, most: int) -> str:
     """
     if isinstance(message.content, str):
         return shorten(message.content, most)
+    said = [one for one in message.content if not isinstance(one, StepStartPart | StepFinishPart)]
+    return describe_parts(said or message.content[-1:], most)
+
+
+def describe_parts(parts: Iterable[Part], most: int) -> str:
+    """Return parts as text, cut to so many characters; what is no text stands in brackets."""
     pieces: list[str] = []
     room = most
-    said = [one for one in message.content if not isinstance(one, StepStartPart | StepFinishPart)]
-    for part in said or message.content[-1:]:
+    for part in parts:
         piece = " ".join(shorten(text, room) for text in _describe_part(part) if text)
         pieces.append(piece if isinstance(part, TextPart) else f"{piece}]")
         room -= len(piece)

@@ -170,10 +170,12 @@ def check_option(name: str, value: object, path: str) -> None:
     palaver.errors.ValidationError: $.top_p: must be a number from 0 to 1, not 7 [option]
     """
     wanted = _WANTED.get(name)
-    if value is None or wanted is None or wanted[1](value):
-        return
-    detail = f"must be {wanted[0]}, not {describe_argument(value)}"
-    raise ValidationError(detail, path=path, rule="option")
+    if value is not None and wanted is not None and not wanted[1](value):
+        detail = f"must be {wanted[0]}, not {describe_argument(value)}"
+        raise ValidationError(detail, path=path, rule="option")
+    if name == "extra" and (own := _OWN & cast("Any", value or EMPTY).keys()):
+        detail = "holds the conversation, and can't be overridden; change its messages instead"
+        raise ValidationError(detail, path=f"{path}.{min(own)}", rule="option")
 
 
 def _is_number(value: object, most: float = MAX_INT) -> bool:
@@ -195,6 +197,8 @@ _WANTED: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "extra": ("an object with fields of the provider's own", is_object),
 }
 """What each option's value may be; `tool_choice` depends on the tools."""
+_OWN: Final = {"messages", "system", "input", "instructions", "contents", "systemInstruction"}
+"""The fields of requests that hold the conversation: `extra` can't have them."""
 
 
 def check_defaults(given: Mapping[str, Any], *takers: Callable[..., object]) -> Mapping[str, Any]:

@@ -90,7 +90,11 @@ You can use these tools:
 Reply with one JSON object: {ways}."""
 _ONLY_ANSWER: Final = 'Reply with one JSON object, with "answer" to say something.'
 _HOW_TO_ANSWER: Final = 'with "answer" to say something'
-_SMALL: Final[Mapping[str, Any]] = {"temperature": 0, "max_tokens": 120}
+_SMALL: Final[Mapping[str, Any]] = {
+    "temperature": 0,
+    "max_tokens": 120,
+    "extra": {"dry_multiplier": 0.8, "dry_allowed_length": 3},  # say nothing over and over
+}
 """The options of an installed model, unless a request has others."""
 _NO_EFFORT: Final = "a model on this machine has no reasoning effort; leave it out"
 _HOW_TO_CALL: Final = 'with "tool" and "arguments" to use a tool'
@@ -102,8 +106,8 @@ class LocalModel:
     `window` is the context window in tokens, at most what the model was trained for. `threads` is
     how many cores it may use; the default is half of them, because with all of them it nearly stops
     as soon as another process is busy. All further arguments are default options. An installed
-    model is small: unless an option says otherwise, its answers are short, so that it can't repeat
-    itself until its window is full.
+    model is small: unless an option says otherwise, its answers are short and it does not repeat
+    itself.
     """
 
     format: str = "openai-chat"

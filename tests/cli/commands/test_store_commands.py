@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 import palaver
 from palaver.cli.app import COMMANDS, app
 from palaver.messages import assistant, user
+from tests.page.histories import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +165,13 @@ def test_show(run: Run, store: Store) -> None:
     shown = answer(run("show", "talk", "--json"))
     assert {"good": ["b"]} == shown["marks"]
     assert ("Make tea", 2, 0) == (shown["teamTask"], shown["version"], shown["batchIndex"])
+
+
+def test_show_shows_the_calls_beside_the_text(run: Run, store: Store) -> None:
+    called(store, "called")
+    lines = run("show", "called").stdout.splitlines()
+    assert lines[3].endswith("Let me look. [tool-call clock {}]")
+    assert "[tool clock completed 14:05, WEST." in lines[4]
 
 
 def test_show_as_it_was_and_only_the_last(run: Run, store: Store) -> None:

@@ -179,8 +179,8 @@ def test_a_follower_is_woken(postgres: str, store: Store) -> None:
         other.backend.wait(0.5)
         threading.Timer(0.1, history.append, [user("wake up")]).start()
         began = time.monotonic()
-        other.backend.wait(30)
-        assert time.monotonic() - began < 20
+        other.backend.wait(120)
+        assert time.monotonic() - began < 60
 
 
 def test_a_follower_whose_connection_is_lost_listens_again(postgres: str, store: Store) -> None:

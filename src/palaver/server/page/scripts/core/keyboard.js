@@ -13,7 +13,7 @@
  */
 
 /** How long the second key of a sequence may take. */
-const PATIENCE = 1200;
+const PATIENCE = 2000;
 
 /** @type {Binding[]} */
 const bindings = [];

@@ -34,17 +34,18 @@ export function compaction() {
     amount = value;
     fill(place);
   });
-  const ask = async (/** @type {boolean} */ preview) => {
+  // what is done is what was looked at: `seen` is the version that the preview was of
+  const ask = async (/** @type {boolean} */ preview, /** @type {number | undefined} */ seen = undefined) => {
     look.disabled = true;
     fill(place, h("p", { class: "muted" }, t(kind === "summarise" ? "views.compact.summarising" : "views.compact.working")));
     const room = ROOM[kind];
     const body = { kind, preview, [room.name]: Number.isInteger(amount) ? amount : room.value, ...model(kind) };
     try {
-      const answer = await api.post(url`conversations/${get().id}/compact`, body);
-      if (preview) fill(place, previewOf(answer, () => ask(false), () => fill(place)));
+      const answer = await api.post(url`conversations/${get().id}/compact`, body, { version: seen });
+      if (preview) fill(place, previewOf(answer, () => ask(false, answer.version), () => fill(place)));
       else {
         fill(place);
-        announceEdit(t("views.compact.done"));
+        announceEdit(t("views.compact.done"), answer.version);
       }
       place.querySelector("button")?.focus();
     } catch (error) {

@@ -8,16 +8,18 @@ import { go } from "../core/routes.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { attempt, notify } from "../shell/toast.js";
+import { versionShown } from "../thread/message-actions.js";
 
 /**
  * Fork the version that is shown, and cut the fork after a message.
  *
- * @param {number} keep  how many messages the fork has
+ * @param {import("../core/api.js").Item} item  the last message of the fork
  */
-function forkAt(keep) {
-  const { id, viewing } = get();
-  return attempt(async () => {
-    const fork = await api.post(url`conversations/${id}/fork`, viewing === null ? {} : { at: viewing });
+function forkAt(item) {
+  const { id } = get();
+  const keep = item.index + 1;
+  return ifUnchanged(item, async (version) => {
+    const fork = await api.post(url`conversations/${id}/fork`, { at: version });
     if (keep < fork.length) {
       const operation = { operation: "TRUNCATE", keepFirst: keep };
       await api.post(url`conversations/${fork.id}/operations`, { operation });
@@ -25,6 +27,18 @@ function forkAt(keep) {
     go({ id: fork.id, at: null });
     notify({ text: t("views.forked") });
   });
+}
+
+/**
+ * Do something with a message of the version that is shown, unless others have moved it meanwhile.
+ *
+ * @param {import("../core/api.js").Item} item
+ * @param {(version: number) => Promise<unknown>} work
+ */
+function ifUnchanged(item, work) {
+  const version = versionShown(item);
+  if (version === undefined) return notify({ kind: "error", text: t("views.conflict.title") });
+  return attempt(() => work(version));
 }
 
 /**
@@ -36,9 +50,9 @@ function register(name, action, more) {
   registerAction(name, {
     label: `views.action.${name}`,
     run: ({ start, stop, item }) =>
-      attempt(async () => {
+      ifUnchanged(item, async (version) => {
         const { openEditor } = await import("./open-editor.js");
-        await openEditor({ action, start, stop, item });
+        await openEditor({ action, start, stop, item, version });
       }),
     ...more,
   });
@@ -53,6 +67,6 @@ registerAction("fork", {
   label: "views.action.fork",
   icon: "fork",
   keys: "f",
-  run: ({ item }) => forkAt(item.index + 1),
+  run: ({ item }) => forkAt(item),
 });
 register("erase", "erase", { icon: "erase", danger: true });

@@ -45,12 +45,13 @@ export class Editor extends HTMLElement {
 
   /**
    * @param {EditDraft} draft
+   * @param {number | undefined} version  whose messages are on the screen
    * @param {() => void} close
    */
-  begin(draft, close) {
+  begin(draft, version, close) {
     this.draft = draft;
     this.close = close;
-    this.version = get().head?.version ?? 0;
+    this.version = version ?? get().head?.version ?? 0;
     this.draw();
   }
 
@@ -182,8 +183,8 @@ export class Editor extends HTMLElement {
    * @param {number} version
    */
   async send(operation, version) {
-    await api.post(url`conversations/${get().id}/operations`, { operation }, { version });
-    announceEdit(t(`views.edit.${this.draft.action}.done`));
+    const edited = await api.post(url`conversations/${get().id}/operations`, { operation }, { version });
+    announceEdit(t(`views.edit.${this.draft.action}.done`), edited.version);
   }
 
   /**

@@ -244,7 +244,7 @@ export class HistoryView extends PanelView {
     const done = await attempt(() => api.post(url`conversations/${get().id}/restore`, { version }));
     if (!done) return;
     go({ at: null });
-    announceEdit(t("views.history.backDone", { version: String(version) }));
+    announceEdit(t("views.history.backDone", { version: String(version) }), done.version);
     this.soon();
   }
 

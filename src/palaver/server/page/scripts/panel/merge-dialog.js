@@ -33,10 +33,12 @@ export async function openMerge({ parent, at, fork, into }) {
   const merge = /** @type {HTMLButtonElement} */ (
     h("button", { type: "button", class: "primary", autofocus: true, onclick: () => act() }, t("views.merge.action"))
   );
+  /** @type {number | undefined} the version that has both sides */
+  let merged;
   const act = async () => {
     merge.disabled = true;
     try {
-      await api.post(url`conversations/${into}/merge`, { other });
+      merged = (await api.post(url`conversations/${into}/merge`, { other })).version;
       asked.close("yes");
     } catch (error) {
       const clashes = error instanceof Problem ? error.body.clashes : null;
@@ -63,7 +65,7 @@ export async function openMerge({ parent, at, fork, into }) {
   );
   if ((await answer) !== "yes") return;
   go({ id: into, at: null });
-  announceEdit(t("views.merge.done", { name: other }), into);
+  announceEdit(t("views.merge.done", { name: other }), merged, into);
 }
 
 /**

@@ -1,7 +1,8 @@
 /**
  * Opens the editor, or the dialog of the actions that have their own.
  *
- * @typedef {{action: string, start?: number, stop?: number, item?: import("../core/api.js").Item}} EditRequest
+ * @typedef {{action: string, start?: number, stop?: number, item?: import("../core/api.js").Item,
+ *   version?: number}} EditRequest  the version is that on the screen unless said
  */
 
 import "./editor.js";
@@ -11,6 +12,7 @@ import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { dialog } from "../shell/dialog.js";
 import { notify } from "../shell/toast.js";
+import { versionShown } from "../thread/message-actions.js";
 import { editableText, toolFields } from "./edit-operations.js";
 import { openErase } from "./erase-dialog.js";
 import { openMarks } from "./marks-dialog.js";
@@ -20,7 +22,7 @@ import { openMarks } from "./marks-dialog.js";
  *
  * @param {EditRequest} request
  */
-export function openEditor({ action, start, stop, item }) {
+export function openEditor({ action, start, stop, item, version = versionShown() }) {
   if (get().viewing !== null) {
     notify({ text: t("views.edit.past"), action: { label: t("views.edit.toNow"), run: () => go({ at: null }) } });
     return undefined;
@@ -39,7 +41,7 @@ export function openEditor({ action, start, stop, item }) {
     text: action === "replace" ? editableText(item?.message) : "",
     tools: action === "replace" ? toolFields(item?.message) : [],
   };
-  editor.begin(draft, () => box.close());
+  editor.begin(draft, version, () => box.close());
   const title = item && !["delete", "truncate", "filter", "clear"].includes(action) ? t(`views.edit.${action}.title`, { index: String(item.index) }) : t("views.edit.title");
   return box.ask({ title, wide: true }, editor);
 }

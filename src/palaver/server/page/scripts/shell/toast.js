@@ -110,9 +110,10 @@ export async function attempt(work, text) {
  * Show that an edit was made, with a button that undoes it.
  *
  * @param {string} text  "Deleted 3 messages"
+ * @param {number | undefined} version  what the edit made: no later change is undone in its place
  * @param {string | null} [id]  of the conversation; the one on the screen unless said
  */
-export function announceEdit(text, id = get().id) {
-  const undo = () => attempt(() => api.post(url`conversations/${id}/undo`));
+export function announceEdit(text, version, id = get().id) {
+  const undo = () => attempt(() => api.post(url`conversations/${id}/undo`, {}, { version }));
   notify({ text, action: { label: t("undo"), run: undo } });
 }

@@ -36,6 +36,17 @@ export function targetOf(item) {
 }
 
 /**
+ * The version whose messages are on the screen; undefined if an item has lost its place in it.
+ *
+ * @param {Item} [item]
+ */
+export function versionShown(item) {
+  const thread = document.querySelector("pv-thread");
+  const there = !item || thread?.itemAt(item.index)?.message.id === item.message.id;
+  return there ? thread?.pages?.version : undefined;
+}
+
+/**
  * Whether an action can be done now.
  *
  * @param {Action} action
