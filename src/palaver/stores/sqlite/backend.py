@@ -72,6 +72,7 @@ from palaver.stores.sqlite.search import (
     NONE_IN_ORDER,
     SQLiteSearchIndex,
     check_order,
+    follow,
     positions_by_id,
     positions_by_role,
     positions_by_time,
@@ -100,6 +101,8 @@ _HEAD_COLUMNS: Final = 17  # what the last journal record left
 _TAGS: Final = 13  # the column of the tags, as JSON
 _LAST_COLUMNS: Final = 7  # the last message
 _NOTHING: Final = -1, NONE_IN_ORDER
+_HASH: Final = blake2b(digest_size=8)
+_NONE: Final = b"None"
 _AFTER_ALL: Final = b""  # SQLite sorts bytes after every text
 _MAX_JOINED: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
 
@@ -850,12 +853,16 @@ def _row(  # noqa: PLR0917 - what a row is made of
     replaces = change.replaces.get(index)
     body = encode(message)
     # the same as `row_hash`, written out: it is a fifth of what Python does for an append
-    columns = f"{cid}\0{position}\0{replaces}\0{version}\0{batch}\0{change.at}\0{key}\0"
-    mark = int.from_bytes(
-        blake2b(columns.encode() + body, digest_size=8).digest(), "big", signed=True
-    )
+    hashed = _HASH.copy()
+    hashed.update(
+        b"%d\0%d\0%b\0%d\0%d\0%d\0%b\0%b" % (
+            cid, position, _NONE if replaces is None else b"%d" % replaces, version, batch,
+            change.at, _NONE if key is None else key.encode(), body,
+        )
+    )  # fmt: skip
+    mark = int.from_bytes(hashed.digest(), "big", signed=True)
     sent, name = message.timestamp, message.id
-    behind, latest = latest.followed_by(position, sent, name)
+    behind, latest = follow(latest, position, sent, name)
     return (position, batch, role, rank, system, user, assistant, sent, replaces, mark, key, name,
             body.decode(), behind), latest  # fmt: skip
 

@@ -65,6 +65,7 @@ __all__ = [
     "Latest",
     "SQLiteSearchIndex",
     "check_order",
+    "follow",
     "positions_by_id",
     "positions_by_role",
     "positions_by_time",
@@ -370,32 +371,27 @@ _MAX_KNOWN: Final = 20_000  # positions of messages that were looked for
 _SPREAD: Final = 32  # rows that are looked at for one of a role, rather than bisecting once more
 
 
-class Latest(NamedTuple):
-    """The latest message in order, up to some position of a log."""
-
-    position: int
-    time: int
-    id: str
-
-    def followed_by(self, position: int, sent: int, name: str) -> tuple[int | None, Latest]:
-        """Return how far behind the message at a position the latest in order is, and which it is.
-
-        >>> first = "0190163d-8694-739b-aea5-966c26f8ad91"
-        >>> behind, latest = NONE_IN_ORDER.followed_by(0, 5, first)
-        >>> behind, latest.followed_by(1, 4, "0190163e-8694-739b-aea5-966c26f8ad91")[0]
-        (0, 1)
-        """
-        if name > self.id and sent >= self.time and _is_made_here(name):
-            return 0, Latest(position, sent, name)
-        return None if self.position < 0 else position - self.position, self
+Latest: TypeAlias = tuple[int, int, str]
+"""The latest message in order, up to some position of a log: its position, time and id."""
+NONE_IN_ORDER: Final[Latest] = (-1, 0, "")
 
 
-NONE_IN_ORDER: Final = Latest(-1, 0, "")
+def follow(latest: Latest, position: int, sent: int, name: str) -> tuple[int | None, Latest]:
+    """Return how far behind a message the latest in order is, and which that is.
+
+    >>> first, second = (f"0190163{n}-8694-739b-aea5-966c26f8ad91" for n in "de")
+    >>> behind, latest = follow(NONE_IN_ORDER, 0, 5, first)
+    >>> behind, follow(latest, 1, 4, second)[0]
+    (0, 1)
+    """
+    if name > latest[2] and sent >= latest[1] and _is_made_here(name):
+        return 0, (position, sent, name)
+    return None if latest[0] < 0 else position - latest[0], latest
 
 
 def _is_made_here(name: str) -> bool:
     """Tell whether an id looks like one of palaver's own: only these are expected to ascend."""
-    return name[14:15] == "7" and len(name) == 36  # noqa: PLR2004 - a UUID of version 7
+    return len(name) == 36 and name[14] == "7"  # noqa: PLR2004 - a UUID of version 7
 
 
 def read_latest(read: Read, line: Lineage[int], position: int) -> Latest:
@@ -407,7 +403,7 @@ def read_latest(read: Read, line: Lineage[int], position: int) -> Latest:
             break
         behind, sent, name = rows[0]
         if not behind:
-            return Latest(position, sent, name)
+            return position, sent, name
         position -= behind
     return NONE_IN_ORDER
 
@@ -421,7 +417,7 @@ def positions_by_id(read: Read, line: Lineage[int], name: str, known: dict[str, 
     place = known.get(name, -1)
     found = read("of_id", name, _owner(line, place), place)
     if _is_made_here(name) and not any(in_order for *_, in_order in found):
-        place = _first(read, line, lambda position: read_latest(read, line, position).id >= name)
+        place = _first(read, line, lambda position: read_latest(read, line, position)[2] >= name)
         found = read("of_id", name, _owner(line, place), place)
         if len(known) >= _MAX_KNOWN:
             known.clear()
@@ -433,10 +429,10 @@ def positions_by_time(read: Read, line: Lineage[int], since: int, until: int) ->
     """Return the positions of the messages from one time to before another, in log order."""
 
     def first(moment: int) -> int:
-        return _first(read, line, lambda place: read_latest(read, line, place).time >= moment)
+        return _first(read, line, lambda place: read_latest(read, line, place)[1] >= moment)
 
     begin, end = first(since), first(until)
-    last = read_latest(read, line, end - 1).position
+    last, *_ = read_latest(read, line, end - 1)
     ranges = line.row_ranges(begin, last + 1)
     found = read("in_order", json.dumps(ranges)) if ranges else []
     found += read("out_of_order", json.dumps(line.row_ranges()), since, until)
@@ -510,8 +506,8 @@ def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]
     was written before there was an order has no mark.
     """
     for position, behind, sent, name in rows:
-        expected, following = latest.followed_by(position, sent, name)
-        if behind is None and latest.position < 0:
+        expected, following = follow(latest, position, sent, name)
+        if behind is None and latest[0] < 0:
             continue
         if behind != expected:
             yield f"message {position}: its place in the order of ids and times is wrong"
