@@ -14,9 +14,8 @@ from msgspec.structs import replace
 import palaver
 from palaver.errors import Stale
 from palaver.messages import Message, user
-from palaver.stores.records import Change
+from palaver.stores.records import NONE_IN_ORDER, Change, check_order
 from palaver.stores.sqlite.connections import QUERIES
-from palaver.stores.sqlite.search import NONE_IN_ORDER, check_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -43,6 +43,7 @@ from palaver.stores.erase import Traces
 from palaver.stores.forks import FAR, Lineages, pages
 from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
+    NONE_IN_ORDER,
     ROLE_NUMBERS,
     AlreadyCommitted,
     Erased,
@@ -56,11 +57,14 @@ from palaver.stores.records import (
     check_journal_rows,
     check_known,
     check_message_rows,
+    check_order,
     check_records,
     check_rows,
     decode_body,
     describe_holder,
     encode_body,
+    follow,
+    latest_in_order,
     monotonic_ms,
     pack_counts,
     pruned_message,
@@ -69,14 +73,10 @@ from palaver.stores.records import (
 )
 from palaver.stores.sqlite.connections import QUERIES, SQLiteConnections, translate_errors
 from palaver.stores.sqlite.search import (
-    NONE_IN_ORDER,
     SQLiteSearchIndex,
-    check_order,
-    follow,
     positions_by_id,
     positions_by_role,
     positions_by_time,
-    read_latest,
     read_page,
 )
 from palaver.stores.text_index import parse_query
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Change, Record
-    from palaver.stores.sqlite.search import Latest
+    from palaver.stores.records import Change, Latest, Record
+    from palaver.stores.sqlite.search import Read
 
 __all__ = ["SQLiteBackend"]
 
@@ -206,7 +206,7 @@ class SQLiteBackend:
         cid = self._cids.get(change.conversation) or self._cid(change.conversation)
         known, latest = self._latest.get(cid, _NOTHING)
         if known != first:  # what comes before it does not change: any connection may read it
-            latest = read_latest(self._read, self._lineage(change.conversation), first - 1)
+            latest = self._read_latest(self._read, cid, first - 1)
         columns, latest = _columns(cid, change, latest)
         work = partial(self._append, cid, change, columns)
         version = self._write(work, atomic=True)
@@ -235,6 +235,18 @@ class SQLiteBackend:
         except apsw.ConstraintError:
             refuse_stale(change.conversation, change.after)
         return version
+
+    def _read_latest(self, read: Read, cid: int, position: int) -> Latest:
+        """Read which message in order is the latest up to a position."""
+
+        def order_at(position: int) -> Any:  # noqa: ANN401 - a row, if there is one
+            rows = read("order_at", cid, position)
+            if not rows:  # an ancestor has it
+                owner = self._lineages.get(cid).owner(position)
+                rows = [] if owner is None else read("order_at", owner.key, position)
+            return rows[0] if rows else None
+
+        return latest_in_order(order_at, position)
 
     def _read_writing(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
         """Run a named statement within the transaction."""
@@ -276,7 +288,7 @@ class SQLiteBackend:
         first: int = self._writer.execute(QUERIES["next_number"]).get
         rows: list[tuple[Any, ...]] = []
         if change.messages:
-            latest = read_latest(self._read_writing, self._lineages.get(cid), change.first - 1)
+            latest = self._read_latest(self._read_writing, cid, change.first - 1)
             found, _ = _rows(cid, change, latest)
             rows = [
                 (number, cid, version, change.at, *row) for number, row in enumerate(found, first)
@@ -723,7 +735,7 @@ class SQLiteBackend:
         """Yield what is wrong with the rows of some messages of the conversation's own."""
         cid = self._cid(conversation)
         yield from check_message_rows(self._read("hashes", cid, start, stop), start, stop)
-        latest = read_latest(self._read, self._lineage(conversation), start - 1)
+        latest = self._read_latest(self._read, cid, start - 1)
         yield from check_order(latest, self._read("orders", cid, start, stop))
 
     def unsound(self, conversation: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import apsw
 
 from palaver.errors import StoreDamaged, StoreError
-from palaver.stores.records import decode_body
+from palaver.stores.records import decode_body, is_made_here, latest_in_order
 from palaver.stores.sqlite.connections import QUERIES, busy_handler
 from palaver.stores.text_index import (
     OUT_OF_MEMORY,
@@ -54,22 +54,18 @@ from palaver.stores.text_index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Sequence
 
     from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Hit
+    from palaver.stores.records import Hit, Latest
     from palaver.stores.sqlite.connections import SQLiteConnections
 
 __all__ = [
-    "NONE_IN_ORDER",
-    "Latest",
+    "Read",
     "SQLiteSearchIndex",
-    "check_order",
-    "follow",
     "positions_by_id",
     "positions_by_role",
     "positions_by_time",
-    "read_latest",
     "read_page",
 ]
 
@@ -371,43 +367,6 @@ _MAX_KNOWN: Final = 20_000  # positions of messages that were looked for
 _SPREAD: Final = 32  # rows that are looked at for one of a role, rather than bisecting once more
 
 
-Latest: TypeAlias = tuple[int, int, str]
-"""The latest message in order, up to some position of a log: its position, time and id."""
-NONE_IN_ORDER: Final[Latest] = (-1, 0, "")
-
-
-def follow(latest: Latest, position: int, sent: int, name: str) -> tuple[int | None, Latest]:
-    """Return how far behind a message the latest in order is, and which that is.
-
-    >>> first, second = (f"0190163{n}-8694-739b-aea5-966c26f8ad91" for n in "de")
-    >>> behind, latest = follow(NONE_IN_ORDER, 0, 5, first)
-    >>> behind, follow(latest, 1, 4, second)[0]
-    (0, 1)
-    """
-    if name > latest[2] and sent >= latest[1] and _is_made_here(name):
-        return 0, (position, sent, name)
-    return None if latest[0] < 0 else position - latest[0], latest
-
-
-def _is_made_here(name: str) -> bool:
-    """Tell whether an id looks like one of palaver's own: only these are expected to ascend."""
-    return len(name) == 36 and name[14] == "7"  # noqa: PLR2004 - a UUID of version 7
-
-
-def read_latest(read: Read, line: Lineage[int], position: int) -> Latest:
-    """Read which message in order is the latest up to a position."""
-    while position >= 0:
-        owner = line.owner(position)
-        rows = [] if owner is None else read("order_at", owner.key, position)
-        if not rows or rows[0][0] is None:
-            break
-        behind, sent, name = rows[0]
-        if not behind:
-            return position, sent, name
-        position -= behind
-    return NONE_IN_ORDER
-
-
 def positions_by_id(read: Read, line: Lineage[int], name: str, known: dict[str, int]) -> list[int]:
     """Return the positions of the messages of a log that have an id.
 
@@ -416,8 +375,8 @@ def positions_by_id(read: Read, line: Lineage[int], name: str, known: dict[str, 
     """
     place = known.get(name, -1)
     found = read("of_id", name, _owner(line, place), place)
-    if _is_made_here(name) and not any(in_order for *_, in_order in found):
-        place = _first(read, line, lambda position: read_latest(read, line, position)[2] >= name)
+    if is_made_here(name) and not any(in_order for *_, in_order in found):
+        place = _first(read, line, lambda position: _latest(read, line, position)[2] >= name)
         found = read("of_id", name, _owner(line, place), place)
         if len(known) >= _MAX_KNOWN:
             known.clear()
@@ -429,10 +388,10 @@ def positions_by_time(read: Read, line: Lineage[int], since: int, until: int) ->
     """Return the positions of the messages from one time to before another, in log order."""
 
     def first(moment: int) -> int:
-        return _first(read, line, lambda place: read_latest(read, line, place)[1] >= moment)
+        return _first(read, line, lambda place: _latest(read, line, place)[1] >= moment)
 
     begin, end = first(since), first(until)
-    last, *_ = read_latest(read, line, end - 1)
+    last, *_ = _latest(read, line, end - 1)
     ranges = line.row_ranges(begin, last + 1)
     found = read("in_order", json.dumps(ranges)) if ranges else []
     found += read("out_of_order", json.dumps(line.row_ranges()), since, until)
@@ -472,6 +431,14 @@ def positions_by_role(
     return [row[0] for row in read("of_role", json.dumps(ranges), role)]
 
 
+def _latest(read: Read, line: Lineage[int], position: int) -> Latest:
+    def order_at(position: int) -> Any:  # noqa: ANN401 - a row, if there is one
+        rows = read("order_at", _owner(line, position), position)
+        return rows[0] if rows else None
+
+    return latest_in_order(order_at, position)
+
+
 def _first(
     read: Read,
     line: Lineage[int],
@@ -497,18 +464,3 @@ def _owner(line: Lineage[int], position: int) -> int:
     """Return whose row a position is; no conversation has the number -1."""
     owner = line.owner(position)
     return -1 if owner is None else owner.key
-
-
-def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]) -> Iterator[str]:
-    """Yield which messages are marked as in order, or as out of it, and are not.
-
-    `latest` is the latest in order before them; a row is its position, `behind`, time and id. What
-    was written before there was an order has no mark.
-    """
-    for position, behind, sent, name in rows:
-        expected, following = follow(latest, position, sent, name)
-        if behind is None and latest[0] < 0:
-            continue
-        if behind != expected:
-            yield f"message {position}: its place in the order of ids and times is wrong"
-        latest = following
