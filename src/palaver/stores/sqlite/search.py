@@ -451,13 +451,12 @@ def _first(
     Steps from the end that grow find a part of the log, since what is new is asked for most;
     bisection does the rest.
     """
-    end = read("end", line.key)[0][0] if high is None else high
-    high = line.base if end is None else end
-    step = 1
-    while low < high and reached(probe := max(low, high - step)):
-        high, step = probe, step * 4
-    low = max(low, high - step + 1)
-    return bisect_left(range(high), True, low, key=reached)  # noqa: FBT003 - what is looked for
+    end: int | None = read("end", line.key)[0][0] if high is None else high
+    top, step = line.base if end is None else end, 1
+    while low < top and reached(probe := max(low, top - step)):
+        top, step = probe, step * 4
+    low = max(low, top - step + 1)
+    return bisect_left(range(top), True, low, key=reached)  # noqa: FBT003 - what is looked for
 
 
 def _owner(line: Lineage[int], position: int) -> int:
