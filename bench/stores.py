@@ -62,7 +62,7 @@ def _append(disk: str, folder: Path, count: int, clock: Callable[[], float]) -> 
             for message in messages:
                 add(message)
             best[name] = min(best[name], (clock() - began) / count * 1e6)
-    goal = AtMost(3) if "memory" in disk else AtMost(1.5)
+    goal = AtMost(2) if "memory" in disk else AtMost(1.5)
     note = f"floor: a bare INSERT, WAL, synchronous=FULL; fsync takes {fsync_time(folder):.0f} µs"
     return against_floor(
         f"durable append, {disk}", best["palaver"], best["bare"], n=count, unit="µs", goal=goal,

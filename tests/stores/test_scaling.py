@@ -14,6 +14,7 @@ import palaver
 from palaver.errors import Stale, StoreDamaged
 from palaver.history.frame import Frame, Leaf
 from palaver.history.view import intersect
+from palaver.messages import system, user
 from palaver.stores.frame_codec import FrameCodec
 from palaver.stores.memory import MemoryBackend
 from palaver.stores.records import Change
@@ -229,6 +230,13 @@ def steps_of(store: Store, work: Any) -> int:  # noqa: ANN401 - any function
     return counter.count
 
 
+def steps_and(store: Store, most: int, work: Any) -> Any:  # noqa: ANN401 - any function
+    """What work returns, which takes fewer steps."""
+    found: list[Any] = []
+    assert steps_of(store, lambda: found.append(work())) < most
+    return found[0]
+
+
 @pytest.mark.parametrize("count", [50, 1_000])
 def test_sqlite_finds_by_index(lite: Store, count: int) -> None:
     """The same few steps, however many messages and changes there are."""
@@ -240,8 +248,27 @@ def test_sqlite_finds_by_index(lite: Store, count: int) -> None:
     assert steps_of(lite, lambda: backend.positions_of("talk", "u7")) < 200
     assert steps_of(lite, lambda: backend.between_times("talk", 10**15, None)) < 200
     assert steps_of(lite, lambda: backend.journal(None, newest - 2, 10)) < 600
-    cid = backend._cid("talk")
-    assert steps_of(lite, lambda: backend._read("rows_of", "u7", cid)) < 200
+
+
+@pytest.mark.parametrize("count", [50, 1_000])
+def test_sqlite_finds_what_comes_in_order_by_bisection(lite: Store, count: int) -> None:
+    """No message stands in an index, and few are looked at, however many there are."""
+    made = [
+        (system if number == count // 3 else user)(str(number), timestamp=1_000 + number)
+        for number in range(count)
+    ]
+    lite.create(made, id="talk")
+    backend = backend_of(lite)
+    (alone,) = steps_and(lite, 700, lambda: backend.select("talk", "system", 0, 1))
+    assert count // 3 == alone
+    assert [20] == steps_and(lite, 700, lambda: backend.positions_of("talk", made[20].id))
+    assert [20] == steps_and(lite, 100, lambda: backend.positions_of("talk", made[20].id))
+    assert [] == steps_and(lite, 100, lambda: backend.positions_of("talk", "nobody"))
+    last = list(range(count - 9, count))
+    assert last == steps_and(lite, 900, lambda: backend.select("talk", "user", count - 10, count))
+    since = 1_000 + count - 9
+    assert last == steps_and(lite, 900, lambda: backend.between_times("talk", since, None))
+    assert [] == steps_and(lite, 300, lambda: backend.between_times("talk", 10**15, None))
 
 
 def test_positions_of_times_are_walked_through_once() -> None:

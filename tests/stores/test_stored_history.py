@@ -49,7 +49,7 @@ def test_a_few_messages_are_one_statement(tmp_path: Path, count: int) -> None:
     with palaver.open(tmp_path / "chat.db") as store:
         history, other = store.create([user("first")]), store.create()
         made = statements(store, lambda: history.extend(said(count), key="k"))
-        assert (2 if count <= 16 else count + 5) == len(made)  # a key is asked for, too
+        assert (2 if count <= 16 else count + 6) == len(made)  # a key is asked for, too
         other.extend(said(3))
         history.append(user("last"))
         history.extend(said(count), key="k")  # it was done before

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAGIC",
     "MERGED_POSITIONS",
+    "NONE_IN_ORDER",
     "NO_REPLACEMENTS",
     "PRUNED",
     "ROLE_NUMBERS",
@@ -64,6 +65,7 @@ __all__ = [
     "Head",
     "Hit",
     "JournalEntry",
+    "Latest",
     "Lease",
     "Listing",
     "NodeReport",
@@ -77,6 +79,7 @@ __all__ = [
     "check_journal_rows",
     "check_known",
     "check_message_rows",
+    "check_order",
     "check_records",
     "check_rows",
     "check_tags",
@@ -85,8 +88,11 @@ __all__ = [
     "decode_body",
     "describe_holder",
     "encode_body",
+    "follow",
     "holder_name",
+    "is_made_here",
     "is_sealed",
+    "latest_in_order",
     "monotonic_ms",
     "pack_counts",
     "placed_hash",
@@ -391,6 +397,67 @@ def pack_counts(position: int, system: int, user: int, assistant: int) -> int:
 def unpack_counts(counts: int) -> tuple[int, int, int]:
     """Return the three counts that a row has: system, user, assistant."""
     return counts >> _SYSTEM & MASK, counts >> _USER & MASK, counts >> _ASSISTANT & MASK
+
+
+# ── messages in order ───────────────────────────────────────────────────────────────────────────
+
+Latest: TypeAlias = tuple[int, int, str]
+"""The latest message in order, up to some position of a log: its position, time and id."""
+NONE_IN_ORDER: Final[Latest] = (-1, 0, "")
+
+
+def is_made_here(name: str) -> bool:
+    """Return whether an id looks like one of palaver's own: only these are expected to ascend."""
+    return len(name) == 36 and name[14] == "7"  # noqa: PLR2004 - a UUID of version 7
+
+
+def follow(latest: Latest, position: int, sent: int, name: str) -> tuple[int | None, Latest]:
+    """Return how far behind a message the latest in order is, and which that is.
+
+    A message is in order if palaver made its id, and neither that nor its time is before those of
+    the latest. The distance is 0 then, and None if no message before is in order.
+
+    >>> first, second = (f"0190163{n}-8694-739b-aea5-966c26f8ad91" for n in "de")
+    >>> behind, latest = follow(NONE_IN_ORDER, 0, 5, first)
+    >>> behind, follow(latest, 1, 4, second)[0]
+    (0, 1)
+    """
+    if name > latest[2] and sent >= latest[1] and is_made_here(name):
+        return 0, (position, sent, name)
+    return None if latest[0] < 0 else position - latest[0], latest
+
+
+def latest_in_order(
+    order_at: Callable[[int], tuple[int | None, int, str] | None], position: int
+) -> Latest:
+    """Return the latest message in order up to a position.
+
+    `order_at` returns how far behind it that is, the time and the id of the message at a position.
+    """
+    while position >= 0:
+        row = order_at(position)
+        if row is None or row[0] is None:
+            break
+        behind, sent, name = row
+        if not behind:
+            return position, sent, name
+        position -= behind
+    return NONE_IN_ORDER
+
+
+def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]) -> Iterator[str]:
+    """Yield which messages are marked as in order, or as out of it, and are not.
+
+    `latest` is the latest in order before them; a row is its position, `behind`, time and id. What
+    was written before there was an order has no mark.
+    """
+    for position, behind, sent, name in rows:
+        expected, following = follow(latest, position, sent, name)
+        if behind is None and latest[0] < 0:
+            continue
+        if behind != expected:
+            yield f"message {position}: its place in the order of ids and times is wrong"
+        latest = following
 
 
 # ── positions of merged messages ────────────────────────────────────────────────────────────────

@@ -43,6 +43,7 @@ from palaver.stores.erase import Traces
 from palaver.stores.forks import FAR, Lineages, pages
 from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
+    NONE_IN_ORDER,
     ROLE_NUMBERS,
     AlreadyCommitted,
     BodyCodec,
@@ -57,10 +58,13 @@ from palaver.stores.records import (
     check_journal_rows,
     check_known,
     check_message_rows,
+    check_order,
     check_records,
     check_rows,
     describe_holder,
     encode_body,
+    follow,
+    latest_in_order,
     monotonic_ms,
     pack_counts,
     pruned_message,
@@ -68,7 +72,13 @@ from palaver.stores.records import (
     unpack_counts,
 )
 from palaver.stores.sqlite.connections import QUERIES, SQLiteConnections, translate_errors
-from palaver.stores.sqlite.search import SQLiteSearchIndex, read_page
+from palaver.stores.sqlite.search import (
+    SQLiteSearchIndex,
+    positions_by_id,
+    positions_by_role,
+    positions_by_time,
+    read_page,
+)
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
@@ -76,7 +86,8 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Change, Record
+    from palaver.stores.records import Change, Latest, Record
+    from palaver.stores.sqlite.search import Read
 
 __all__ = ["SQLiteBackend"]
 
@@ -90,6 +101,9 @@ _MAX_HEADS: Final = 1_000  # heads that are cached
 _HEAD_COLUMNS: Final = 17  # what the last journal record left
 _TAGS: Final = 13  # the column of the tags, as JSON
 _LAST_COLUMNS: Final = 7  # the last message
+_NOTHING: Final = -1, NONE_IN_ORDER
+_HASH: Final = blake2b(digest_size=8)
+_NONE: Final = b"None"
 _AFTER_ALL: Final = b""  # SQLite sorts bytes after every text
 _MAX_JOINED: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
 
@@ -111,6 +125,8 @@ class SQLiteBackend:
         self._cids: dict[str, int] = {}
         self._lineages: Lineages[int] = Lineages(self._read_line)
         self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
+        self._latest: dict[int, tuple[int, Latest]] = {}  # up to the end of a log of that length
+        self._places: dict[str, int] = {}  # where messages in order were found
         restart_in_child(self)
 
     @property
@@ -127,12 +143,18 @@ class SQLiteBackend:
         self._cids.clear()
         self._lineages.clear()
         self._heads.clear()
+        self._latest.clear()
+        self._places.clear()
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
     def create(self, head: Head, first: Change) -> None:
         """Begin a conversation, with its first messages and frame."""
-        self._write(lambda: self._create(head, first))
+        try:
+            self._write(lambda: self._create(head, first))
+        except BaseException:
+            self._forget(head.id)  # it was rolled back
+            raise
 
     def _create(self, head: Head, first: Change) -> int:
         parent = None if head.parent is None else self._cid(head.parent, self._writer)
@@ -148,7 +170,10 @@ class SQLiteBackend:
         except apsw.ConstraintError:
             msg = f"a conversation has the id {head.id!r} already"
             raise AlreadyExists(msg) from None
-        cid = self._writer.last_insert_rowid()
+        cid = self._cids[head.id] = self._writer.last_insert_rowid()
+        if parent is not None:
+            self._lineages.get(parent)
+        self._lineages.learn(cid, parent, head.base, head.origin)
         number = self._insert_rows(cid, 0, first)
         self._insert_journal(number, cid, 0, first)
         for record in first.records:
@@ -171,40 +196,63 @@ class SQLiteBackend:
             return self._write(work, again=False)  # changes may come from a stream
         except BaseException:
             if head is not None:
-                self._cids.pop(head.id, None)  # it was rolled back
+                self._forget(head.id)  # it was rolled back
             raise
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
-        few = 0 < len(change.messages) <= _FEW
-        if few and change.plain and not (change.token or change.records):
-            return self._write(partial(self._append, change), atomic=True)
-        return self._write(partial(self._commit, change))
+        count = len(change.messages)
+        if not 0 < count <= _FEW or change.token or change.records or not change.plain:
+            return self._write(partial(self._commit, change))
+        first = change.first
+        cid = self._cids.get(change.conversation) or self._cid(change.conversation)
+        known, latest = self._latest.get(cid, _NOTHING)
+        if known != first:  # what comes before it does not change: any connection may read it
+            latest = self._read_latest(self._read, cid, first - 1)
+        columns, latest = _columns(cid, change, latest)
+        work = partial(self._append, cid, change, columns)
+        version = self._write(work, atomic=True)
+        if version.__class__ is int:  # and no `AlreadyCommitted`
+            if len(self._latest) >= _MAX_HEADS:
+                self._latest.clear()
+            self._latest[cid] = first + count, latest
+        return version
 
     def _stored_before(self, cid: int, change: Change) -> AlreadyCommitted | None:
         """Return the version of a change that was stored before under the same key."""
         row = self._writer.execute(QUERIES["version_of_key"], (cid, change.key)).fetchone()
         return None if row is None else AlreadyCommitted(row[0])
 
-    def _append(self, change: Change) -> int:
+    def _append(self, cid: int, change: Change, columns: tuple[Any, ...]) -> int:
         """Store a plain append, the most common change of all, in one statement."""
-        writer = self._connections.writer
-        cid = self._cids.get(change.conversation) or self._cid(change.conversation, writer)
         if change.key is not None:
             before = self._stored_before(cid, change)
             if before is not None:
                 return before
         version = change.after + 1
-        count = len(change.messages)
-        if count == 1:
-            columns = _row(cid, change, 0, unpack_counts(change.counts), 1)
-        else:
-            columns = tuple(chain.from_iterable(_rows(cid, change)))
         try:
-            writer.execute(_APPENDS[count - 1], (cid, version, change.at, *columns))
+            self._connections.writer.execute(
+                _APPENDS[len(change.messages) - 1], (cid, version, change.at, *columns)
+            )
         except apsw.ConstraintError:
             refuse_stale(change.conversation, change.after)
         return version
+
+    def _read_latest(self, read: Read, cid: int, position: int) -> Latest:
+        """Read which message in order is the latest up to a position."""
+
+        def order_at(position: int) -> Any:  # noqa: ANN401 - a row, if there is one
+            rows = read("order_at", cid, position)
+            if not rows:  # an ancestor has it
+                owner = self._lineages.get(cid).owner(position)
+                rows = [] if owner is None else read("order_at", owner.key, position)
+            return rows[0] if rows else None
+
+        return latest_in_order(order_at, position)
+
+    def _read_writing(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
+        """Run a named statement within the transaction."""
+        return self._writer.execute(QUERIES[name], values).fetchall()
 
     def _commit(self, change: Change) -> int:
         """Store any change. A plain append is its messages; others have a journal record too."""
@@ -240,11 +288,13 @@ class SQLiteBackend:
     def _insert_rows(self, cid: int, version: int, change: Change) -> int:
         """Insert a change's messages and return the number that comes after theirs."""
         first: int = self._writer.execute(QUERIES["next_number"]).get
-        rows = [
-            (number, cid, version, change.at, *row)
-            for number, row in enumerate(_rows(cid, change), first)
-        ]
-        if rows:
+        rows: list[tuple[Any, ...]] = []
+        if change.messages:
+            latest = self._read_latest(self._read_writing, cid, change.first - 1)
+            found, _ = _rows(cid, change, latest)
+            rows = [
+                (number, cid, version, change.at, *row) for number, row in enumerate(found, first)
+            ]
             self._writer.executemany(QUERIES["insert_message"], rows)
         return first + len(rows)
 
@@ -302,10 +352,14 @@ class SQLiteBackend:
             self._writer.execute(QUERIES["index_again"])
 
         self._write(work)
+        self._forget(conversation)
+        self._finish_erasure()
+
+    def _forget(self, conversation: str) -> None:
+        """Forget the number and the ancestors of a conversation that is not there."""
         cid = self._cids.pop(conversation, None)
         if cid is not None:
             self._lineages.forget(cid)
-        self._finish_erasure()
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""
@@ -327,11 +381,11 @@ class SQLiteBackend:
             cid = self._cid(conversation, writer)
             family: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
             rows: list[Any] = [
-                row
+                writer.execute(QUERIES["row_at"], (relative, position)).fetchone()
                 for name, relative in family
                 for message_id in message_ids
-                for row in writer.execute(QUERIES["rows_of"], (message_id, relative)).fetchall()
-                if (name, row[3]) not in spare
+                for position in self._own_positions(relative, message_id)
+                if (name, position) not in spare
             ]
             messages = [self.codec.message(row[1]) for row in rows]
             traces = Traces(messages)
@@ -351,6 +405,12 @@ class SQLiteBackend:
         erased = self._write(work)
         self._finish_erasure()
         return erased
+
+    def _own_positions(self, cid: int, message_id: str) -> list[int]:
+        """Return the positions of a conversation's own messages, not its ancestors', with an id."""
+        line = self._lineages.get(cid)
+        found = positions_by_id(self._read_writing, line, message_id, self._places)
+        return [position for position in found if position >= line.base]
 
     def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
         """Replace messages that nothing reaches any more by tombstones."""
@@ -493,32 +553,18 @@ class SQLiteBackend:
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
         """Return the positions of a role's messages from its start-th to before its stop-th."""
-        number = ROLE_NUMBERS[role]
-        ranges = self._lineage(conversation).row_ranges()
-        if len(ranges) == 1:
-            rows = self._read("select", ranges[0].key, number, start, stop, FAR)
-        else:
-            rows = self._read("select_of", json.dumps(ranges), number, start, stop)
-        return [row[0] for row in rows]
+        line = self._lineage(conversation)
+        return positions_by_role(self._read, line, ROLE_NUMBERS[role], start, stop)
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """Return the positions of the messages with an id."""
-        lineage = self._lineage(conversation)
-        return [
-            position
-            for cid, position in self._read("positions_of", message_id)
-            if (owner := lineage.owner(position)) is not None and owner.key == cid
-        ]
+        line = self._lineage(conversation)
+        return positions_by_id(self._read, line, message_id, self._places)
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
         """Return the positions of the messages from one time to before another, in log order."""
         begin, end = 0 if since is None else since, FAR if until is None else until
-        ranges = self._lineage(conversation).row_ranges()
-        if len(ranges) == 1:
-            rows = self._read("between_times", ranges[0].key, FAR, begin, end)
-        else:
-            rows = self._read("between_times_of", json.dumps(ranges), begin, end)
-        return [row[0] for row in rows]
+        return positions_by_time(self._read, self._lineage(conversation), begin, end)
 
     def replaced(self, conversation: str, position: int) -> int | None:
         """Return the position whose message was replaced by the one at a position."""
@@ -695,8 +741,10 @@ class SQLiteBackend:
 
     def damaged(self, conversation: str, start: int, stop: int) -> Iterator[str]:
         """Yield what is wrong with the rows of some messages of the conversation's own."""
-        rows = self._read("hashes", self._cid(conversation), start, stop)
-        yield from check_message_rows(rows, start, stop)
+        cid = self._cid(conversation)
+        yield from check_message_rows(self._read("hashes", cid, start, stop), start, stop)
+        latest = self._read_latest(self._read, cid, start - 1)
+        yield from check_order(latest, self._read("orders", cid, start, stop))
 
     def unsound(self, conversation: str) -> Iterator[str]:
         """Yield what is wrong with the rows of a conversation other than its messages'."""
@@ -828,38 +876,56 @@ def _decode_data(text: str | None) -> Mapping[str, Any]:
     return EMPTY if text is None else _parse_json(text)
 
 
-def _rows(cid: int, change: Change) -> list[tuple[Any, ...]]:
-    """Return the rows of a change's messages; a plain append's last is its journal record, too."""
+def _columns(cid: int, change: Change, latest: Latest) -> tuple[tuple[Any, ...], Latest]:
+    """Return the columns of all rows of a plain append, one after the other."""
+    if len(change.messages) == 1:
+        return _row(cid, change, 0, unpack_counts(change.counts), 1, latest)
+    rows, latest = _rows(cid, change, latest)
+    return tuple(chain.from_iterable(rows)), latest
+
+
+def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...]], Latest]:
+    """Return the rows of a change's messages, and which is the latest in order then.
+
+    A plain append's last row is its journal record, too.
+    """
     rows: list[tuple[Any, ...]] = []
     system, user, assistant = unpack_counts(change.counts)
     count = len(change.messages)
     for index, message in enumerate(change.messages):
         batch = count if change.plain and index == count - 1 else 0
-        rows.append(_row(cid, change, index, (system, user, assistant), batch))
+        row, latest = _row(cid, change, index, (system, user, assistant), batch, latest)
+        rows.append(row)
         system += message.role == "system"
         user += message.role == "user"
         assistant += message.role == "assistant"
-    return rows
+    return rows, latest
 
 
-def _row(
-    cid: int, change: Change, index: int, counts: tuple[int, int, int], batch: int
-) -> tuple[Any, ...]:
+def _row(  # noqa: PLR0917 - what a row is made of
+    cid: int, change: Change, index: int, counts: tuple[int, int, int], batch: int, latest: Latest
+) -> tuple[tuple[Any, ...], Latest]:
     """Return the columns of a message's row that are not the same for its whole change."""
     message, position, version = change.messages[index], change.first + index, change.after + 1
     system, user, assistant = counts
     role = ROLE_NUMBERS[message.role]
-    ordinal = (system, user, assistant, position - system - user - assistant)[role]
+    rank = (system, user, assistant, position - system - user - assistant)[role]
     key = change.key if batch else None
     replaces = change.replaces.get(index)
     body = encode(message)
     # the same as `row_hash`, written out: it is a fifth of what Python does for an append
-    columns = f"{cid}\0{position}\0{replaces}\0{version}\0{batch}\0{change.at}\0{key}\0"
-    mark = int.from_bytes(
-        blake2b(columns.encode() + body, digest_size=8).digest(), "big", signed=True
-    )
-    return (position, batch, role, ordinal, system, user, assistant, message.timestamp, replaces,
-            mark, key, message.id, body.decode())  # fmt: skip
+    hashed = _HASH.copy()
+    hashed.update(
+        b"%d\0%d\0%b\0%d\0%d\0%d\0%b\0%b" % (
+            cid, position, _NONE if replaces is None else b"%d" % replaces, version, batch,
+            change.at, _NONE if key is None else key.encode(), body,
+        )
+    )  # fmt: skip
+    mark = int.from_bytes(hashed.digest(), "big", signed=True)
+    sent, name = message.timestamp, message.id
+    behind, latest = follow(latest, position, sent, name)
+    return (position, batch, role, rank, system, user, assistant, sent, replaces, mark, key, name,
+            body.decode(), behind), latest  # fmt: skip
 
 
 def _parse_json(text: str) -> Any:  # noqa: ANN401 - what was written

@@ -109,23 +109,23 @@ SELECT max(coalesce((SELECT max(number) FROM messages), 0),
            coalesce((SELECT max(number) FROM journal), 0)) + 1;
 
 -- name: insert_message
-INSERT INTO messages (number, cid, version, at, seq, batch, role, ordinal, n_system, n_user,
-                      n_assistant, time, replaces, hash, key, id, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system, n_user,
+                      n_assistant, time, replaces, hash, key, id, body, behind)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- A plain append, refused by the table itself where it comes too late: another append has taken its
 -- place, or a journal record its version (NULL is not allowed there). `one_more` goes behind it for
 -- every further message, which gets the next number by itself.
 -- name: append_message
-INSERT INTO messages (number, cid, version, at, seq, batch, role, ordinal, n_system, n_user,
-                      n_assistant, time, replaces, hash, key, id, body)
+INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system, n_user,
+                      n_assistant, time, replaces, hash, key, id, body, behind)
 VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
             coalesce((SELECT max(number) FROM journal), 0)) + 1,
         ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2 THEN ?2 END, ?3,
-        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16);
+        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17);
 
 -- name: one_more
-, (NULL, ?1, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+, (NULL, ?1, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_journal
 INSERT INTO journal (number, cid, version, kind, at, first, count, stop, data, key, frame, hash)
@@ -177,29 +177,43 @@ CROSS JOIN messages AS m
     ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
 ORDER BY m.seq;
 
--- name: select
-SELECT seq FROM messages WHERE cid = ? AND role = ? AND ordinal >= ? AND ordinal < ? AND seq < ?
-ORDER BY ordinal;
+-- name: end
+SELECT max(seq) + 1 FROM messages WHERE cid = ?;
 
--- name: select_of
+-- How many messages of a role there are up to a position.
+-- name: up_to
+SELECT CASE ?3 WHEN 0 THEN n_system WHEN 1 THEN n_user WHEN 2 THEN n_assistant
+               ELSE seq - n_system - n_user - n_assistant END + (role = ?3)
+FROM messages WHERE cid = ?1 AND seq = ?2;
+
+-- name: order_at
+SELECT behind, time, id FROM messages WHERE cid = ? AND seq = ?;
+
+-- The messages of a role in some ranges: a list of [cid, start, stop].
+-- name: of_role
 SELECT m.seq FROM json_each(?1) AS r
 CROSS JOIN messages AS m
-    ON m.cid = r.value ->> 0 AND m.role = ?2 AND m.ordinal >= ?3 AND m.ordinal < ?4
-   AND m.seq < r.value ->> 2
-ORDER BY m.seq;
+    ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
+WHERE m.role = ?2 ORDER BY m.seq;
 
--- The rows of every conversation: almost always one, whoever was forked from whom.
--- name: positions_of
-SELECT cid, seq FROM messages WHERE id = ? ORDER BY seq;
+-- The messages with an id: the one in order at a place, and those of every conversation that are
+-- not in order.
+-- name: of_id
+SELECT cid, seq, 1 FROM messages WHERE cid = ?2 AND seq = ?3 AND id = ?1 AND behind IS 0
+UNION ALL
+SELECT cid, seq, 0 FROM messages INDEXED BY messages_id WHERE id = ?1 AND behind IS NOT 0;
 
--- name: between_times
-SELECT seq FROM messages WHERE cid = ? AND +seq < ? AND time >= ? AND time < ? ORDER BY +seq;
-
--- name: between_times_of
+-- name: in_order
 SELECT m.seq FROM json_each(?1) AS r
 CROSS JOIN messages AS m
+    ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
+WHERE m.behind IS 0;
+
+-- name: out_of_order
+SELECT m.seq FROM json_each(?1) AS r
+CROSS JOIN messages AS m INDEXED BY messages_time
     ON m.cid = r.value ->> 0 AND m.time >= ?2 AND m.time < ?3 AND m.seq < r.value ->> 2
-ORDER BY m.seq;
+WHERE m.behind IS NOT 0;
 
 -- name: replaced
 SELECT replaces FROM messages WHERE cid = ? AND seq = ?;
@@ -321,10 +335,6 @@ SELECT id, cid FROM down;
 -- name: all_rows
 SELECT number, body FROM messages WHERE cid = ?;
 
--- name: rows_of
-SELECT number, body, cid, seq, replaces, version, batch, at, key
-FROM messages WHERE id = ? AND +cid = ?;
-
 -- name: row_at
 SELECT number, body, cid, seq, replaces, version, batch, at, key
 FROM messages WHERE cid = ? AND seq = ?;
@@ -394,9 +404,12 @@ WHERE words MATCH ? ORDER BY words.rank, m.number DESC;
 UPDATE indexing SET indexed = min(indexed, coalesce((SELECT max(number) FROM messages), 0));
 
 -- name: hashes
-SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, cid, seq, replaces,
+SELECT hash, body, role, rank, n_system, n_user, n_assistant, time, id, cid, seq, replaces,
        version, batch, at, key
 FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
+
+-- name: orders
+SELECT seq, behind, time, id FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
 -- name: label_hash
 SELECT 'the head', hash, NULL, id, parent, base, origin, created, erased, title, tags
