@@ -263,6 +263,7 @@ class StoreReport(Struct, frozen=True, rename="camel"):
     shards: int = 0
     nodes: tuple[NodeReport, ...] = ()
     missing: tuple[str, ...] = ()
+    pooler: bool = False  # in between; followers then look again and again
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────

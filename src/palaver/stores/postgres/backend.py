@@ -118,14 +118,19 @@ class PostgresBackend:
         pool: int = 10,
         patience: float = 30.0,
         rewrite: int = 1 << 28,
+        pooler: bool | None = None,
     ) -> None:
         """Connect to a database, and bring its schema up to date.
 
         `pool` is the largest number of connections; `patience` how many seconds to wait for a
-        server that went away or does not answer; `rewrite` how large the tables may be, in bytes,
-        for an erasure to rewrite them (see `palaver.stores.postgres.erase`).
+        server that went away or does not answer, or for a new primary where the address has several
+        hosts; `rewrite` how large the tables may be, in bytes, for an erasure to rewrite them (see
+        `palaver.stores.postgres.erase`). `pooler` tells whether a pooler such as PgBouncer is in
+        between that gives connections to single transactions; by default that is found out.
         """
-        self._connections = PostgresConnections(address, size=pool, patience=patience)
+        self._connections = PostgresConnections(
+            address, size=pool, patience=patience, pooler=pooler
+        )
         self._rewrite = rewrite
         self.erasures = 0
         self._index = PostgresSearchIndex(self._connections)
@@ -136,7 +141,7 @@ class PostgresBackend:
             lambda name: self._connections.fetch("line", {"root": self._root(name), "id": name})
         )
         try:
-            with self._connections.connect() as connection:
+            with self._connections.connect(wait=True) as connection:
                 self.migrated = migrate(connection, found=_found)
                 distributed = is_distributed(connection)
                 shift_numbers(connection, numbers_ahead if distributed else None)
@@ -169,7 +174,7 @@ class PostgresBackend:
 
     def examine(self) -> StoreReport:
         """Return what the store runs on, and what is missing."""
-        return self._connections.run(examine)
+        return replace(self._connections.run(examine), pooler=self._connections.pooled)
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""

@@ -38,6 +38,7 @@ _LOCKED: Final = b"SET lock_timeout = '5s'"
 _TABLES: Final = ("palaver.messages", "palaver.words", "palaver.records")
 _GENTLE: Final = f"VACUUM {', '.join(_TABLES)}".encode()
 _THOROUGH: Final = f"VACUUM FULL {', '.join(_TABLES)}".encode()
+_THOROUGH_IF_FREE: Final = f"VACUUM (FULL, SKIP_LOCKED) {', '.join(_TABLES)}".encode()
 
 
 def erase_rows(
@@ -125,10 +126,16 @@ def clean_up(
         with connections.connect() as connection:
             if not distributed:
                 _wait_for_readers(connection, transaction)
-            connection.execute(b"SET statement_timeout = 0")
             connection.longest = None
+            if not connections.pooled:
+                connection.execute(b"SET statement_timeout = 0")
             measured = STATEMENTS["footprint_of_cluster" if distributed else "footprint"]
             (size,) = connection.execute(measured, (list(_TABLES),)).fetchone() or (0,)
+            if connections.pooled:  # which has no session to set a lock_timeout in
+                if size <= rewrite:
+                    connection.execute(_THOROUGH_IF_FREE)
+                connection.execute(_GENTLE)
+                return
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     connection.execute(_LOCKED)
