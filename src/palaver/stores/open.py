@@ -10,10 +10,11 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from palaver.errors import StoreError
+from palaver.errors import StoreError, ValidationError
 from palaver.messages.ids import now_ms
+from palaver.messages.limits import describe_argument
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
@@ -38,16 +39,29 @@ _MISSPELT: Final = re.compile(
 )
 
 
-def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = now_ms) -> Store:
+def open_store(
+    address: str | os.PathLike[str],
+    *,
+    clock: Callable[[], int] = now_ms,
+    read: Literal["primary", "replica"] = "primary",
+) -> Store:
     """Open a store, and create it if it does not exist.
 
     A file may be given as text or as a path; `~` is the home folder. Something that cannot be a
     store's file (a folder, a device, a name that is not UTF-8) is a `StoreError`, and nothing is
     created.
 
+    The address of a store in PostgreSQL may have several hosts, `postgresql://one,two/talks`:
+    changes go to the one that accepts them, and to another one after a failover. With
+    `read="replica"`, conversations are opened and read from a standby among them, if there is one
+    and it has what this store has seen or changed already; everything else goes to the primary.
+
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
     """
+    if read not in {"primary", "replica"}:
+        detail = f"must be 'primary' or 'replica', not {describe_argument(read)}"
+        raise ValidationError(detail, path="$.read", rule="argument")
     name: object = address
     if isinstance(address, os.PathLike):
         name = os.fspath(address)
@@ -56,19 +70,22 @@ def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = no
         msg = f"the address of a store must be text or a path, such as 'chat.db', not {kind}"
         raise StoreError(msg)
     check_address(name)
+    if name.startswith(_POSTGRES):
+        return Store(_postgres(name, read), clock=clock)
+    if read == "replica":
+        detail = "a file has no standby to read from; a store in PostgreSQL has: read='primary'"
+        raise ValidationError(detail, path="$.read", rule="argument")
     if name == ":memory:":
         from palaver.stores.memory import MemoryBackend  # noqa: PLC0415 - loaded on demand
 
         return Store(MemoryBackend(), clock=clock)
-    if name.startswith(_POSTGRES):
-        return Store(_postgres(name), clock=clock)
     path = database_path(name)
     from palaver.stores.sqlite import SQLiteBackend  # noqa: PLC0415 - the same
 
     return Store(SQLiteBackend(path), clock=clock)
 
 
-def _postgres(address: str) -> Backend:
+def _postgres(address: str, read: Literal["primary", "replica"]) -> Backend:
     try:
         from palaver.stores.postgres import PostgresBackend  # noqa: PLC0415 - the same
     except ImportError as error:
@@ -76,7 +93,7 @@ def _postgres(address: str) -> Backend:
             raise
         msg = "a store in PostgreSQL needs more packages: pip install 'palaver[postgres]'"
         raise StoreError(msg) from None
-    return PostgresBackend(address)
+    return PostgresBackend(address, read=read)
 
 
 def check_address(address: str) -> None:

@@ -76,6 +76,7 @@ _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_clie
                    "scram_server_key")  # fmt: skip
 _AT_REST: Final = TransactionStatus.IDLE, PipelineStatus.OFF
 _OLD: Final = 3_600.0  # seconds after which a connection is not used again
+_SOON_OLD: Final = 60.0  # the same where a standby is preferred, and may be there by now
 _UNUSED: Final = 600.0  # seconds without use after which one is closed
 _AT_WORK: Final = b"""
 SELECT 1 FROM pg_stat_activity
@@ -136,6 +137,8 @@ class PostgresConnections:
             parts.setdefault("target_session_attrs", "read-write")
         self.pooled = bool(pooler)
         self._find_pooler = pooler is None
+        self._last_place: tuple[bytes, ...] = ()
+        self._old = _SOON_OLD if standby else _OLD
         self.name = make_conninfo(
             "", **{key: parts[key] for key in ("host", "port", "dbname") if key in parts}
         )
@@ -260,6 +263,7 @@ class PostgresConnections:
 
     def _open(self, seconds: float, *, ask: bool = True) -> TimedConnection:
         parts = self._parts | {"connect_timeout": self._timeout(min(seconds, self._patience))}
+        parts |= _turn(self._parts, self._last_place)
         connection = self._begin(parts, ask=ask)
         if not self.pooled and not self._set_up(connection):
             connection.close()
@@ -267,6 +271,7 @@ class PostgresConnections:
             connection = self._begin(parts, ask=ask)
         if self.pooled:
             self._check_durability(connection)
+        self._last_place = _place(connection)
         if self._lost is not None:
             self._tell_found(connection)
         return connection
@@ -393,7 +398,7 @@ class PostgresConnections:
                 return
             now = time.monotonic()
             state = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
-            if self._closed or state != _AT_REST or connection.opened + _OLD < now:
+            if self._closed or state != _AT_REST or connection.opened + self._old < now:
                 connection.close()
                 return
             connection.used = now
@@ -427,6 +432,28 @@ def _place(connection: TimedConnection) -> tuple[bytes, ...]:
     """Return which of several servers a connection goes to."""
     line = connection.pgconn
     return line.host, line.hostaddr, line.port
+
+
+def _turn(parts: dict[str, Any], place: tuple[bytes, ...]) -> dict[str, str]:
+    """Return the hosts of an address in another order: the one that answered last is the first.
+
+    One that is silent would be waited for with every connection if it were asked before.
+
+    >>> _turn({"host": "one,two,three", "port": "1,2,3"}, (b"two", b"", b"2"))
+    {'host': 'two,three,one', 'port': '2,3,1'}
+    """
+    lists = {
+        key: str(parts[key]).split(",") for key in ("host", "hostaddr", "port") if key in parts
+    }
+    hosts = max(map(len, lists.values()), default=1)
+    lists = {key: values * (hosts if len(values) == 1 else 1) for key, values in lists.items()}
+    for index in range(hosts if place and hosts > 1 else 0):
+        known = (lists.get(key, [""] * hosts)[index] for key in ("host", "hostaddr", "port"))
+        if all(
+            not given or given == found.decode() for given, found in zip(known, place, strict=True)
+        ):
+            return {key: ",".join(values[index:] + values[:index]) for key, values in lists.items()}
+    return {}
 
 
 def _adapters() -> AdaptersMap:
