@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -281,6 +282,25 @@ def test_only_so_many_versions_are_remembered(
     with palaver.open(postgres, read="replica") as store:
         names = [store.create([user(str(n))]).id for n in range(4)]
         assert [["0"], ["1"], ["2"], ["3"]] == [texts(store, name) for name in names]
+
+
+def test_a_distributed_store_is_not_read_from_a_standby(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaver.stores.postgres.backend.is_distributed", lambda _: True)
+    monkeypatch.setattr("palaver.stores.postgres.backend.numbers_ahead", lambda _: 0)
+    with pytest.raises(StoreError, match="can't be read from a standby; read='primary'"):
+        palaver.open(postgres, read="replica")
+
+
+def test_a_child_reads_on(postgres: str) -> None:
+    with palaver.open(postgres, read="replica") as store:
+        name = store.create([user("one")]).id
+        child = os.fork()
+        if not child:
+            os._exit(0 if texts(store, name) == ["one"] else 1)
+        assert 0 == os.waitpid(child, 0)[1]
+        assert ["one"] == texts(store, name)
 
 
 @pytest.mark.parametrize("address", [":memory:", "chat.db"])

@@ -12,12 +12,14 @@ asked again.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from palaver.errors import StoreError
 from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.process_fork import restart_in_child
 
 if TYPE_CHECKING:
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection, Values
@@ -45,6 +47,12 @@ class ReplicaReader:
         self._standbys = standbys
         self._seen: dict[str, int] = {}
         self._position: str | None = None
+        self._gate = threading.Lock()
+        restart_in_child(self)
+
+    def after_fork_in_child(self) -> None:
+        """Let go of a lock that a thread of the parent may have held."""
+        self._gate = threading.Lock()
 
     def close(self) -> None:
         """Close the connections to standbys."""
@@ -52,14 +60,17 @@ class ReplicaReader:
 
     def saw(self, conversation: str, version: int) -> None:
         """Remember that a version was seen or made: no read shows an older one from now on."""
-        if version > self._seen.get(conversation, -1):
-            if len(self._seen) >= _KNOWN:  # the ones seen first may lag behind once more
-                del self._seen[next(iter(self._seen))]
-            self._seen[conversation] = version
+        with self._gate:
+            if version > self._seen.get(conversation, -1):
+                self._seen.pop(conversation, None)
+                if len(self._seen) >= _KNOWN:  # the one that changed longest ago
+                    del self._seen[next(iter(self._seen))]
+                self._seen[conversation] = version
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation that was deleted."""
-        self._seen.pop(conversation, None)
+        with self._gate:
+            self._seen.pop(conversation, None)
 
     def changed(self) -> None:
         """Remember that something was changed that makes no version."""
@@ -94,5 +105,6 @@ class ReplicaReader:
             "%s is at version %d, and was seen at %d: the primary does not have what a standby had",
             conversation, version, wanted,
         )  # fmt: skip
-        self._seen[conversation] = version
+        with self._gate:
+            self._seen[conversation] = version
         return rows
