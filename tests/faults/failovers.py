@@ -27,7 +27,6 @@ from tests.stores.postgres_server import serving, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from palaver.stores import Store, StoredHistory
     from palaver.stores.records import JournalEntry
@@ -135,11 +134,9 @@ def run(count: int, seed: int) -> Tally:
         _pair(primary, standby)
         writers = _Writers(address)
         pool = rooms.enter_context(ThreadPoolExecutor(WRITERS + 2))
-        work: list[Future[None]] = [
-            pool.submit(writers.guarded, each)
-            for each in (*(partial(writers.write, n) for n in range(WRITERS)),
-                         writers.follow, writers.read)
-        ]  # fmt: skip
+        jobs: list[Callable[[], None]] = [partial(writers.write, n) for n in range(WRITERS)]
+        jobs += [writers.follow, writers.read]
+        work = [pool.submit(writers.guarded, job) for job in jobs]
         slowest = 0.0
         try:
             for number in range(count):
