@@ -138,7 +138,7 @@ class PostgresConnections:
         self.pooled = bool(pooler)
         self._find_pooler = pooler is None
         self._last_place: tuple[bytes, ...] = ()
-        self._old = _SOON_OLD if standby else _OLD
+        self._standby = standby
         self.name = make_conninfo(
             "", **{key: parts[key] for key in ("host", "port", "dbname") if key in parts}
         )
@@ -398,7 +398,8 @@ class PostgresConnections:
                 return
             now = time.monotonic()
             state = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
-            if self._closed or state != _AT_REST or connection.opened + self._old < now:
+            old = connection.opened + (_SOON_OLD if self._standby else _OLD) < now
+            if self._closed or state != _AT_REST or old:
                 connection.close()
                 return
             connection.used = now
