@@ -47,7 +47,10 @@ faults: .venv/test.done .venv/model.done .venv/browser.done  ## fault injection,
 # Citus is built once, in minutes, by a script that takes: up FOLDER PYTHON WORKERS PORT, or down FOLDER
 CITUS   ?= ../shared/citus/cluster
 CLUSTER ?= /var/tmp/palaver-cluster
-cluster: .venv/test.done  ## the stores' tests on a Citus cluster: a coordinator and two workers
+cluster: .venv/test.done  ## the stores' tests on PostgreSQL, partitioned, behind PgBouncer, and on a Citus cluster; failovers
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer > /dev/null \
+	|| { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq -y install pgbouncer > /dev/null; } \
+	|| { echo "the tests of poolers need PgBouncer: sudo apt-get install pgbouncer"; exit 1; }
 	@$(CITUS) down $(CLUSTER) 2> /dev/null; rm -rf $(CLUSTER)/data  # of a run that was killed
 	@port=$$(.venv/bin/python -m tests.cluster.free_ports) \
 	&& address=$$($(CITUS) up $(CLUSTER) $(CURDIR)/.venv/bin/python 2 $$port | tail -n 1) \

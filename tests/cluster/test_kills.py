@@ -34,6 +34,7 @@ class Campaign:
         """Make a conversation for every writer, and one for all."""
         self.address = address
         self.stop = threading.Event()
+        self.open = threading.Barrier(WRITERS + 2)  # nobody opens a store while servers are killed
         self.acknowledged: list[tuple[str, str]] = []
         self.failed: list[tuple[str, str]] = []
         self.errors: list[str] = []
@@ -48,6 +49,7 @@ class Campaign:
         draw = random.Random(number)  # noqa: S311 - no secret
         with palaver.open(self.address) as store:
             histories = [store.get(name) for name in (self.shared, self.own[number])]
+            self.open.wait(timeout=60)
             for count in range(1_000_000):
                 if self.stop.is_set():
                     return
@@ -63,6 +65,7 @@ class Campaign:
         """Follow the whole store, and go on from the last change after an error."""
         with palaver.open(self.address) as store:
             cursor = self.start
+            self.open.wait(timeout=60)
             while True:
                 done = self.stop.is_set()
                 try:
@@ -94,6 +97,7 @@ def test_nothing_is_lost_while_servers_are_killed_and_shards_move(postgres: str)
         work = [pool.submit(campaign.write, number) for number in range(WRITERS)]
         work.append(pool.submit(campaign.follow))
         moved = 0
+        campaign.open.wait(timeout=60)
         try:
             for number in range(KILLS):
                 time.sleep(0.5)

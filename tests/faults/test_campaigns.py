@@ -15,6 +15,7 @@ from tests.faults import (
     crowd,
     cuts,
     damage,
+    failovers,
     inputs,
     kills,
     power,
@@ -128,6 +129,11 @@ def test_kills_by_the_hundred(told: Told, share: int) -> None:
 @pytest.mark.parametrize("share", range(1, 3))
 def test_servers_and_clients_killed(told: Told, share: int) -> None:
     told(server_kills.run(scaled(25), seed=share))
+
+
+@pytest.mark.faults
+def test_primaries_killed_and_standbys_promoted(told: Told) -> None:
+    told(failovers.run(scaled(30), seed=1))
 
 
 @pytest.mark.faults

@@ -27,7 +27,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-__all__ = ["Server", "postgres", "postgres_server", "serving"]
+__all__ = ["Server", "postgres", "postgres_server", "serving", "together"]
 
 PORT = 5432  # only part of the socket's name
 _SETTINGS = {
@@ -127,6 +127,18 @@ class Server:
             process.kill()
             process.wait()
 
+    def follow(self, primary: Server) -> None:
+        """Start it as a standby of another, with a copy of that one's data."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.data)
+        self._run("pg_basebackup", "-d", primary.address("postgres"), "-D", str(self.data), "-R",
+                  "-X", "stream", "-c", "fast", "--no-sync")  # fmt: skip
+        self.start()
+
+    def promote(self) -> None:
+        """Make a standby the primary, and wait until it accepts changes."""
+        self._run("pg_ctl", "promote", "-D", str(self.data), "-w", "-t", "60")
+
     @contextmanager
     def paused(self) -> Generator[Callable[[], None]]:
         """Stop all its processes where they are (SIGSTOP) for as long as the block lasts.
@@ -180,6 +192,13 @@ class Server:
         with psycopg.connect(self.address("postgres"), autocommit=True) as line:
             line.execute(f"CREATE DATABASE {name}".encode())
         return name
+
+
+def together(database: str, *servers: Server) -> str:
+    """The address of a database on several servers, of which one is the primary."""
+    hosts = ",".join(quote(str(server.folder), safe="") for server in servers)
+    ports = ",".join([str(PORT)] * len(servers))
+    return f"postgresql://postgres@/{database}?host={hosts}&port={ports}"
 
 
 def _children(pid: int) -> list[int]:

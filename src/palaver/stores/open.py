@@ -10,10 +10,11 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
-from palaver.errors import EncryptionError, StoreError
+from palaver.errors import EncryptionError, StoreError, ValidationError
 from palaver.messages.ids import now_ms
+from palaver.messages.limits import describe_argument
 from palaver.stores.encryption import EncryptedBackend, as_ciphers
 from palaver.stores.store import Store
 
@@ -45,6 +46,7 @@ def open_store(
     *,
     clock: Callable[[], int] = now_ms,
     key: Cipher | Sequence[Cipher] | None = None,
+    read: Literal["primary", "replica"] = "primary",
 ) -> Store:
     """Open a store, and create it if it does not exist.
 
@@ -58,9 +60,17 @@ def open_store(
     store's file (a folder, a device, a name that is not UTF-8) is a `StoreError`, and nothing is
     created.
 
+    The address of a store in PostgreSQL may have several hosts, `postgresql://one,two/talks`:
+    changes go to the one that accepts them, and to another one after a failover. With
+    `read="replica"`, conversations are opened and read from a standby among them, if there is one
+    and it has what this store has seen or changed already; everything else goes to the primary.
+
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
     """
+    if read not in {"primary", "replica"}:
+        detail = f"must be 'primary' or 'replica', not {describe_argument(read)}"
+        raise ValidationError(detail, path="$.read", rule="argument")
     name: object = address
     if isinstance(address, os.PathLike):
         name = os.fspath(address)
@@ -69,6 +79,12 @@ def open_store(
         msg = f"the address of a store must be text or a path, such as 'chat.db', not {kind}"
         raise StoreError(msg)
     check_address(name)
+    if name.startswith(_POSTGRES):
+        ciphers = () if key is None else as_ciphers(key)
+        return Store(_with_key(_postgres(name, read), ciphers), clock=clock)
+    if read == "replica":
+        detail = "a file has no standby to read from; a store in PostgreSQL has: read='primary'"
+        raise ValidationError(detail, path="$.read", rule="argument")
     if name == ":memory:":
         from palaver.stores.memory import MemoryBackend  # noqa: PLC0415 - loaded on demand
 
@@ -76,12 +92,10 @@ def open_store(
             msg = "a store in memory can't be encrypted: nothing of it is ever stored; omit the key"
             raise StoreError(msg)
         return Store(MemoryBackend(), clock=clock)
-    ciphers = () if key is None else as_ciphers(key)
-    if name.startswith(_POSTGRES):
-        return Store(_with_key(_postgres(name), ciphers), clock=clock)
     path = database_path(name)
     from palaver.stores.sqlite import SQLiteBackend  # noqa: PLC0415 - the same
 
+    ciphers = () if key is None else as_ciphers(key)
     return Store(_with_key(SQLiteBackend(path), ciphers), clock=clock)
 
 
@@ -102,7 +116,7 @@ def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backe
     return cast("Backend", EncryptedBackend(backend, ciphers))
 
 
-def _postgres(address: str) -> EncryptableBackend:
+def _postgres(address: str, read: Literal["primary", "replica"]) -> EncryptableBackend:
     try:
         from palaver.stores.postgres import PostgresBackend  # noqa: PLC0415 - the same
     except ImportError as error:
@@ -110,7 +124,7 @@ def _postgres(address: str) -> EncryptableBackend:
             raise
         msg = "a store in PostgreSQL needs more packages: pip install 'palaver[postgres]'"
         raise StoreError(msg) from None
-    return PostgresBackend(address)
+    return PostgresBackend(address, read=read)
 
 
 def check_address(address: str) -> None:

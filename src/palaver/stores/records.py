@@ -283,6 +283,7 @@ class StoreReport(Struct, frozen=True, rename="camel"):
     nodes: tuple[NodeReport, ...] = ()
     missing: tuple[str, ...] = ()
     encrypted: bool = False
+    pooler: bool = False  # in between; followers then look again and again
 
 
 # ── messages as rows ────────────────────────────────────────────────────────────────────────────

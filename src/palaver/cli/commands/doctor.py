@@ -142,6 +142,8 @@ def _look_at_store(address: str, *, as_json: bool) -> int:
         print_line("encrypted; search is off")
     for node in report.nodes:
         print_line(f"  {node.role} {node.address}: {node.shards:,} shards")
+    if report.pooler:
+        print_line("through a pooler: followers poll, since LISTEN needs a connection of its own")
     for problem in report.missing:
         print_line(styled(problem, fg="red"))
     if not report.missing:

@@ -9,20 +9,22 @@ All rows of a family, a conversation and what was forked from it, begin with the
 ancestor, the root, and so lie on one shard; the backend remembers the roots it has seen. A fork
 reads its first messages from its ancestors' rows: `forks` knows which rows belong to whom.
 `connections` has the pool and reports changes to followers, `search` has the full-text index,
-`erase` destroys what was erased, and `queries.sql` and `functions.sql` have every statement.
+`erase` destroys what was erased, `replica` reads from standbys, and `queries.sql` and
+`functions.sql` have every statement.
 """
 
 from __future__ import annotations
 
 import json
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
 from msgspec.structs import replace
 
 from palaver.errors import (
     LeaseTaken,
+    Stale,
     StoreDamaged,
     StoreError,
     UnknownConversation,
@@ -69,6 +71,7 @@ from palaver.stores.postgres.connections import (
     shift_numbers,
 )
 from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, label, prune_rows
+from palaver.stores.postgres.replica import READ_FROM_STANDBY, ReplicaReader
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
@@ -80,6 +83,7 @@ from palaver.stores.records import (
     JournalEntry,
     Lease,
     Listing,
+    Placed,
     StoredFrame,
     check_journal_rows,
     check_known,
@@ -124,14 +128,27 @@ class PostgresBackend:
         pool: int = 10,
         patience: float = 30.0,
         rewrite: int = 1 << 28,
+        pooler: bool | None = None,
+        read: Literal["primary", "replica"] = "primary",
     ) -> None:
         """Connect to a database, and bring its schema up to date.
 
         `pool` is the largest number of connections; `patience` how many seconds to wait for a
-        server that went away or does not answer; `rewrite` how large the tables may be, in bytes,
-        for an erasure to rewrite them (see `palaver.stores.postgres.erase`).
+        server that went away or does not answer, or for a new primary where the address has several
+        hosts; `rewrite` how large the tables may be, in bytes, for an erasure to rewrite them (see
+        `palaver.stores.postgres.erase`). `pooler` tells whether a pooler such as PgBouncer is in
+        between that gives connections to single transactions; by default that is found out. With
+        `read="replica"`, conversations are read from a standby: see `palaver.open`.
         """
-        self._connections = PostgresConnections(address, size=pool, patience=patience)
+        self._connections = PostgresConnections(
+            address, size=pool, patience=patience, pooler=pooler
+        )
+        self._replica: ReplicaReader | None = None
+        if read == "replica":
+            standbys = PostgresConnections(
+                address, size=pool, patience=patience, pooler=pooler, standby=True
+            )
+            self._replica = ReplicaReader(self._connections, standbys)
         self._rewrite = rewrite
         self.erasures = 0
         self.codec = BodyCodec()
@@ -143,13 +160,17 @@ class PostgresBackend:
             lambda name: self._connections.fetch("line", {"root": self._root(name), "id": name})
         )
         try:
-            with self._connections.connect() as connection:
+            with self._connections.connect(wait=True) as connection:
                 self.migrated = migrate(connection, found=_found)
                 distributed = is_distributed(connection)
                 shift_numbers(connection, numbers_ahead if distributed else None)
         except psycopg.Error as error:
             raise self._connections.translate(error) from error
         self._cluster = Cluster(self._connections) if distributed else None
+        if distributed and self._replica is not None:
+            self.close()
+            msg = "a store on the nodes of a cluster can't be read from a standby; read='primary'"
+            raise StoreError(msg)
 
     def distribute(self) -> None:
         """Bring a store that is on one server of a cluster to all its nodes.
@@ -176,13 +197,31 @@ class PostgresBackend:
 
     def examine(self) -> StoreReport:
         """Return what the store runs on, and what is missing."""
-        return self._connections.run(examine)
+        return replace(self._connections.run(examine), pooler=self._connections.pooled)
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
         self._notifier.close()
         self._listener.close()
         self._connections.close()
+        if self._replica is not None:
+            self._replica.close()
+
+    # ── standbys ────────────────────────────────────────────────────────────────────────────────
+
+    def _fetch(self, conversation: str, name: str, values: Any) -> list[Any]:  # noqa: ANN401 - bound
+        """Run a named statement about a conversation, on a standby if the caller asked for it."""
+        if self._replica is None:
+            return self._connections.fetch(name, values)
+        return self._replica.fetch(conversation, name, values)
+
+    def _saw(self, conversation: str, version: int) -> None:
+        if self._replica is not None:
+            self._replica.saw(conversation, version)
+
+    def _changed(self) -> None:
+        if self._replica is not None:
+            self._replica.changed()
 
     # ── families ────────────────────────────────────────────────────────────────────────────────
 
@@ -229,16 +268,25 @@ class PostgresBackend:
         name: str,
         conversation: str,
         *values: Any,  # noqa: ANN401 - what a column has
+        heir: str | None = None,
     ) -> list[Any]:
-        """Run a named statement about a conversation: root and id are its first values."""
+        """Run a named statement about a conversation: root and id are its first values.
+
+        `heir` is the fork whose inherited messages are read.
+        """
+
+        def fetch(root: str) -> list[Any]:
+            where = root, conversation, *values
+            if name in READ_FROM_STANDBY:
+                return self._fetch(heir or conversation, name, where)
+            return self._connections.fetch(name, where)
+
         known = self._roots.get(conversation)
-        rows = self._connections.fetch(name, (known or conversation, conversation, *values))
+        rows = fetch(known or conversation)
         if rows or known is not None:
             return rows
         root = self._find_root(conversation)
-        if root is None or root == conversation:
-            return rows
-        return self._connections.fetch(name, (root, conversation, *values))
+        return rows if root is None or root == conversation else fetch(root)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -267,17 +315,24 @@ class PostgresBackend:
         )
         self._remember(head.id, root)
         self._lineages.learn(head.id, head.parent, head.base, head.origin)
+        self._saw(head.id, 0)
         self._notifier.notify()
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
         attempt = new_attempt()
-        version = self._in_family(
-            change.conversation,
-            lambda root: self._connections.run(
-                lambda connection: commit(connection, root, change, attempt)
-            ),
-        )
+        try:
+            version = self._in_family(
+                change.conversation,
+                lambda root: self._connections.run(
+                    lambda connection: commit(connection, root, change, attempt)
+                ),
+            )
+        except Stale:
+            self._saw(change.conversation, change.after + 1)
+            raise
+        newest = version.head.version if isinstance(version, Placed) else version
+        self._saw(change.conversation, newest)
         self._notifier.notify()
         return version
 
@@ -292,6 +347,7 @@ class PostgresBackend:
         else:
             root = head.id if head.parent is None else self._root(head.parent)
         version = Adoption(self._connections, root, head).store(chain([first], given))
+        self._saw(first.conversation, version)
         self._notifier.notify()
         return version
 
@@ -313,6 +369,7 @@ class PostgresBackend:
             conversation,
             lambda root: self._connections.run(lambda connection: work(connection, root)),
         )
+        self._changed()
 
     def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Delete a conversation that nothing was forked from.
@@ -343,6 +400,9 @@ class PostgresBackend:
             lambda root: self._connections.run(lambda connection: work(connection, root)),
         )
         self._forget(conversation)
+        if self._replica is not None:
+            self._replica.forget(conversation)
+        self._changed()
         self.erasures += 1
 
     def family(self, conversation: str) -> list[str]:
@@ -381,6 +441,7 @@ class PostgresBackend:
                 return erased, transaction_number(connection)
 
         erased, transaction = self._connections.run(work)
+        self._changed()
         self.erasures += 1
         self._notifier.notify()
         self._clean_up(transaction)
@@ -405,6 +466,7 @@ class PostgresBackend:
                 return transaction_number(connection)
 
         transaction = self._connections.run(work)
+        self._changed()
         self.erasures += 1
         self._notifier.notify()
         self._clean_up(transaction)
@@ -420,23 +482,25 @@ class PostgresBackend:
         check_known(conversation)
 
         def look(root: str) -> Head:
-            rows = self._connections.fetch("head", (root, conversation))
+            rows = self._fetch(conversation, "head", (root, conversation))
             return _decode_head(rows[0]) if rows else refuse_unknown(conversation)
 
         head = self._in_family(conversation, look)
+        self._saw(conversation, head.version)
         self._lineages.learn(conversation, head.parent, head.base, head.origin)
         return head
 
     def open(self, conversation: str, last: int) -> Opened:
         """Return what a history begins with, in one round trip."""
         check_known(conversation)
-        (row,) = self._connections.fetch("open", (conversation, last))
+        (row,) = self._fetch(conversation, "open", (conversation, last))
         root, *columns = row[: _TAGS + 4]
         ids, bases, origins, versions, frames, names, values, first, bodies = row[_TAGS + 4 :]
         if root is None:
             self._forget(conversation)
             refuse_unknown(conversation)
         self._remember(conversation, root)
+        self._saw(conversation, columns[0])
         parent = None
         for name, base, origin in reversed([*zip(ids or (), bases, origins, strict=False)]):
             self._lineages.learn(name, parent, base, origin)
@@ -465,15 +529,16 @@ class PostgresBackend:
     def _read_ranges(
         self,
         name: str,
+        conversation: str,
         ranges: Sequence[tuple[str, int, int]],
         **values: Any,  # noqa: ANN401 - what a column has
     ) -> list[Any]:
-        """Run a named statement over ranges of several conversations, in one round trip."""
+        """Run a named statement over a conversation's and its ancestors' rows, in a round trip."""
         if not ranges:
             return []
         names, starts, stops = (list(column) for column in zip(*ranges, strict=True))
         where = {"root": self._root(names[0]), "names": names, "starts": starts, "stops": stops}
-        return self._connections.fetch(name, where | values)
+        return self._fetch(conversation, name, where | values)
 
     def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
         """Return a page of conversations, the latest changed first."""
@@ -502,15 +567,15 @@ class PostgresBackend:
         ranges = self._lineage(conversation).row_ranges(start, stop)
         if len(ranges) == 1:
             (own,) = ranges
-            rows = self._read("bodies", own.key, own.start, own.stop)
+            rows = self._read("bodies", own.key, own.start, own.stop, heir=conversation)
         else:
-            rows = self._read_ranges("bodies_of", ranges)
+            rows = self._read_ranges("bodies_of", conversation, ranges)
         return self.codec.messages([row[0] for row in rows])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
         owner = self._lineage(conversation).owner(position)
-        rows = [] if owner is None else self._read("before", owner.key, position)
+        rows = [] if owner is None else self._read("before", owner.key, position, heir=conversation)
         if rows:
             return pack_counts(position, *rows[0])
         head = self.head(conversation)
@@ -522,7 +587,7 @@ class PostgresBackend:
     def befores(self, conversation: str, start: int, stop: int) -> list[int]:
         """Return what `before` returns for every position from one to before another."""
         ranges = self._lineage(conversation).row_ranges(start, stop)
-        rows = self._read_ranges("befores_of", ranges)
+        rows = self._read_ranges("befores_of", conversation, ranges)
         return [pack_counts(*row) for row in rows]
 
     def select(self, conversation: str, role: Role, start: int, stop: int) -> list[int]:
@@ -532,13 +597,15 @@ class PostgresBackend:
         if len(ranges) == 1:
             rows = self._read("select", conversation, number, start, stop, FAR)
         else:
-            rows = self._read_ranges("select_of", ranges, role=number, first=start, last=stop)
+            rows = self._read_ranges(
+                "select_of", conversation, ranges, role=number, first=start, last=stop
+            )
         return [row[0] for row in rows]
 
     def positions_of(self, conversation: str, message_id: str) -> list[int]:
         """Return the positions of the messages with an id."""
         ranges = self._lineage(conversation).row_ranges()
-        rows = self._read_ranges("positions_of", ranges, id=message_id)
+        rows = self._read_ranges("positions_of", conversation, ranges, id=message_id)
         return [row[0] for row in rows]
 
     def between_times(self, conversation: str, since: int | None, until: int | None) -> list[int]:
@@ -548,13 +615,17 @@ class PostgresBackend:
         if len(ranges) == 1:
             rows = self._read("between_times", conversation, FAR, begin, end)
         else:
-            rows = self._read_ranges("between_times_of", ranges, since=begin, until=end)
+            rows = self._read_ranges(
+                "between_times_of", conversation, ranges, since=begin, until=end
+            )
         return [row[0] for row in rows]
 
     def replaced(self, conversation: str, position: int) -> int | None:
         """Return the position whose message was replaced by the one at a position."""
         owner = self._lineage(conversation).owner(position)
-        rows = [] if owner is None else self._read("replaced", owner.key, position)
+        rows = (
+            [] if owner is None else self._read("replaced", owner.key, position, heir=conversation)
+        )
         return rows[0][0] if rows else None
 
     def stop(self, conversation: str, version: int) -> int:
@@ -582,7 +653,7 @@ class PostgresBackend:
     ) -> list[tuple[int, int, bytes]]:
         """Return frames of a conversation's ancestors: generation, version and bytes."""
         ranges = list(self._lineage(conversation).frames(wanted))
-        rows = self._read_ranges("frames_of", ranges)
+        rows = self._read_ranges("frames_of", conversation, ranges)
         return [(self._lineages.get(name).generation, *frame) for name, *frame in rows]
 
     def keys(self, conversation: str, after: int, upto: int) -> dict[int, str]:
@@ -623,7 +694,10 @@ class PostgresBackend:
                 self.head(conversation)
             if self._cluster is not None:
                 rows = [(*change, 0) for *change, _ in rows]
-        return [_decode_journaled(row) for row in rows]
+        changes = [_decode_journaled(row) for row in rows]
+        for change in changes if self._replica is not None else ():
+            self._saw(change.conversation, change.version)
+        return changes
 
     def newest(self) -> int:
         """Return the cursor of the newest change."""

@@ -1,5 +1,9 @@
 """Connections to a PostgreSQL server: a pool, error translation, and waiting for a lost server.
 
+An address may name several hosts, of which one accepts changes at a time, the primary. Where that
+is lost, the next one is looked for among all of them. Behind a pooler that gives a server's
+connection to one transaction after the other, nothing is used that belongs to a session.
+
 Everything runs in autocommit, most of it as one statement: one statement is one transaction and one
 round trip. Work that is run here may run a second time, when the connection was lost before the
 answer came; the caller makes sure that this is harmless. A server that is silent is treated as a
@@ -9,9 +13,11 @@ password.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
+import secrets
 import threading
 import time
 from collections import deque
@@ -70,12 +76,15 @@ _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_clie
                    "scram_server_key")  # fmt: skip
 _AT_REST: Final = TransactionStatus.IDLE, PipelineStatus.OFF
 _OLD: Final = 3_600.0  # seconds after which a connection is not used again
+_SOON_OLD: Final = 60.0  # the same where a standby is preferred, and may be there by now
 _UNUSED: Final = 600.0  # seconds without use after which one is closed
 _AT_WORK: Final = b"""
 SELECT 1 FROM pg_stat_activity
-WHERE pid = %s AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'
+WHERE CASE WHEN %s THEN application_name = %s ELSE pid = %s END
+  AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'
 """
 _STATEMENT: Final = 60  # seconds for a statement, as in `_SETTINGS`
+# Nothing is set where another process answers than the one that was said when connecting.
 _SETTINGS: Final = b"""
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
                   WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -84,7 +93,11 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
        set_config('plan_cache_mode', CASE  -- a call goes to another node by its values
                   WHEN to_regclass('pg_catalog.pg_dist_partition') IS NULL
                   THEN 'force_generic_plan' ELSE 'auto' END, false)
+WHERE pg_backend_pid() = coalesce(%s, pg_backend_pid())
 """
+_DURABILITY: Final = b"SELECT current_setting('synchronous_commit')"
+_PROGRESS: Final = 5.0  # seconds between two lines in the log while a server is waited for
+_log: Final = logging.getLogger("palaver.stores")
 
 
 class PostgresConnections:
@@ -94,8 +107,20 @@ class PostgresConnections:
     forked child starts with none, and leaves the parent's alone.
     """
 
-    def __init__(self, address: str, *, size: int, patience: float) -> None:
-        """Take the address; `patience` is how many seconds a lost server is waited for."""
+    def __init__(
+        self,
+        address: str,
+        *,
+        size: int,
+        patience: float,
+        pooler: bool | None = None,
+        standby: bool = False,
+    ) -> None:
+        """Take the address; `patience` is how many seconds a lost server is waited for.
+
+        `pooler` tells whether a pooler is in between; None is to find out. With `standby`, servers
+        that only answer reads are preferred.
+        """
         half = patience / 2
         parts: dict[str, Any] = {
             "application_name": "palaver",
@@ -105,6 +130,15 @@ class PostgresConnections:
             "keepalives_count": 3,
         }
         parts |= parse_address(address)
+        self._hosts = max(len(str(parts.get(key, "")).split(",")) for key in ("host", "hostaddr"))
+        if standby:
+            parts["target_session_attrs"] = "prefer-standby"
+        elif self._hosts > 1:
+            parts.setdefault("target_session_attrs", "read-write")
+        self.pooled = bool(pooler)
+        self._find_pooler = pooler is None
+        self._last_place: tuple[bytes, ...] = ()
+        self._standby = standby
         self.name = make_conninfo(
             "", **{key: parts[key] for key in ("host", "port", "dbname") if key in parts}
         )
@@ -121,6 +155,8 @@ class PostgresConnections:
         self._idle: deque[TimedConnection] = deque()
         self._left = self._size
         self._waiting: deque[threading.Lock] = deque()
+        self._lost: float | None = None  # since when no connection can be opened
+        self._told = 0.0  # when the log was last told of it
 
     def after_fork_in_child(self) -> None:
         """Start with no connection; `_OpenConnections` lets go of the parent's."""
@@ -155,12 +191,17 @@ class PostgresConnections:
                 now = time.monotonic()
                 end = end or (began if connection is None else now) + self._patience
                 lost = connection is None or connection.closed or _is_node_lost(error)
-                lost = lost and now < end
+                if connection is not None and isinstance(error, errors.ReadOnlySqlTransaction):
+                    connection.close()  # it was the primary, and another one is by now
+                    self._drop_idle()
+                    lost = self._hosts > 1
                 if lost:
                     self._drop_idle()  # they may be lost, too
-                lost = lost and not isinstance(error, ServerSilent)
+                lost = lost and now < end and not isinstance(error, ServerSilent)
                 if not again or not (lost or (isinstance(error, _AGAIN) and times < _TIMES)):
-                    raise self.translate(error) from error
+                    raise self._given_up(error, connection) from error
+                if connection is None:
+                    self._tell_lost(error, now)
             finally:
                 self._put(connection)
             time.sleep(min(0.002 * 2**times, 0.25))
@@ -172,46 +213,129 @@ class PostgresConnections:
             text = text.replace(secret, "***")
         return StoreDamaged(text) if isinstance(error, _DAMAGE) else StoreError(text)
 
+    def _given_up(self, error: psycopg.Error, connection: TimedConnection | None) -> StoreError:
+        """Return the error of a call; where no server could be found, it says for how long."""
+        if connection is not None or self._lost is None or self._hosts == 1:
+            return self.translate(error)
+        found = self.translate(error)
+        msg = f"none of the servers accepted changes for {self._patience:g} s: {found}"
+        return StoreError(msg)
+
+    def _tell_lost(self, error: psycopg.Error, now: float) -> None:
+        """Tell the log that a server is waited for, and now and then that it still is."""
+        with self._gate:
+            since = self._lost = self._lost or now
+            if self._told > now - _PROGRESS:
+                return
+            self._told = now
+        wanted = "one that accepts changes" if self._hosts > 1 else "it"
+        _log.warning(
+            "no connection to a PostgreSQL server; waiting for %s since %.0f s, up to %g s: %s",
+            wanted, now - since, self._patience, self.translate(error),
+        )  # fmt: skip
+
+    def _tell_found(self, connection: TimedConnection) -> None:
+        with self._gate:
+            since, self._lost, self._told = self._lost, None, 0.0
+        if since is not None:
+            where = f"{connection.info.host}:{connection.info.port}"
+            passed = time.monotonic() - since
+            _log.warning("connected to PostgreSQL at %s again after %.1f s", where, passed)
+
     # ── opening ─────────────────────────────────────────────────────────────────────────────────
 
-    def connect(self, seconds: float | None = None, *, ask: bool = True) -> TimedConnection:
+    def connect(self, *, ask: bool = True, wait: bool = False) -> TimedConnection:
         """Open a connection outside the pool.
 
-        `seconds` is how long the server may take, by default the store's patience; `ask` tells
-        whether another connection asks about a server that is silent.
+        `ask` tells whether another connection asks about a server that is silent; `wait` whether to
+        wait for a server that accepts changes, where the address has several.
         """
-        try:
-            return self._open(self._patience if seconds is None else seconds, ask=ask)
-        except psycopg.Error as error:
-            raise self.translate(error) from error
+        began = time.monotonic()
+        while True:
+            try:
+                return self._open(self._patience, ask=ask)
+            except psycopg.Error as error:
+                now = time.monotonic()
+                if not wait or self._hosts == 1 or now > began + self._patience:
+                    raise self._given_up(error, None) from error
+                self._tell_lost(error, now)
+            time.sleep(0.25)
 
     def _open(self, seconds: float, *, ask: bool = True) -> TimedConnection:
-        timeout = self._timeout(min(seconds, self._patience))
+        parts = self._parts | {"connect_timeout": self._timeout(min(seconds, self._patience))}
+        parts |= _turn(self._parts, self._last_place)
+        connection = self._begin(parts, ask=ask)
+        if not self.pooled and not self._set_up(connection):
+            connection.close()
+            self.pooled = True
+            connection = self._begin(parts, ask=ask)
+        if self.pooled:
+            self._check_durability(connection)
+        self._last_place = _place(connection)
+        if self._lost is not None:
+            self._tell_found(connection)
+        return connection
+
+    def _set_up(self, connection: TimedConnection) -> bool:
+        """Set the session's settings; return False where a pooler was found to be in between.
+
+        There they would stay with the server's connection, which the next client gets.
+        """
+        own = connection.pgconn.backend_pid if self._find_pooler else None
+        return connection.execute(_SETTINGS, (own,)).fetchone() is not None
+
+    def _begin(self, parts: dict[str, Any], *, ask: bool) -> TimedConnection:
+        name = str(parts["application_name"])
+        if self.pooled:  # the name tells which of the server's processes works for it
+            name = f"{name} {secrets.token_hex(6)}"
         connection = TimedConnection.connect(
-            make_conninfo("", **self._parts | {"connect_timeout": timeout}),
+            make_conninfo("", **parts | {"application_name": name}),
             autocommit=True,
+            prepare_threshold=None if self.pooled else 5,
             context=_CONTEXT,
         )
         connection.limit = self._patience / 2
         connection.longest = _STATEMENT + self._patience
-        connection.is_at_work = self._is_at_work if ask else None
-        connection.execute(_SETTINGS)
+        place = _place(connection)
+        if ask:
+            connection.is_at_work = lambda process: self._is_at_work(process, name, place)
         return connection
 
+    def _check_durability(self, connection: TimedConnection) -> None:
+        ((setting,),) = connection.execute(_DURABILITY).fetchall()
+        if setting == "off":
+            connection.close()
+            msg = (
+                f"{self.name}: the connections of the pooler have synchronous_commit = off, so a "
+                "change that returned could be lost; ALTER ROLE … SET synchronous_commit = on "
+                "changes it for new connections of the server"
+            )
+            raise StoreError(msg)
+
     def _timeout(self, seconds: float) -> int:
-        """Return the seconds to connect in: a whole number, and less if the address says so."""
-        whole = max(math.ceil(seconds), 1)
+        """Return the seconds to connect in: a whole number, and less if the address says so.
+
+        A host that is silent leaves time for the others.
+        """
+        share = seconds if self._hosts == 1 else seconds / (3 * self._hosts)
+        whole = max(math.ceil(share), 1)
         with suppress(ValueError):
             whole = min(whole, int(self._parts.get("connect_timeout") or 0) or whole)
         return whole
 
-    def _is_at_work(self, process: int) -> bool:
-        """Ask the server, on a new connection, whether one of its processes runs a statement."""
+    def _is_at_work(self, process: int, name: str, place: tuple[bytes, ...]) -> bool:
+        """Ask the server, on a new connection, whether one of its processes runs a statement.
+
+        One that is not the primary any more works for nobody. Of several that answer reads, the one
+        that was asked first may not be asked now: its answer is not waited for.
+        """
         half = self._patience / 2
         end = time.monotonic() + half
         try:
             with closing(self._open(half, ask=False)) as connection:
-                return connection.execute(_AT_WORK, (process,)).fetchone() is not None
+                which = self.pooled, name, process
+                works = connection.execute(_AT_WORK, which).fetchone() is not None
+                return works and place == _place(connection)
         except psycopg.Error as error:
             if time.monotonic() < end:  # it answers, but takes no connections
                 return False
@@ -274,7 +398,8 @@ class PostgresConnections:
                 return
             now = time.monotonic()
             state = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
-            if self._closed or state != _AT_REST or connection.opened + _OLD < now:
+            old = connection.opened + (_SOON_OLD if self._standby else _OLD) < now
+            if self._closed or state != _AT_REST or old:
                 connection.close()
                 return
             connection.used = now
@@ -302,6 +427,34 @@ def _is_node_lost(error: psycopg.Error) -> bool:
     """
     state = error.sqlstate or ""
     return state.startswith(("08", "57P0")) or "postmaster was shut down" in str(error)
+
+
+def _place(connection: TimedConnection) -> tuple[bytes, ...]:
+    """Return which of several servers a connection goes to."""
+    line = connection.pgconn
+    return line.host, line.hostaddr, line.port
+
+
+def _turn(parts: dict[str, Any], place: tuple[bytes, ...]) -> dict[str, str]:
+    """Return the hosts of an address in another order: the one that answered last is the first.
+
+    One that is silent would be waited for with every connection if it were asked before.
+
+    >>> _turn({"host": "one,two,three", "port": "1,2,3"}, (b"two", b"", b"2"))
+    {'host': 'two,three,one', 'port': '2,3,1'}
+    """
+    lists = {
+        key: str(parts[key]).split(",") for key in ("host", "hostaddr", "port") if key in parts
+    }
+    hosts = max(map(len, lists.values()), default=1)
+    lists = {key: values * (hosts if len(values) == 1 else 1) for key, values in lists.items()}
+    for index in range(hosts if place and hosts > 1 else 0):
+        known = (lists.get(key, [""] * hosts)[index] for key in ("host", "hostaddr", "port"))
+        if all(
+            not given or given == found.decode() for given, found in zip(known, place, strict=True)
+        ):
+            return {key: ",".join(values[index:] + values[:index]) for key, values in lists.items()}
+    return {}
 
 
 def _adapters() -> AdaptersMap:
@@ -537,6 +690,8 @@ def _ahead(connection: TimedConnection) -> int:
 
 _PAUSE: Final = 0.02
 _SOON: Final = 0.1
+_POLL: Final = 0.25
+_NOTIFY: Final = b"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY palaver; COMMIT"
 
 
 class Notifier:
@@ -589,8 +744,8 @@ class Notifier:
             self._due.wait()
             self._due.clear()
             try:
-                connection = connection or self._connect()
-                connection.execute(b"NOTIFY palaver")
+                connection = connection or self._connections.connect(ask=False)
+                connection.execute(_NOTIFY, prepare=False)
             except (psycopg.Error, StoreError):  # followers look by themselves
                 if connection is not None:
                     connection.close()
@@ -600,18 +755,17 @@ class Notifier:
         if connection is not None:
             connection.close()
 
-    def _connect(self) -> TimedConnection:
-        connection = self._connections.connect(ask=False)
-        connection.execute(b"SET synchronous_commit = off")
-        return connection
-
 
 class Listener:
-    """Waits for notifications; with a connection for each thread that waits."""
+    """Waits for notifications; with a connection for each thread that waits.
+
+    Behind a pooler nobody can listen, so whoever follows looks again every quarter of a second.
+    """
 
     def __init__(self, connections: PostgresConnections) -> None:
         """Take the connections to the server."""
         self._connections = connections
+        self._told = False
         self._start()
         restart_in_child(self)
 
@@ -626,6 +780,10 @@ class Listener:
 
     def wait(self, seconds: float) -> None:
         """Wait until something may have changed, at most so many seconds."""
+        if self._connections.pooled:
+            self._tell_pooled()
+            time.sleep(min(seconds, _POLL))
+            return
         connection: TimedConnection | None = getattr(self._local, "connection", None)
         try:
             if connection is None or connection.closed:
@@ -637,6 +795,15 @@ class Listener:
             if connection is not None:
                 connection.close()
             time.sleep(min(seconds, 0.05))
+
+    def _tell_pooled(self) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning(
+                "%s is a pooler, which can't pass notifications on (LISTEN): followers look every "
+                "%g s; connect to the server itself to be told at once",
+                self._connections.name, _POLL,
+            )  # fmt: skip
 
     def _listen(self) -> None:
         connection = self._connections.connect()

@@ -38,6 +38,7 @@ _PATIENCE: Final = 5.0
 _LOCKED: Final = b"SET lock_timeout = '5s'"
 _GENTLE: Final = b"VACUUM "
 _THOROUGH: Final = b"VACUUM FULL "
+_THOROUGH_IF_FREE: Final = b"VACUUM (FULL, SKIP_LOCKED) "
 _ERASED_FROM: Final = ("palaver.messages", "palaver.words", "palaver.records")
 
 
@@ -132,10 +133,16 @@ def clean_up(
         with connections.connect() as connection:
             if not distributed:
                 _wait_for_readers(connection, transaction)
-            connection.execute(b"SET statement_timeout = 0")
             connection.longest = None
+            if not connections.pooled:
+                connection.execute(b"SET statement_timeout = 0")
             measured = STATEMENTS["footprint_of_cluster" if distributed else "footprint"]
             (size,) = connection.execute(measured, (list(tables),)).fetchone() or (0,)
+            if connections.pooled:  # which has no session to set a lock_timeout in
+                if size <= rewrite:
+                    connection.execute(_THOROUGH_IF_FREE + names)
+                connection.execute(_GENTLE + names)
+                return
             if size <= rewrite:
                 with suppress(errors.LockNotAvailable, errors.DeadlockDetected):
                     connection.execute(_LOCKED)

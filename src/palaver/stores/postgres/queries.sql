@@ -453,6 +453,18 @@ UPDATE palaver.store SET version = %s;
 -- name: shift
 UPDATE palaver.store SET shift = shift + %s;
 
+-- For reads from a standby.
+
+-- name: log_position
+SELECT pg_current_wal_insert_lsn()::text;
+
+-- The version of a conversation, if there is one and the server has come to a position in the log.
+-- name: reached
+SELECT c.version FROM palaver.names AS n
+JOIN palaver.conversations AS c ON c.root = n.root AND c.id = n.id
+WHERE n.id = %s
+  AND (%s::pg_lsn IS NULL OR NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= %s::pg_lsn);
+
 -- The rest is for a cluster: Citus.
 
 -- name: has_extension
