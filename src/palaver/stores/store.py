@@ -45,6 +45,7 @@ from palaver.stores.records import (
     Listing,
     StoreReport,
     check_known,
+    check_owner,
     check_tags,
     check_title,
     check_words,
@@ -186,11 +187,14 @@ class Store:
         id: str | None = None,  # noqa: A002 - the word for it
         title: str | None = None,
         tags: Iterable[str] = (),
+        owner: str | None = None,
         key: str | None = None,
         records: Iterable[Record] = (),
     ) -> StoredHistory:
         """Create a conversation, with some messages or none.
 
+        `owner` is whom it belongs to, as your program names its users: listings and searches can
+        be limited to an owner, and everything of one can be exported and erased.
         `records` are stored beside the log in the same change. An id that is taken is an error
         (`AlreadyExists`). With an `id` and a `key`, creating it again, after an answer that was
         lost, returns the conversation that was created.
@@ -205,7 +209,7 @@ class Store:
         head = Head(
             id=name, version=0, stop=len(new), length=len(new), counts=counts, framed=0,
             size=len(new), title=check_title(title), tags=check_tags(tags), created=now,
-            updated=now,
+            updated=now, owner=check_owner(owner),
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
@@ -242,14 +246,31 @@ class Store:
             return False
         return True
 
-    def list(self, *, after: str | None = None, limit: int = 50, tag: str | None = None) -> Listing:
-        """Return a page of conversations, the last changed first; `after` is a page's `next`."""
+    def list(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 50,
+        tag: str | None = None,
+        owner: str | None = None,
+    ) -> Listing:
+        """Return a page of conversations, the last changed first; `after` is a page's `next`.
+
+        `tag` and `owner` limit it to the conversations with a tag, and to those of an owner.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create(id="tea", owner="anna"), store.create(id="rum", owner="jim")
+        >>> [head.id for head in store.list(owner="anna").conversations]
+        ['tea']
+        """
         check_number(limit, "$.limit", least=1, whole=True)
         if after is not None and not (is_text(after) and _CURSOR.match(after)):
             raise ValidationError("must be the `next` of a page", path="$.after")
         if tag is not None and not is_text(tag):
             return Listing((), None)
-        return self.backend.listing(after=after, limit=limit, tag=tag)
+        check_owner(owner)
+        return self.backend.listing(after=after, limit=limit, tag=tag, owner=owner)
 
     def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
         """Return the ids that begin with a text, in order, at most `limit` of them.
@@ -288,6 +309,27 @@ class Store:
             conversation,
             expect,
             lambda after: self.backend.describe(conversation, title, tags, after=after),
+        )
+
+    def set_owner(
+        self, conversation: str, owner: str | None, *, expect: Expected | None = None
+    ) -> None:
+        """Give a conversation to another owner, or to none. Forks of it keep theirs.
+
+        `expect` is as in `describe`; changing the owner makes no version either.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> history = store.create(owner="anna")
+        >>> store.set_owner(history.id, "jim")
+        >>> store.head(history.id).owner
+        'jim'
+        """
+        owner = check_owner(owner)
+        self._conditional(
+            conversation,
+            expect,
+            lambda after: self.backend.set_owner(conversation, owner, after=after),
         )
 
     def delete(self, conversation: str, *, expect: Expected | None = None) -> None:
@@ -345,12 +387,18 @@ class Store:
         return prune(self.backend, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
 
     def search(
-        self, words: str, *, conversation: str | None = None, limit: int = 20
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        limit: int = 20,
+        owner: str | None = None,
     ) -> builtins.list[Hit]:
         """Return the messages with all these words ("in quotes": one after the other).
 
         Messages that are no longer in their conversation are found too; `Hit.in_view` tells them
-        apart. The first 100,000 characters of a message are searched, and words are compared by
+        apart. With an `owner`, only messages are found that were written in conversations of that
+        owner: not those that a fork has from another's. The first 100,000 characters of a message are searched, and words are compared by
         their first 200. More than 256 different words are refused with `ValidationError`.
 
         >>> import palaver
@@ -364,9 +412,14 @@ class Store:
         check_number(limit, "$.limit", whole=True)
         if conversation is not None:
             check_known(conversation)
+        check_owner(owner)
+        if conversation is not None and owner is not None:
+            if self.backend.head(conversation).owner != owner:
+                return []
+            owner = None
         hits: list[Hit] = []
         views: dict[str, View] = {}
-        for hit in self.backend.search(words, conversation, limit):
+        for hit in self.backend.search(words, conversation, limit, owner=owner):
             name = hit.conversation
             try:
                 if name not in views:
@@ -550,6 +603,7 @@ class Store:
     alist = in_thread(list)  # noqa: A003 - the method
     anamed = in_thread(named)
     adescribe = in_thread(describe)
+    aset_owner = in_thread(set_owner)
     adelete = in_thread(delete)
     aprune = in_thread(prune)
     asearch = in_thread(search)

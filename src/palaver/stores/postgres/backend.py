@@ -54,6 +54,7 @@ from palaver.stores.postgres.changes import (
 from palaver.stores.postgres.cluster import (
     Cluster,
     distribute,
+    distribute_functions,
     examine,
     has_extension,
     is_distributed,
@@ -82,6 +83,7 @@ from palaver.stores.records import (
     StoredFrame,
     check_journal_rows,
     check_known,
+    check_label,
     check_message_rows,
     check_records,
     check_rows,
@@ -137,7 +139,7 @@ class PostgresBackend:
         )
         try:
             with self._connections.connect() as connection:
-                self.migrated = migrate(connection, found=_found)
+                self.migrated = migrate(connection, migrated=_migrated)
                 distributed = is_distributed(connection)
                 shift_numbers(connection, numbers_ahead if distributed else None)
         except psycopg.Error as error:
@@ -240,13 +242,13 @@ class PostgresBackend:
         self._create(head, first)
 
     def create_fork(self, head: Head, first: Change) -> Head:
-        """Create a fork with its parent's newest title and tags; return its head."""
+        """Create a fork with its parent's newest title, tags and owner; return its head."""
         while True:
             try:
                 self._create(head, first, as_parent=True)
             except Relabelled:
                 parent = self.head(str(head.parent))
-                head = replace(head, title=parent.title, tags=parent.tags)
+                head = replace(head, title=parent.title, tags=parent.tags, owner=parent.owner)
             else:
                 return head
 
@@ -292,14 +294,26 @@ class PostgresBackend:
         self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
     ) -> None:
         """Set a conversation's title and tags."""
+        self._label(
+            conversation, after, lambda erased, _, __, owner: (erased, title, list(tags), owner)
+        )
+
+    def set_owner(
+        self, conversation: str, owner: str | None, *, after: int | None = None
+    ) -> None:
+        """Set whom a conversation belongs to."""
+        self._label(conversation, after, lambda *labels: (*labels[:-1], owner))
+
+    def _label(
+        self, conversation: str, after: int | None, change: Callable[..., tuple[Any, ...]]
+    ) -> None:
+        """Change what is said of a conversation, if a version is its newest."""
 
         def work(connection: TimedConnection, root: str) -> None:
             with connection.transaction():
                 if after is not None:
                     lock(connection, root, conversation, after)
-                if not label(
-                    connection, root, [conversation], lambda erased, *_: (erased, title, list(tags))
-                ):
+                if not label(connection, root, [conversation], change):
                     refuse_unknown(conversation)
 
         self._in_family(
@@ -327,8 +341,7 @@ class PostgresBackend:
                 fork = connection.execute(STATEMENTS["a_fork_of"], where).fetchone()
                 if fork is not None:
                     refuse_forked(fork[0])
-                for table in ("messages", "journal", "records", "words", "head", "name"):
-                    connection.execute(STATEMENTS[f"delete_{table}"], where)
+                _delete_rows(connection, root, conversation)
                 tried = True
 
         self._in_family(
@@ -337,6 +350,39 @@ class PostgresBackend:
         )
         self._forget(conversation)
         self.erasures += 1
+
+    def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
+        """Delete conversations that are still at a version and that nothing was forked from."""
+        tried: list[str] = []
+
+        def work(connection: TimedConnection) -> list[str]:
+            deleted: list[str] = []
+            with connection.transaction():
+                self._index.lock(connection)
+                for name, root, version in wanted:
+                    row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
+                    if row is None and name in tried:  # its answer was lost
+                        deleted.append(name)
+                    if row is None or row[0] != version:
+                        continue
+                    if connection.execute(STATEMENTS["a_fork_of"], (root, name)).fetchone():
+                        continue
+                    _delete_rows(connection, root, name)
+                    deleted.append(name)
+                tried[:] = deleted
+            return deleted
+
+        roots = {name: self._roots.get(name) or self._find_root(name) for name, _ in conversations}
+        wanted = sorted(
+            (name, root, version)
+            for name, version in conversations
+            if (root := roots[name]) is not None
+        )
+        deleted = self._connections.run(work)
+        for name in deleted:
+            self._forget(name)
+        self.erasures += 1
+        return deleted
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""
@@ -425,7 +471,7 @@ class PostgresBackend:
         check_known(conversation)
         (row,) = self._connections.fetch("open", (conversation, last))
         root, *columns = row[: _TAGS + 4]
-        ids, bases, origins, versions, frames, names, values, first, bodies = row[_TAGS + 4 :]
+        ids, bases, origins, versions, frames, names, values, first, bodies, owner = row[_TAGS + 4 :]
         if root is None:
             self._forget(conversation)
             refuse_unknown(conversation)
@@ -435,7 +481,7 @@ class PostgresBackend:
             self._lineages.learn(name, parent, base, origin)
             parent = name
         return Opened(
-            _decode_head((conversation, *columns)),
+            _decode_head((conversation, *columns, owner)),
             [StoredFrame(*frame) for frame in zip(versions or (), frames or (), strict=True)],
             dict(zip(names or (), values or (), strict=True)),
             first,
@@ -461,11 +507,16 @@ class PostgresBackend:
         where = {"root": self._root(names[0]), "names": names, "starts": starts, "stops": stops}
         return self._connections.fetch(name, where | values)
 
-    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(
+        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+    ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         updated, name = parse_cursor(after)
         values = {"updated": updated, "id": name, "tag": tag, "limit": limit + 1}
-        rows = self._connections.fetch("listing", values)
+        if owner is None:
+            rows = self._connections.fetch("listing", values)
+        else:
+            rows = self._connections.fetch("listing_of_owner", values | {"owner": owner})
         heads = tuple(_decode_head(row) for row in rows[:limit])
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
@@ -578,7 +629,9 @@ class PostgresBackend:
             self.head(conversation)
         return dict(rows)
 
-    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+    def search(
+        self, words: str, conversation: str | None, limit: int, *, owner: str | None = None
+    ) -> list[Hit]:
         """Return the messages with all these words, the newest first."""
         parse_query(words)  # a query that is refused waits for nothing
         root, ranges = "", None
@@ -586,7 +639,7 @@ class PostgresBackend:
             ranges = self._lineage(conversation).row_ranges()
             root = self._root(conversation)
         self._index.catch_up({0: None} if self._cluster is None else {**self._cluster.horizons()})
-        hits = self._index.search(words, ranges, limit, root=root)
+        hits = self._index.search(words, ranges, limit, root=root, owner=owner)
         if conversation is not None:  # inherited messages have the same position there
             hits = [replace(hit, conversation=conversation) for hit in hits]
         return hits
@@ -701,7 +754,7 @@ class PostgresBackend:
     def unsound(self, conversation: str) -> Iterator[str]:
         """Yield what is wrong with the rows of a conversation other than its messages'."""
         heads = self._read("label_hash", conversation)
-        yield from check_rows((*head[:-1], encode_tags(head[-1])) for head in heads)
+        yield from check_label((*head[:-2], encode_tags(head[-2]), head[-1]) for head in heads)
         yield from check_journal_rows(
             lambda version: self._read("journal_hashes", conversation, version, _PAGE),
             journal_hash,
@@ -721,10 +774,21 @@ class PostgresBackend:
             yield str(error)
 
 
-def _found(connection: TimedConnection) -> None:
-    """Distribute a store that was just made, where there is a cluster to distribute it to."""
-    if has_extension(connection):
+def _migrated(connection: TimedConnection, *, new: bool) -> None:
+    """Distribute a store that was just made, where there is a cluster to distribute it to.
+
+    Of one that is distributed, the functions are, which a migration has installed anew.
+    """
+    if new and has_extension(connection):
         distribute(connection)
+    elif not new and is_distributed(connection):
+        distribute_functions(connection)
+
+
+def _delete_rows(connection: TimedConnection, root: str, conversation: str) -> None:
+    """Delete the rows of a conversation; the head goes last, since it tells whose the others are."""
+    for table in ("messages", "journal", "records", "words", "name", "head"):
+        connection.execute(STATEMENTS[f"delete_{table}"], (root, conversation))
 
 
 # ── rows ────────────────────────────────────────────────────────────────────────────────────────

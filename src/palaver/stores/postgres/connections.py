@@ -470,11 +470,11 @@ def migrate(
     connection: TimedConnection,
     *,
     upto: int | None = None,
-    found: Callable[[TimedConnection], None] = lambda _: None,
+    migrated: Callable[..., None] = lambda _, *, new: None,  # noqa: ARG005 - nothing to do
 ) -> tuple[int, int]:
     """Bring the schema to the newest version, in one transaction; return what it was and is.
 
-    `found` is called in the transaction that makes a new store.
+    `migrated` is called at the end of the transaction, with whether the store is `new`.
     """
     steps = load_migrations(_PACKAGE)
     newest = steps[-1][0] if upto is None else upto
@@ -498,8 +498,8 @@ def migrate(
                     connection.execute(statements.encode())
             if upto is None:
                 connection.execute(_FUNCTIONS)
-            if new:
-                found(connection)
+            if upto is None:
+                migrated(connection, new=new)
             connection.execute(STATEMENTS["note_version"], (max(version, newest),))
     return max(before, 0), max(version, newest)
 

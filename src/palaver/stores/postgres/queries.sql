@@ -2,7 +2,7 @@
 
 -- name: head
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-       title, tags, created, updated, erased
+       title, tags, created, updated, erased, owner
 FROM palaver.conversations WHERE root = %s AND id = %s;
 
 -- name: open
@@ -10,16 +10,25 @@ SELECT * FROM palaver.open_conversation(%s::text, %s);
 
 -- name: listing
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-       title, tags, created, updated, erased
+       title, tags, created, updated, erased, owner
 FROM palaver.conversations
 WHERE (updated, id) < (%(updated)s, %(id)s)
   AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- name: listing_of_owner
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased, owner
+FROM palaver.conversations
+WHERE owner = %(owner)s AND (updated, id) < (%(updated)s, %(id)s)
+  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
+ORDER BY updated DESC, id DESC
+LIMIT %(limit)s;
+
 -- name: forks
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-       title, tags, created, updated, erased
+       title, tags, created, updated, erased, owner
 FROM palaver.conversations WHERE root = %s AND parent = %s ORDER BY created, id;
 
 -- name: root
@@ -35,7 +44,7 @@ SELECT palaver.create_conversation(
     %(counts)b::bigint[], %(kind)s::text, %(at)s, %(key)s::text, %(attempt)s, %(index)s, %(mark)s,
     %(data)s::text, %(frame)s::bytea, %(roles)b::bigint[], %(times)b::bigint[], %(marks)b::bigint[],
     %(ids)b::text[], %(bodies)b::text[], %(replaces)b::bigint[], %(kinds)b::text[],
-    %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[], %(as_parent)s);
+    %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[], %(as_parent)s, %(owner)s::text);
 
 -- name: claim_name
 INSERT INTO palaver.names (id, root) VALUES (%s, %s);
@@ -182,11 +191,11 @@ WHERE node = 0
 
 -- What is said of a conversation, in the order of its hash.
 -- name: labels
-SELECT id, parent, base, origin, created, erased, title, tags FROM palaver.conversations
+SELECT id, parent, base, origin, created, erased, title, tags, owner FROM palaver.conversations
 WHERE root = %s AND id = ANY (%s) ORDER BY id FOR UPDATE;
 
 -- name: label
-UPDATE palaver.conversations SET erased = %s, title = %s, tags = %s, hash = %s
+UPDATE palaver.conversations SET erased = %s, title = %s, tags = %s, owner = %s, hash = %s
 WHERE root = %s AND id = %s;
 
 -- name: lease
@@ -326,6 +335,14 @@ SELECT root, conversation, seq FROM palaver.words WHERE words @@ %(query)s::tsqu
 ORDER BY time DESC, conversation DESC, seq DESC
 LIMIT %(limit)s OFFSET %(offset)s;
 
+-- name: search_of_owner
+SELECT w.root, w.conversation, w.seq
+FROM palaver.conversations AS c
+JOIN palaver.words AS w ON w.root = c.root AND w.conversation = c.id
+WHERE c.owner = %(owner)s AND w.words @@ %(query)s::tsquery
+ORDER BY w.time DESC, w.conversation DESC, w.seq DESC
+LIMIT %(limit)s OFFSET %(offset)s;
+
 -- name: search_in
 SELECT w.root, w.conversation, w.seq
 FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
@@ -350,7 +367,7 @@ SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conve
 FROM palaver.messages WHERE root = %s AND conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
 
 -- name: label_hash
-SELECT 'the head', hash, NULL, id, parent, base, origin, created, erased, title, tags
+SELECT hash, id, parent, base, origin, created, erased, title, tags, owner
 FROM palaver.conversations WHERE root = %s AND id = %s;
 
 -- name: journal_hashes

@@ -82,12 +82,14 @@ class PostgresSearchIndex:
         limit: int,
         *,
         root: str = "",
+        owner: str | None = None,
     ) -> list[Hit]:
-        """Return the messages with all words of a query, in ranges of a family or anywhere."""
+        """Return the messages with all words of a query: of a family, of an owner, or anywhere."""
         wanted = parse_query(query)
         if not wanted or limit <= 0:
             return []
-        return collect_hits(self._candidates(wanted, ranges, limit, root), query, wanted, limit)
+        found = self._candidates(wanted, ranges, limit, root, owner)
+        return collect_hits(found, query, wanted, limit)
 
     def _candidates(
         self,
@@ -95,6 +97,7 @@ class PostgresSearchIndex:
         ranges: Sequence[tuple[str, int, int]] | None,
         limit: int,
         root: str,
+        owner: str | None,
     ) -> Iterator[tuple[str, int, str]]:
         """Yield what the index finds, the newest first; bodies are read when they are needed.
 
@@ -103,7 +106,10 @@ class PostgresSearchIndex:
         lexemes = sorted({_lexeme(word) for phrase in wanted for word in phrase})
         values: dict[str, Any] = {"query": " & ".join(f"'{lexeme}'" for lexeme in lexemes)}
         name = "search"
-        if ranges is not None:
+        if owner is not None and ranges is None:
+            name = "search_of_owner"
+            values["owner"] = owner
+        elif ranges is not None:
             name = "search_in"
             names, starts, stops = zip(*ranges, strict=True)
             values |= {"root": root, "names": list(names), "starts": list(starts)}

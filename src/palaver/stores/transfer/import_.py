@@ -35,7 +35,7 @@ from palaver.messages.limits import (
     freeze_mapping,
 )
 from palaver.stores.frame_codec import FrameCodec
-from palaver.stores.records import MERGED_POSITIONS, Change, Head, read_positions
+from palaver.stores.records import MERGED_POSITIONS, Change, Head, check_owner, read_positions
 from palaver.stores.transfer.copy import first_head
 from palaver.stores.transfer.snapshot_v1 import read_snapshot
 
@@ -225,6 +225,7 @@ class _Header(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     tags: tuple[str, ...] = ()
     team_task: str | None = None
     messages: int | None = None
+    owner: str | None = None
 
 
 class _ChangeLine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -262,6 +263,7 @@ class _Document(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
     tags: tuple[str, ...] = ()
     team_task: str | None = None
     records: list[Raw] = []
+    owner: str | None = None
 
 
 def _decode(raw: bytes | Raw, kind: type[_T], path: str) -> _T:
@@ -293,6 +295,7 @@ def _document_lines(data: bytes) -> Iterator[_Line]:
             ("tags", document.tags),
             ("teamTask", document.team_task),
             ("messages", len(document.messages)),
+            ("owner", document.owner),
         )
     }
     for record in document.records:
@@ -340,6 +343,7 @@ class _ConversationReader:
             check_text(header.title, "$.title")
         for index, tag in enumerate(header.tags):
             check_name(tag, f"$.tags[{index}]")
+        check_owner(header.owner)
         return header
 
     def head(self) -> Head:
@@ -347,7 +351,7 @@ class _ConversationReader:
         header = self._header
         return Head(
             id=self.name, version=0, stop=0, length=0, counts=0, framed=0, size=0,
-            title=header.title, tags=header.tags, created=header.created,
+            title=header.title, tags=header.tags, created=header.created, owner=header.owner,
         )  # fmt: skip
 
     def changes(self) -> Iterator[Change]:
