@@ -57,6 +57,7 @@ from palaver.stores.verify import find_problems
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
     from types import TracebackType
 
     from palaver.history import View
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores.backend import Backend
     from palaver.stores.records import Lease, Record
+    from palaver.stores.retention import Expired, OwnerErased
 
 __all__ = ["Store", "check_store"]
 
@@ -386,6 +388,72 @@ class Store:
         at = self._clock()
         return prune(self.backend, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
 
+    # ── retention ───────────────────────────────────────────────────────────────────────────────
+
+    def expire(
+        self,
+        older_than: timedelta,
+        *,
+        owner: str | None = None,
+        tag: str | None = None,
+        archive: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Expired:
+        """Delete conversations whose last change is older: all, of an owner, or with a tag.
+
+        They go in small transactions, so that others can write meanwhile. With an `archive`, a
+        file (`.jsonl`, `.jsonl.gz` or `.jsonl.zst`), each is written there and synced to disk
+        before it is deleted. After a kill, the same call goes on: the archive never has a
+        conversation twice, or half of it, and `import_archive` brings them back. A conversation
+        that a younger fork reads from stays. `dry_run` only counts. `progress` is called with how
+        many are gone.
+
+        >>> import palaver
+        >>> from datetime import timedelta
+        >>> store = palaver.open(":memory:").with_clock(lambda: 1_000_000_000_000)
+        >>> _ = store.create([palaver.user("old")])
+        >>> later = store.with_clock(lambda: 1_100_000_000_000)
+        >>> later.expire(timedelta(days=90), dry_run=True).conversations
+        1
+        """
+        from palaver.stores import retention  # noqa: PLC0415 - loaded on demand
+
+        return retention.expire(
+            self, older_than, self._clock(), owner=owner, tag=tag, archive=archive,
+            dry_run=dry_run, progress=progress,
+        )  # fmt: skip
+
+    def erase_owner(
+        self, owner: str, *, progress: Callable[[int, int | None], object] | None = None
+    ) -> OwnerErased:
+        """Erase everything of an owner, also in what others forked from it; return a receipt.
+
+        Conversations of the owner are deleted. Where another's was forked from one, its messages
+        are erased for all of them, as `StoredHistory.erase` does, and what stays of it is empty and
+        belongs to nobody. `check_receipt` checks later that nothing came back. It can't be undone;
+        if it is interrupted, call it again.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> mine = store.create([palaver.user("a secret")], id="mine", owner="anna")
+        >>> other = mine.fork(id="other", owner="jim")
+        >>> receipt = store.erase_owner("anna")
+        >>> receipt.shells, store.get("other")[0].text, list(store.check_receipt(receipt))
+        (('mine',), '', [])
+        """
+        from palaver.stores import retention  # noqa: PLC0415 - the same
+
+        return retention.erase_owner(self, owner, self._clock(), progress)
+
+    def check_receipt(self, receipt: OwnerErased) -> Iterator[str]:
+        """Yield, as text, what is there though a receipt of `erase_owner` says it is gone."""
+        from palaver.stores import retention  # noqa: PLC0415 - the same
+
+        return retention.check_receipt(self, receipt)
+
+    # ── finding ─────────────────────────────────────────────────────────────────────────────────
+
     def search(
         self,
         words: str,
@@ -606,6 +674,8 @@ class Store:
     aset_owner = in_thread(set_owner)
     adelete = in_thread(delete)
     aprune = in_thread(prune)
+    aexpire = in_thread(expire)
+    aerase_owner = in_thread(erase_owner)
     asearch = in_thread(search)
     afind_positions = in_thread(find_positions)
     amessages = in_thread(messages)

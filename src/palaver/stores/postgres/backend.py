@@ -359,11 +359,14 @@ class PostgresBackend:
             deleted: list[str] = []
             with connection.transaction():
                 self._index.lock(connection)
-                for name, root, version in wanted:
+                found: dict[str, int | None] = {}
+                for name, root, _ in sorted(wanted):  # in one order, so that nobody waits in a circle
                     row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
-                    if row is None and name in tried:  # its answer was lost
+                    found[name] = None if row is None else row[0]
+                for name, root, version in wanted:
+                    if found[name] is None and name in tried:  # the answer was lost
                         deleted.append(name)
-                    if row is None or row[0] != version:
+                    if found[name] != version:
                         continue
                     if connection.execute(STATEMENTS["a_fork_of"], (root, name)).fetchone():
                         continue
@@ -373,11 +376,11 @@ class PostgresBackend:
             return deleted
 
         roots = {name: self._roots.get(name) or self._find_root(name) for name, _ in conversations}
-        wanted = sorted(
+        wanted = [
             (name, root, version)
             for name, version in conversations
             if (root := roots[name]) is not None
-        )
+        ]
         deleted = self._connections.run(work)
         for name in deleted:
             self._forget(name)

@@ -195,7 +195,7 @@ def the_conversations_of_an_owner_are_listed_and_searched_apart(trial: Trial) ->
     expect({first.id, fork.id}, found(mine), "found")
     store.set_owner(other.id, mine)
     store.set_owner(first.id, None)
-    expect((mine, None), (store.head(other.id).owner, trial.reopen().get(first.id).owner), "owners")
+    expect((mine, None), (store.head(other.id).owner, trial.another().get(first.id).owner), "owners")
     expect({other.id, fork.id}, listed(mine), "listed then")
     expect({other.id, fork.id}, found(mine), "found then")
     expect([], list(store.verify(other.id)), "problems")
@@ -211,7 +211,7 @@ def several_conversations_are_deleted_at_once(trial: Trial) -> None:
     wanted = [(name, 0) for name in (*names[:4], f"not {names[0]}")]
     gone = [names[0], names[3]]
     expect(gone, sorted(store.backend.delete_all(wanted)), "those deleted")
-    there = [name for name in names if name in trial.reopen()]
+    there = [name for name in names if name in trial.another()]
     expect([names[1], names[2], names[4]], there, "those that are there")
     expect([], [hit for name in there for hit in store.verify(name)], "problems")
     expect([], store.backend.delete_all([]), "none of none")
