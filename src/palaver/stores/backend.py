@@ -146,7 +146,9 @@ class Backend(Protocol):
     def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
         """Delete conversations in one step, each only if a version is still its newest.
 
-        Those that others were forked from stay, too. Returns the ids of those that are gone.
+        Those that others were forked from stay, too. Returns the ids of those that are gone. A
+        backend may have a method `sweep()`, which destroys what is left of their bytes and is
+        called after several of these.
         """
         ...
 

@@ -13,6 +13,7 @@ gone, and `check_receipt` looks whether it is.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from contextlib import nullcontext
 from datetime import timedelta
@@ -57,6 +58,8 @@ _PART: Final = 50  # conversations in a part of an archive
 _TOGETHER: Final = 5  # conversations deleted in one transaction
 _MESSAGES: Final = 200  # and the messages of these; or one conversation
 _AT_ONCE: Final = 500  # messages erased in one transaction
+_BREAK: Final = 0.004  # seconds between two transactions, at least
+_LONGEST: Final = 0.1
 
 
 class Expired(Struct, frozen=True, rename="camel"):
@@ -187,7 +190,10 @@ class _Expiry:
             if archive is not None:
                 self._archive(archive, part)
             for some in _small(part):
+                begun = time.monotonic()
                 gone = set(self._backend.delete_all([(h.id, h.version) for h in some]))
+                took = time.monotonic() - begun
+                time.sleep(min(max(took, _BREAK), _LONGEST))  # others write half of the time
                 for head in some:
                     if head.id in gone:
                         self.count(head)
@@ -196,6 +202,7 @@ class _Expiry:
             if archive is not None:
                 gone = {name for name, _ in self._gone[-len(part) :]}
                 archive.withdraw(head.id for head in part if head.id not in gone)
+        _sweep(self._backend)
 
     def _archive(self, archive: Archive, part: list[Head]) -> None:
         """Add to the archive what it does not hold yet; what was deleted meanwhile is left out."""
@@ -233,6 +240,13 @@ class _Expiry:
             self._before, self._owner, self._tag, len(self._gone), self._messages, self._bytes,
             len(self._kept), self._changed, sha256(lines.encode()).hexdigest(), archive, done,
         )  # fmt: skip
+
+
+def _sweep(backend: Backend) -> None:
+    """Destroy what is left of the bytes of deleted conversations, where something is."""
+    sweep: Callable[[], None] | None = getattr(backend, "sweep", None)
+    if sweep is not None:
+        sweep()
 
 
 def _chunks(heads: Iterable[Head], count: int) -> Iterator[list[Head]]:
@@ -358,6 +372,7 @@ def erase_owner(store: Store, owner: str, at: int, progress: Progress | None = N
                 deleted += backend.delete_all([(head.id, head.version)])
             if progress is not None:
                 progress(len(deleted) + len(shells), None)
+    _sweep(backend)
     return seal_receipt(
         OwnerErased(
             owner, at, tuple(sorted(deleted)), tuple(sorted(shells)),

@@ -326,8 +326,12 @@ class SQLiteBackend:
         deleted = self._write(work)
         for name in deleted:
             self._forget(name)
-        self._finish_erasure()
+        self.erasures += 1
         return deleted
+
+    def sweep(self) -> None:
+        """Empty the write-ahead log, which still has the bytes of what `delete_all` deleted."""
+        self._connections.truncate_wal()
 
     def _forget(self, conversation: str) -> None:
         cid = self._cids.pop(conversation, None)
