@@ -11,9 +11,11 @@ import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from palaver.errors import StoreError
 from palaver.messages.ids import now_ms
+from palaver.stores.records import check_owner
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
@@ -38,12 +40,21 @@ _MISSPELT: Final = re.compile(
 )
 
 
-def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = now_ms) -> Store:
+def open_store(
+    address: str | os.PathLike[str],
+    *,
+    clock: Callable[[], int] = now_ms,
+    owner: str | None = None,
+) -> Store:
     """Open a store, and create it if it does not exist.
 
     A file may be given as text or as a path; `~` is the home folder. Something that cannot be a
     store's file (a folder, a device, a name that is not UTF-8) is a `StoreError`, and nothing is
     created.
+
+    With an `owner`, only what belongs to that owner can be seen and changed, and what is created
+    belongs to that owner. Only a store in PostgreSQL with row security can do that (see
+    `Store.secure_rows`); its address can name the owner, too: `postgresql://…/talks?owner=anna`.
 
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
@@ -56,19 +67,23 @@ def open_store(address: str | os.PathLike[str], *, clock: Callable[[], int] = no
         msg = f"the address of a store must be text or a path, such as 'chat.db', not {kind}"
         raise StoreError(msg)
     check_address(name)
+    check_owner(owner)
+    if owner is not None and not name.startswith(_POSTGRES):
+        msg = "only a store in PostgreSQL can be opened for an owner; others have no row security"
+        raise StoreError(msg)
     if name == ":memory:":
         from palaver.stores.memory import MemoryBackend  # noqa: PLC0415 - loaded on demand
 
         return Store(MemoryBackend(), clock=clock)
     if name.startswith(_POSTGRES):
-        return Store(_postgres(name), clock=clock)
+        return Store(_postgres(name, owner), clock=clock)
     path = database_path(name)
     from palaver.stores.sqlite import SQLiteBackend  # noqa: PLC0415 - the same
 
     return Store(SQLiteBackend(path), clock=clock)
 
 
-def _postgres(address: str) -> Backend:
+def _postgres(address: str, owner: str | None) -> Backend:
     try:
         from palaver.stores.postgres import PostgresBackend  # noqa: PLC0415 - the same
     except ImportError as error:
@@ -76,7 +91,17 @@ def _postgres(address: str) -> Backend:
             raise
         msg = "a store in PostgreSQL needs more packages: pip install 'palaver[postgres]'"
         raise StoreError(msg) from None
-    return PostgresBackend(address)
+    place, mark, options = address.partition("?")
+    named = [option for option in options.split("&") if option.startswith("owner=")]
+    if named:
+        others = "&".join(option for option in options.split("&") if option not in named)
+        address = f"{place}{mark}{others}".removesuffix("?")
+        given = check_owner(unquote(named[-1].removeprefix("owner=")))
+        if owner not in {None, given}:
+            msg = f"the address names another owner than {owner!r}"
+            raise StoreError(msg)
+        owner = given
+    return PostgresBackend(address, owner=owner)
 
 
 def check_address(address: str) -> None:

@@ -176,6 +176,20 @@ class Store:
             raise StoreError(msg)
         bring()
 
+    def secure_rows(self, *, on: bool = True) -> None:
+        """Turn row security by owner on or off, in a store in PostgreSQL; off is the default.
+
+        A store that is then opened with an owner, `palaver.open(url, owner="anna")`, sees and
+        changes nothing of others. Processes that have it open have to open it again. The server
+        enforces it for every role but superusers and those with BYPASSRLS: such a role is needed
+        for this call, for migrations, and to work on the conversations of all owners.
+        """
+        secure: Callable[..., None] | None = getattr(self.backend, "secure_rows", None)
+        if secure is None:
+            msg = f"a store of the kind {self.kind} has no row security; one in PostgreSQL has"
+            raise StoreError(msg)
+        secure(on=on)
+
     def with_clock(self, clock: Callable[[], int]) -> Store:
         """Return the same store with another clock, which returns the time in milliseconds."""
         return Store(self.backend, clock=clock)
@@ -211,7 +225,7 @@ class Store:
         head = Head(
             id=name, version=0, stop=len(new), length=len(new), counts=counts, framed=0,
             size=len(new), title=check_title(title), tags=check_tags(tags), created=now,
-            updated=now, owner=check_owner(owner),
+            updated=now, owner=check_owner(owner) or getattr(self.backend, "owner", None),
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),

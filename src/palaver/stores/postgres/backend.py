@@ -70,6 +70,7 @@ from palaver.stores.postgres.connections import (
     shift_numbers,
 )
 from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, label, prune_rows
+from palaver.stores.postgres.row_security import check_security, secure_rows
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
@@ -120,14 +121,19 @@ class PostgresBackend:
         pool: int = 10,
         patience: float = 30.0,
         rewrite: int = 1 << 28,
+        owner: str | None = None,
     ) -> None:
         """Connect to a database, and bring its schema up to date.
 
         `pool` is the largest number of connections; `patience` how many seconds to wait for a
         server that went away or does not answer; `rewrite` how large the tables may be, in bytes,
-        for an erasure to rewrite them (see `palaver.stores.postgres.erase`).
+        for an erasure to rewrite them (see `palaver.stores.postgres.erase`). With an `owner`, only
+        what belongs to that owner can be seen and changed; the store must have row security.
         """
-        self._connections = PostgresConnections(address, size=pool, patience=patience)
+        self._connections = PostgresConnections(
+            address, size=pool, patience=patience, owner=owner
+        )
+        self.owner = owner
         self._rewrite = rewrite
         self.erasures = 0
         self._index = PostgresSearchIndex(self._connections)
@@ -142,6 +148,7 @@ class PostgresBackend:
                 self.migrated = migrate(connection, migrated=_migrated)
                 distributed = is_distributed(connection)
                 shift_numbers(connection, numbers_ahead if distributed else None)
+                self._index.secured = check_security(connection, owner)
         except psycopg.Error as error:
             raise self._connections.translate(error) from error
         self._cluster = Cluster(self._connections) if distributed else None
@@ -168,6 +175,20 @@ class PostgresBackend:
             except psycopg.Error as error:
                 raise self._connections.translate(error) from error
         self._cluster = Cluster(self._connections)
+
+    def secure_rows(self, *, on: bool) -> None:
+        """Turn row security by owner on or off; see `Store.secure_rows`."""
+        with self._connections.connect() as connection:
+            try:
+                with connection.transaction():
+                    connection.execute(STATEMENTS["migration_lock"])
+                    if self._cluster is not None:
+                        msg = "a store that is distributed over a cluster can't have row security"
+                        raise StoreError(msg)
+                    secure_rows(connection, on=on)
+            except psycopg.Error as error:
+                raise self._connections.translate(error) from error
+        self._index.secured = on
 
     def examine(self) -> StoreReport:
         """Return what the store runs on, and what is missing."""
@@ -252,8 +273,13 @@ class PostgresBackend:
             else:
                 return head
 
+    def _owned(self, head: Head) -> Head:
+        """Return a head with the owner that this backend is bound to, if it has none."""
+        return head if head.owner is not None else replace(head, owner=self.owner)
+
     def _create(self, head: Head, first: Change, *, as_parent: bool = False) -> None:
         attempt = new_attempt()
+        head = self._owned(head)
         root = head.id if head.parent is None else self._root(head.parent)
         self._connections.run(
             lambda connection: create(
@@ -285,6 +311,7 @@ class PostgresBackend:
         if head is None:
             root = self._root(first.conversation)
         else:
+            head = self._owned(head)
             root = head.id if head.parent is None else self._root(head.parent)
         version = Adoption(self._connections, root, head).store(chain([first], given))
         self._notifier.notify()
@@ -516,6 +543,7 @@ class PostgresBackend:
         """Return a page of conversations, the latest changed first."""
         updated, name = parse_cursor(after)
         values = {"updated": updated, "id": name, "tag": tag, "limit": limit + 1}
+        owner = owner or self.owner
         if owner is None:
             rows = self._connections.fetch("listing", values)
         else:
@@ -642,6 +670,7 @@ class PostgresBackend:
             ranges = self._lineage(conversation).row_ranges()
             root = self._root(conversation)
         self._index.catch_up({0: None} if self._cluster is None else {**self._cluster.horizons()})
+        owner = owner or self.owner
         hits = self._index.search(words, ranges, limit, root=root, owner=owner)
         if conversation is not None:  # inherited messages have the same position there
             hits = [replace(hit, conversation=conversation) for hit in hits]

@@ -106,7 +106,7 @@ def _create_fork(
     """
     try:
         with connection.pipeline():
-            connection.execute(b"BEGIN")
+            connection.begin()
             connection.execute(STATEMENTS["claim_name"], (head.id, root))
             connection.execute(STATEMENTS["create"], values)
             connection.execute(b"COMMIT")

@@ -278,10 +278,17 @@ UPDATE palaver.messages SET body = %s, hash = %s
 WHERE root = %s AND conversation = %s AND seq = %s;
 
 -- name: lock_index
-SELECT node, indexed FROM palaver.indexing ORDER BY node FOR UPDATE;
+SELECT node, owner, indexed FROM palaver.indexing ORDER BY node, owner FOR UPDATE;
+
+-- Where row security is on, an owner can lock no other row than its own.
+-- name: lock_secured_index
+SELECT pg_advisory_xact_lock(7308324466019595127);
+
+-- name: indexed
+SELECT node, owner, indexed FROM palaver.indexing;
 
 -- name: add_index_node
-INSERT INTO palaver.indexing (node, indexed) VALUES (%s, 0) ON CONFLICT DO NOTHING;
+INSERT INTO palaver.indexing (node, owner, indexed) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING;
 
 -- name: unindexed
 SELECT root, conversation, first, count, number,
@@ -319,7 +326,7 @@ FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = %s
 ON CONFLICT (root, conversation, seq) DO NOTHING;
 
 -- name: note_indexed
-UPDATE palaver.indexing SET indexed = %s WHERE node = %s;
+UPDATE palaver.indexing SET indexed = %s WHERE node = %s AND owner = %s;
 
 -- name: reindex_words
 UPDATE palaver.words SET words = array_to_tsvector(%s::text[]), reason = %s
@@ -444,6 +451,27 @@ UPDATE palaver.store SET version = %s;
 
 -- name: shift
 UPDATE palaver.store SET shift = shift + %s;
+
+-- Whether row security is on, and whether it binds this role.
+-- name: row_security
+SELECT relrowsecurity, row_security_active(oid), current_user::text
+FROM pg_class WHERE oid = 'palaver.conversations'::regclass;
+
+-- Conversations that would be out of everyone's sight: without an owner, or forked from another's.
+-- name: unowned
+SELECT c.id FROM palaver.conversations AS c
+LEFT JOIN palaver.conversations AS p ON p.root = c.root AND p.id = c.parent
+WHERE c.owner IS NULL OR (c.parent IS NOT NULL AND p.owner IS DISTINCT FROM c.owner)
+ORDER BY c.id LIMIT 6;
+
+-- name: policies
+SELECT format('DROP POLICY %I ON palaver.%I', policyname, tablename)
+FROM pg_policies WHERE schemaname = 'palaver';
+
+-- name: secured_tables
+SELECT format('ALTER TABLE palaver.%I NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY',
+              relname)
+FROM pg_class WHERE relnamespace = 'palaver'::regnamespace AND relrowsecurity;
 
 -- The rest is for a cluster: Citus.
 

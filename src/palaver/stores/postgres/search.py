@@ -29,7 +29,7 @@ from palaver.stores.text_index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
@@ -49,6 +49,7 @@ class PostgresSearchIndex:
     def __init__(self, connections: PostgresConnections) -> None:
         """Take the connections to the server."""
         self._connections = connections
+        self.secured = False  # whether row security is on
 
     def catch_up(self, horizons: Mapping[int, int | None]) -> None:
         """Index the messages that came since the last time.
@@ -57,14 +58,16 @@ class PostgresSearchIndex:
         what the server itself finds.
         """
         for node, horizon in horizons.items():
-            indexer = _Indexer(node, horizon)
+            indexer = _Indexer(node, horizon, self.lock)
             while self._connections.run(indexer.add_some):
                 pass
 
-    @staticmethod
-    def lock(connection: TimedConnection) -> None:
-        """Lock the index until the transaction ends."""
-        connection.execute(STATEMENTS["lock_index"])
+    def lock(self, connection: TimedConnection) -> list[tuple[int, str, int]]:
+        """Lock the index until the transaction ends; return how far it goes, by node and owner."""
+        if self.secured:
+            connection.execute(STATEMENTS["lock_secured_index"])
+            return connection.execute(STATEMENTS["indexed"]).fetchall()
+        return connection.execute(STATEMENTS["lock_index"]).fetchall()
 
     @staticmethod
     def replace(
@@ -136,7 +139,13 @@ class _Indexer:
     still be under way, and the next time has to look from there.
     """
 
-    def __init__(self, node: int = 0, horizon: int | None = None) -> None:
+    def __init__(
+        self,
+        node: int,
+        horizon: int | None,
+        lock: Callable[[TimedConnection], list[tuple[int, str, int]]],
+    ) -> None:
+        self._lock = lock
         self._node = node
         self._horizon = horizon
         self._upto = -1  # the last change that was indexed completely
@@ -146,10 +155,11 @@ class _Indexer:
     def add_some(self, connection: TimedConnection) -> bool:
         """Index some messages; return whether there may be more."""
         with connection.transaction():
-            known = dict(connection.execute(STATEMENTS["lock_index"]).fetchall())
-            if self._node not in known:
-                connection.execute(STATEMENTS["add_index_node"], (self._node,))
-            indexed = known.get(self._node, 0)
+            owner = connection.owner or ""
+            known = {who: upto for node, who, upto in self._lock(connection) if node == self._node}
+            indexed = max(known.get(owner, 0), known.get("", 0))  # all owners' up to there
+            if owner not in known:
+                connection.execute(STATEMENTS["add_index_node"], (self._node, owner, indexed))
             upto, settled, done = self._upto, self._settled, self._done
             if indexed > upto:  # at first, and where another process came further
                 upto, settled, done = indexed, True, 0
@@ -173,7 +183,7 @@ class _Indexer:
                 settled = settled and is_settled
                 if settled:
                     indexed = upto
-            connection.execute(STATEMENTS["note_indexed"], (indexed, self._node))
+            connection.execute(STATEMENTS["note_indexed"], (indexed, self._node, owner))
         self._upto, self._settled, self._done = upto, settled, done
         return complete < len(changes) or complete == _MAX_MESSAGES
 
