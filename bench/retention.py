@@ -1,6 +1,6 @@
 """What expiring costs others: writers' times before and meanwhile, and the disk that is given back.
 
-`python -m bench.retention sqlite postgres` fills a store with 100,000 conversations, of which 10,000
+`python -m bench.retention sqlite postgres` fills a store with 100,000 conversations; 10,000 of them
 are old. Some processes append to young ones at a steady rate; first alone, then while the old ones
 expire into an archive. `--conversations` and `--old` make it larger. The processes, the server and
 whoever else is at work share one machine.
@@ -39,7 +39,7 @@ __all__ = ["main"]
 _WRITERS: Final = 4
 _RATE: Final = 25  # appends in a second, of each writer
 _DAY: Final = 86_400_000
-_TABLES: Final = "palaver.conversations, palaver.messages, palaver.journal, palaver.words, palaver.names"
+_TABLES: Final = "conversations", "messages", "journal", "words", "names"
 
 
 def _name(number: int) -> str:
@@ -56,7 +56,9 @@ def _fill(address: str, conversations: int, old: int, messages: int) -> None:
                 (user, assistant)[index % 2](f"{number} {index} " + "some words of a talk " * 12)
                 for index in range(messages)
             ]
-            (past if number < old else store).create(said, id=_name(number), owner=f"o{number % 100}")
+            (past if number < old else store).create(
+                said, id=_name(number), owner=f"o{number % 100}"
+            )
 
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(make, range(conversations), chunksize=100))
@@ -89,12 +91,18 @@ def _spread(times: list[float]) -> dict[str, float]:
         return {}
     times = sorted(times)
     at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-    found = {name: times[min(int(len(times) * share), len(times) - 1)] for name, share in at.items()}
-    shown = {name: round(seconds * 1000, 2) for name, seconds in {**found, "max": times[-1]}.items()}
+    found = {
+        name: times[min(int(len(times) * share), len(times) - 1)] for name, share in at.items()
+    }
+    shown = {
+        name: round(seconds * 1000, 2) for name, seconds in {**found, "max": times[-1]}.items()
+    }
     return {"appends": len(times), **shown}
 
 
-def _measure(address: str, folder: Path, conversations: int, old: int, seconds: float) -> dict[str, Any]:
+def _measure(
+    address: str, folder: Path, conversations: int, old: int, seconds: float
+) -> dict[str, Any]:
     context = get_context("spawn")
     stop = context.Event()
     files = [str(folder / f"times{number}") for number in range(_WRITERS)]
@@ -131,9 +139,11 @@ def _place(kind: str, folder: Path) -> Generator[str]:
     if kind == "sqlite":
         yield str(folder / "chat.db")
         return
-    with serving(fsync="on", shared_buffers="512MB", max_wal_size="4GB") as server:
-        with server.database() as address:
-            yield address
+    with (
+        serving(fsync="on", shared_buffers="512MB", max_wal_size="4GB") as server,
+        server.database() as address,
+    ):
+        yield address
 
 
 def _disk(address: str) -> dict[str, int]:
@@ -158,7 +168,8 @@ def _vacuum(address: str) -> None:
             line.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return
     with psycopg.connect(address, autocommit=True) as line:
-        line.execute(f"VACUUM FULL {_TABLES}".encode())
+        for table in _TABLES:
+            line.execute(f"VACUUM FULL palaver.{table}".encode())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -40,7 +40,7 @@ def test_a_listing_and_a_search_can_be_of_one_owner(store: Store) -> None:
     store = store.with_clock(count(1_700_000_000_000).__next__)
     for number in range(7):
         owner = ("anna", "jim", None)[number % 3]
-        store.create([user(f"tea {number}")], id=f"c{number}", owner=owner, tags=["hot"][: number])
+        store.create([user(f"tea {number}")], id=f"c{number}", owner=owner, tags=["hot"][:number])
     store.get("c3").append(user("more tea"))
     assert ["c0", "c3", "c6"] == ids(store, owner="anna")
     assert ["c3", "c6"] == ids(store, owner="anna", tag="hot")
@@ -162,7 +162,13 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_postgres(postgres: str) ->
                 query = palaver.stores.postgres.connections.STATEMENTS["listing_of_owner"].decode()
                 ((plan,),) = connection.execute(
                     f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {query}",
-                    {"owner": "anna", "updated": 2**60, "id": "\U0010ffff", "tag": None, "limit": 50},
+                    {
+                        "owner": "anna",
+                        "updated": 2**60,
+                        "id": "\U0010ffff",
+                        "tag": None,
+                        "limit": 50,
+                    },
                 ).fetchall()
             node = plan[0]["Plan"]["Plans"][0]
             assert ("Index Scan", "conversations_owner") == (node["Node Type"], node["Index Name"])

@@ -1,4 +1,4 @@
-"""Conversations expire by age, into an archive or for good; everything of an owner can be erased."""
+"""Conversations expire by age, into an archive or for good; an owner can be erased whole."""
 
 from __future__ import annotations
 
@@ -73,7 +73,12 @@ def test_what_nobody_changed_for_long_expires_and_the_rest_stays(store: Store) -
     seen: list[int] = []
     done = late.expire(OLD, progress=lambda done, _: seen.append(done))
     assert {"new", "old003"} == there(store)
-    assert (11, 22, True, would.sha256) == (done.conversations, done.messages, done.done, done.sha256)
+    assert (11, 22, True, would.sha256) == (
+        done.conversations,
+        done.messages,
+        done.done,
+        done.sha256,
+    )
     assert list(range(1, 12)) == seen
     assert 0 == late.expire(OLD).conversations
     assert [] == list(store.verify())
@@ -202,7 +207,8 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_before_it(
         kept = path.read_bytes()
         archive.add(store, [("old002", 2)])
     data = path.read_bytes()
-    for length in random.Random(7).sample(range(len(kept), len(data)), 20):
+    draw = random.Random(7)  # noqa: S311 - repeatable
+    for length in draw.sample(range(len(kept), len(data)), 20):
         path.write_bytes(data[:length])
         with Archive(path) as archive:
             assert ["old000", "old001"] == list(archive.held)

@@ -197,6 +197,7 @@ COMMANDS: Final = {
     "doctor": "palaver.cli.commands.doctor",
     "edit": "palaver.cli.commands.edit",
     "erase": "palaver.cli.commands.erase",
+    "expire": "palaver.cli.commands.erase",
     "export": "palaver.cli.commands.export",
     "fork": "palaver.cli.commands.fork",
     "import": "palaver.cli.commands.import_",

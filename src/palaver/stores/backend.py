@@ -135,9 +135,7 @@ class Backend(Protocol):
         The check and the change are one step, as in `commit`.
         """
 
-    def set_owner(
-        self, conversation: str, owner: str | None, *, after: int | None = None
-    ) -> None:
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
         """Set whom a conversation belongs to; `after` is as in `describe`."""
 
     def delete(self, conversation: str, *, after: int | None = None) -> None:

@@ -191,9 +191,7 @@ class MemoryBackend:
             stored = self._get(conversation, after)
             stored.head = replace(stored.head, title=title, tags=tuple(tags))
 
-    def set_owner(
-        self, conversation: str, owner: str | None, *, after: int | None = None
-    ) -> None:
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
         """Set whom a conversation belongs to."""
         with self._condition:
             stored = self._get(conversation, after)

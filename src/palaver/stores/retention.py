@@ -55,11 +55,11 @@ __all__ = [
 
 _PAGE: Final = 500
 _PART: Final = 50  # conversations in a part of an archive
-_TOGETHER: Final = 5  # conversations deleted in one transaction
+_TOGETHER: Final = 10  # conversations deleted in one transaction
 _MESSAGES: Final = 200  # and the messages of these; or one conversation
 _AT_ONCE: Final = 500  # messages erased in one transaction
 _BREAK: Final = 0.004  # seconds between two transactions, at least
-_LONGEST: Final = 0.1
+_LONGEST: Final = 0.02
 
 
 class Expired(Struct, frozen=True, rename="camel"):
@@ -137,9 +137,7 @@ class _Expiry:
         seen: set[str] = set()
         after: str | None = f"{self._before}:"
         while after is not None:
-            page = self._backend.listing(
-                after=after, limit=_PAGE, tag=self._tag, owner=self._owner
-            )
+            page = self._backend.listing(after=after, limit=_PAGE, tag=self._tag, owner=self._owner)
             for head in page.conversations:
                 yield from self._with_forks(head, seen)
             after = page.next
@@ -193,7 +191,7 @@ class _Expiry:
                 begun = time.monotonic()
                 gone = set(self._backend.delete_all([(h.id, h.version) for h in some]))
                 took = time.monotonic() - begun
-                time.sleep(min(max(took, _BREAK), _LONGEST))  # others write half of the time
+                time.sleep(min(max(took, _BREAK), _LONGEST))  # others come in between
                 for head in some:
                     if head.id in gone:
                         self.count(head)
@@ -322,25 +320,26 @@ def read_receipt(data: bytes) -> OwnerErased:
 def check_receipt(store: Store, receipt: OwnerErased) -> Iterator[str]:
     """Yield what is there though the receipt says it is gone."""
     backend = store.backend
-    for head in _of_owner(backend, receipt.owner):
+    for head in store.each(owner=receipt.owner):
         yield f"{head.id}: belongs to {receipt.owner!r}"
     for name in receipt.deleted:
         if name in store:
             yield f"{name}: was deleted, and is there"
     for name in receipt.shells:
-        try:
-            head = backend.head(name)
-        except UnknownConversation:
-            continue
-        if head.owner == receipt.owner or head.title or head.tags or backend.kinds(name):
+        head = _head(backend, name)
+        if head is not None and (head.owner or head.title or head.tags or backend.kinds(name)):
             yield f"{name}: has an owner, a title, tags or records again"
     for name, messages in receipt.erased:
-        if name not in store:
-            continue
-        for message_id in messages:
-            for position in backend.positions_of(name, message_id):
-                if ERASED not in backend.messages(name, position, position + 1)[0].metadata:
-                    yield f"{name}: message {position} was erased, and has content"
+        for position in _with_content(backend, name, messages) if name in store else ():
+            yield f"{name}: message {position} was erased, and has content"
+
+
+def _with_content(backend: Backend, name: str, messages: Iterable[str]) -> Iterator[int]:
+    """Yield where a conversation has messages with some ids that are no tombstones."""
+    for message_id in messages:
+        for position in backend.positions_of(name, message_id):
+            if ERASED not in backend.messages(name, position, position + 1)[0].metadata:
+                yield position
 
 
 def erase_owner(store: Store, owner: str, at: int, progress: Progress | None = None) -> OwnerErased:
@@ -388,16 +387,6 @@ def _head(backend: Backend, name: str) -> Head | None:
         return None
 
 
-def _of_owner(backend: Backend, owner: str) -> Iterator[Head]:
-    after: str | None = None
-    while True:
-        page = backend.listing(after=after, limit=_PAGE, tag=None, owner=owner)
-        yield from page.conversations
-        if page.next is None:
-            return
-        after = page.next
-
-
 def _read_by_others(heads: dict[str, Head], owner: str) -> set[str]:
     """Return the conversations that another owner's conversation was forked from, or its parent."""
     found: set[str] = set()
@@ -428,25 +417,15 @@ def _erase_messages(
 
     Returns their heads afterwards, and which ids are erased, by the conversation that has them.
     """
-    places: dict[str, list[tuple[str, int]]] = {}  # where a family has an id
-    made_from: dict[str, list[str]] = {}
-    for head in heads.values():
-        for position, message in _own_messages(backend, head):
-            places.setdefault(message.id, []).append((head.id, position))
-            sources = message.metadata.get(SUMMARY_OF)
-            for source in sources if isinstance(sources, list) else ():
-                made_from.setdefault(str(source), []).append(message.id)
+    places, made_from = _places(backend, heads.values())
     mine = {head.id for head in own}
     ids = [name for name, rows in places.items() if any(owner in mine for owner, _ in rows)]
-    spare: set[tuple[str, int]] = set()
-    for name in ids:
-        others = {row for row in places[name] if row[0] not in mine}
-        for owner, position in places[name] if others else ():
-            if owner in mine:  # a copy or a revision of it goes, too
-                others &= positions_of_others(backend, owner, name, position)
-        spare |= others
+    spare = {place for name in ids for place in _of_others(backend, name, places[name], mine)}
+    names = dict.fromkeys(ids)
     for name in ids:  # grows as summaries are found
-        ids += [new for new in dict.fromkeys(made_from.get(name, ())) if new not in ids]
+        new = [found for found in dict.fromkeys(made_from.get(name, ())) if found not in names]
+        names |= dict.fromkeys(new)
+        ids += new
     first, *rest = own
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
@@ -460,6 +439,32 @@ def _erase_messages(
             if (owner, position) not in spare:
                 found.setdefault(owner, []).append(name)
     return [first, *rest], {owner: tuple(sorted({*names})) for owner, names in found.items()}
+
+
+def _places(
+    backend: Backend, heads: Iterable[Head]
+) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]]]:
+    """Return where a family has each id, and which messages are summaries of which."""
+    places: dict[str, list[tuple[str, int]]] = {}
+    made_from: dict[str, list[str]] = {}
+    for head in heads:
+        for position, message in _own_messages(backend, head):
+            places.setdefault(message.id, []).append((head.id, position))
+            sources = message.metadata.get(SUMMARY_OF)
+            for source in sources if isinstance(sources, list) else ():
+                made_from.setdefault(str(source), []).append(message.id)
+    return places, made_from
+
+
+def _of_others(
+    backend: Backend, name: str, places: list[tuple[str, int]], mine: set[str]
+) -> set[tuple[str, int]]:
+    """Return where others have another message with the same id; a copy or a revision is none."""
+    others = {place for place in places if place[0] not in mine}
+    for owner, position in places if others else ():
+        if owner in mine:
+            others &= positions_of_others(backend, owner, name, position)
+    return others
 
 
 def _own_messages(backend: Backend, head: Head) -> Iterator[tuple[int, Message]]:

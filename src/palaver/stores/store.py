@@ -301,10 +301,21 @@ class Store:
 
     def __iter__(self) -> Iterator[Head]:
         """Iterate over the heads of all conversations, the last changed first."""
-        page = self.list(limit=_PAGE)
+        return self.each()
+
+    def each(self, *, tag: str | None = None, owner: str | None = None) -> Iterator[Head]:
+        """Iterate over the heads of all conversations, of those with a tag, or of an owner.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create(id="tea", owner="anna"), store.create(id="rum")
+        >>> [head.id for head in store.each(owner="anna")]
+        ['tea']
+        """
+        page = self.list(limit=_PAGE, tag=tag, owner=owner)
         yield from page.conversations
         while page.next is not None:
-            page = self.list(after=page.next, limit=_PAGE)
+            page = self.list(after=page.next, limit=_PAGE, tag=tag, owner=owner)
             yield from page.conversations
 
     def describe(
@@ -480,8 +491,9 @@ class Store:
 
         Messages that are no longer in their conversation are found too; `Hit.in_view` tells them
         apart. With an `owner`, only messages are found that were written in conversations of that
-        owner: not those that a fork has from another's. The first 100,000 characters of a message are searched, and words are compared by
-        their first 200. More than 256 different words are refused with `ValidationError`.
+        owner: not those that a fork has from another's. The first 100,000 characters of a message
+        are searched, and words are compared by their first 200. More than 256 different words are
+        refused with `ValidationError`.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")

@@ -384,7 +384,7 @@ class StoredHistory(BaseHistory):
 
     @property
     def owner(self) -> str | None:
-        """Whom the conversation belongs to, if it was said."""
+        """Whom the conversation belongs to."""
         return self._head.owner
 
     def under(self, lease: Lease | None) -> Self:
@@ -638,8 +638,7 @@ class StoredHistory(BaseHistory):
         `expect` is the version that the message must follow; `VersionMismatch` if that is not the
         newest.
         """
-        if key is not None:
-            check_idempotency_key(key)
+        check_idempotency_key(key)
         if type(message) is not Message:
             (message,) = read_messages([message])
         new = (message,)
@@ -796,8 +795,9 @@ class StoredHistory(BaseHistory):
     ) -> Self:
         """Return a conversation that goes its own way from here; it shares every message so far.
 
-        It belongs to the owner of this one, unless another `owner` is given. With an `id` and a `key`, forking again returns the fork that was made. `expect` is the
-        version that must be the newest; `VersionMismatch` if it is not.
+        It belongs to the owner of this one, unless another `owner` is given. With an `id` and a
+        `key`, forking again returns the fork that was made. `expect` is the version that must be
+        the newest; `VersionMismatch` if it is not.
         """
         check_creation_key(id, key)
         check_owner(owner)
@@ -808,8 +808,7 @@ class StoredHistory(BaseHistory):
         with self._lock:
             state, backend = self._state, self._backend
             as_parent = owner is None and hasattr(backend, "create_fork")
-            labels = expect is not None or not as_parent
-            now = backend.head(self.id) if labels else self._head  # it may have another title
+            now = self._head if as_parent and expect is None else backend.head(self.id)
             try:
                 check_expected(expect, now.version)
             except VersionMismatch:
@@ -819,13 +818,11 @@ class StoredHistory(BaseHistory):
             newest = state.version if expect is None else now.version
             if newest > state.version:
                 self.refresh()
-            name = new_id() if id is None else id
-            version = newest if at is None else at
+            name, version = new_id() if id is None else id, newest if at is None else at
             first = self._first_of_fork(name, version, replace(now, owner=owner or now.owner), key)
             made = create_once(backend, *first, as_parent=as_parent)
-            codec = None
-            if made is not None:
-                codec = self._codec.branch(version, partial(backend.ancestor_frames, name))
+            read = partial(backend.ancestor_frames, name)
+            codec = None if made is None else self._codec.branch(version, read)
             return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
 
     def _first_of_fork(

@@ -130,9 +130,7 @@ class PostgresBackend:
         for an erasure to rewrite them (see `palaver.stores.postgres.erase`). With an `owner`, only
         what belongs to that owner can be seen and changed; the store must have row security.
         """
-        self._connections = PostgresConnections(
-            address, size=pool, patience=patience, owner=owner
-        )
+        self._connections = PostgresConnections(address, size=pool, patience=patience, owner=owner)
         self.owner = owner
         self._rewrite = rewrite
         self.erasures = 0
@@ -325,9 +323,7 @@ class PostgresBackend:
             conversation, after, lambda erased, _, __, owner: (erased, title, list(tags), owner)
         )
 
-    def set_owner(
-        self, conversation: str, owner: str | None, *, after: int | None = None
-    ) -> None:
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
         """Set whom a conversation belongs to."""
         self._label(conversation, after, lambda *labels: (*labels[:-1], owner))
 
@@ -387,7 +383,9 @@ class PostgresBackend:
             with connection.transaction():
                 self._index.lock(connection)
                 found: dict[str, int | None] = {}
-                for name, root, _ in sorted(wanted):  # in one order, so that nobody waits in a circle
+                for name, root, _ in sorted(
+                    wanted
+                ):  # in one order, so that nobody waits in a circle
                     row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
                     found[name] = None if row is None else row[0]
                 for name, root, version in wanted:
@@ -501,7 +499,9 @@ class PostgresBackend:
         check_known(conversation)
         (row,) = self._connections.fetch("open", (conversation, last))
         root, *columns = row[: _TAGS + 4]
-        ids, bases, origins, versions, frames, names, values, first, bodies, owner = row[_TAGS + 4 :]
+        ids, bases, origins, versions, frames, names, values, first, bodies, owner = row[
+            _TAGS + 4 :
+        ]
         if root is None:
             self._forget(conversation)
             refuse_unknown(conversation)
@@ -818,7 +818,7 @@ def _migrated(connection: TimedConnection, *, new: bool) -> None:
 
 
 def _delete_rows(connection: TimedConnection, root: str, conversation: str) -> None:
-    """Delete the rows of a conversation; the head goes last, since it tells whose the others are."""
+    """Delete the rows of a conversation; the head goes last: it tells whose the others are."""
     for table in ("messages", "journal", "records", "words", "name", "head"):
         connection.execute(STATEMENTS[f"delete_{table}"], (root, conversation))
 

@@ -103,8 +103,7 @@ def label(
     rows = connection.execute(STATEMENTS["labels"], (root, names)).fetchall()
     for *fixed, erased, title, tags, owner in rows:
         labels = change(erased, title, tags, owner)
-        count, title, tags, owner = labels
-        mark = label_hash(*fixed, count, title, encode_tags(tags), owner)
+        mark = label_hash(*fixed, *labels[:2], encode_tags(labels[2]), labels[3])
         connection.execute(STATEMENTS["label"], (*labels, mark, root, fixed[0]))
     return len(rows)
 

@@ -277,13 +277,13 @@ class SQLiteBackend:
             cid = self._cid(conversation, self._writer)
             if after is not None:
                 self._check_version(cid, conversation, after)
-            self._label(cid, lambda erased, _, __, owner: (erased, title, json.dumps(list(tags)), owner))
+            self._label(
+                cid, lambda erased, _, __, owner: (erased, title, json.dumps(list(tags)), owner)
+            )
 
         self._write(work)
 
-    def set_owner(
-        self, conversation: str, owner: str | None, *, after: int | None = None
-    ) -> None:
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
         """Set whom a conversation belongs to."""
 
         def work() -> None:
@@ -305,7 +305,6 @@ class SQLiteBackend:
 
     def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Delete a conversation that nothing was forked from."""
-
         fork = self._write(lambda: self._delete(conversation, after))
         if fork is not None:
             refuse_forked(fork)
@@ -825,7 +824,8 @@ def _add_appends(left: Head, last: tuple[Any, ...]) -> Head:
     counts = pack_counts(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
     return Head(left.id, version, seq + 1, seq + 1, counts, left.framed,
                 left.size + seq + 1 - left.length, left.parent, left.base, left.origin, left.title,
-                left.tags, left.created, max(left.updated, at), left.erased, left.owner)  # fmt: skip
+                left.tags, left.created, max(left.updated, at), left.erased,
+                left.owner)  # fmt: skip
 
 
 def _decode_data(text: str | None) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
 import msgspec
 from msgspec import Struct
@@ -130,7 +130,7 @@ def _decompressor(beginning: bytes) -> Callable[[], _Decompressor] | None:
         return lambda: zlib.decompressobj(31)
     if beginning.startswith(_ZSTD):
         reader = _zstandard().ZstdDecompressor()
-        return lambda: reader.decompressobj()  # type: ignore[no-any-return]
+        return cast("Callable[[], _Decompressor]", reader.decompressobj)
     return None
 
 
@@ -249,7 +249,7 @@ class Archive:
             self._stream.close()
             raise
 
-    def __enter__(self) -> Archive:
+    def __enter__(self) -> Self:
         """Return the archive; it is closed at the end of the block."""
         return self
 
@@ -457,7 +457,8 @@ def _conversations(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes] | None]]:
             elif spool is None:
                 if not line.startswith(_HEADER):
                     raise _broken(f"line {number + 1} must begin a conversation")
-                name, spool = _id_of(line), tempfile.SpooledTemporaryFile(_IN_MEMORY)
+                name = _id_of(line)
+                spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - until its end
                 spool.write(line + b"\n")
             else:
                 spool.write(line + b"\n")

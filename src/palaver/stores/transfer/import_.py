@@ -193,9 +193,7 @@ def _import_into(history: StoredHistory, stream: IO[bytes], name: str | None) ->
     return history
 
 
-def _import_version_1(
-    store: Store, document: object, name: str | None, owner: str | None
-) -> str:
+def _import_version_1(store: Store, document: object, name: str | None, owner: str | None) -> str:
     """Create a conversation with messages and team task in one change, at the snapshot's time."""
     snapshot = read_snapshot(document)
     messages = snapshot.messages

@@ -195,7 +195,9 @@ def the_conversations_of_an_owner_are_listed_and_searched_apart(trial: Trial) ->
     expect({first.id, fork.id}, found(mine), "found")
     store.set_owner(other.id, mine)
     store.set_owner(first.id, None)
-    expect((mine, None), (store.head(other.id).owner, trial.another().get(first.id).owner), "owners")
+    expect(
+        (mine, None), (store.head(other.id).owner, trial.another().get(first.id).owner), "owners"
+    )
     expect({other.id, fork.id}, listed(mine), "listed then")
     expect({other.id, fork.id}, found(mine), "found then")
     expect([], list(store.verify(other.id)), "problems")

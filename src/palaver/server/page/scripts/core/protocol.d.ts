@@ -271,6 +271,7 @@ export interface ConversationHeadShape {
   updated: number;
   parent: string | null;
   origin: number | null;
+  owner: string | null;
   preview?: string;
   name?: string;
   state?: ActivityShape;
