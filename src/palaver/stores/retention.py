@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from palaver.errors import Stale, UnknownConversation, ValidationError
 from palaver.history.erase import ERASED, SUMMARY_OF
-from palaver.messages.limits import check_argument
+from palaver.messages.limits import check_argument, check_name
 from palaver.stores.erase import positions_of_others
 from palaver.stores.prune import make_note, read_versions
 from palaver.stores.records import check_owner
@@ -101,6 +101,8 @@ def expire(
     if older_than < timedelta(0) or before < 0:
         raise ValidationError("must be from 0 up to now", path="$.older_than", rule="argument")
     check_owner(owner)
+    if tag is not None:
+        check_name(tag, "$.tag")
     run = _Expiry(store, before, owner, tag, progress)
     if dry_run:
         for head in run.find():
