@@ -32,7 +32,7 @@ from tests.stores.postgres_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from multiprocessing.synchronize import Event
+    from multiprocessing.synchronize import Barrier, Event
 
 __all__ = ["main"]
 
@@ -64,11 +64,14 @@ def _fill(address: str, conversations: int, old: int, messages: int) -> None:
             list(pool.map(make, range(conversations), chunksize=100))
 
 
-def _write(address: str, number: int, young: tuple[int, int], stop: Event, file: str) -> None:
+def _write(  # noqa: PLR0917 - what a process is given
+    address: str, number: int, young: tuple[int, int], ready: Barrier, stop: Event, file: str
+) -> None:
     """Append at a steady rate until it is told to stop, and write down how long each took."""
     draw = random.Random(number)  # noqa: S311 - repeatable, not a secret
     times: list[tuple[float, float]] = []
     with palaver.open(address) as store:
+        ready.wait()
         due = time.monotonic() + draw.random() / _RATE
         while not stop.is_set():
             time.sleep(max(due - time.monotonic(), 0))
@@ -104,15 +107,17 @@ def _measure(
     address: str, folder: Path, conversations: int, old: int, seconds: float
 ) -> dict[str, Any]:
     context = get_context("spawn")
-    stop = context.Event()
+    stop, ready = context.Event(), context.Barrier(_WRITERS + 1)
+    young = old, conversations
     files = [str(folder / f"times{number}") for number in range(_WRITERS)]
     writers = [
-        context.Process(target=_write, args=(address, number, (old, conversations), stop, file))
+        context.Process(target=_write, args=(address, number, young, ready, stop, file))
         for number, file in enumerate(files)
     ]
     for writer in writers:
         writer.start()
-    time.sleep(3)  # until all are at work
+    ready.wait()
+    time.sleep(2)
     calm = time.monotonic()
     time.sleep(seconds)
     archive = str(folder / "old.jsonl.gz")

@@ -638,7 +638,8 @@ class StoredHistory(BaseHistory):
         `expect` is the version that the message must follow; `VersionMismatch` if that is not the
         newest.
         """
-        check_idempotency_key(key)
+        if key is not None:
+            check_idempotency_key(key)
         if type(message) is not Message:
             (message,) = read_messages([message])
         new = (message,)
@@ -796,8 +797,7 @@ class StoredHistory(BaseHistory):
         """Return a conversation that goes its own way from here; it shares every message so far.
 
         It belongs to the owner of this one, unless another `owner` is given. With an `id` and a
-        `key`, forking again returns the fork that was made. `expect` is the version that must be
-        the newest; `VersionMismatch` if it is not.
+        `key`, forking again returns the fork that was made. `expect` is as in `append`.
         """
         check_creation_key(id, key)
         check_owner(owner)

@@ -116,7 +116,7 @@ def _part(stream: IO[bytes], name: str) -> Generator[IO[bytes]]:
     """Yield what a part is written to; it is complete in the stream afterwards."""
     if name.endswith(".gz"):
         with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as inner:
-            yield inner  # type: ignore[misc]  # it has `write`, which is all that is needed
+            yield cast("IO[bytes]", inner)  # it has `write`, which is all that is needed
     elif name.endswith(".zst"):
         with _zstandard().ZstdCompressor().stream_writer(stream, closefd=False) as inner:
             yield inner
@@ -334,7 +334,7 @@ class Archive:
             for name, _ in added:
                 if name in self.held:
                     counted.write(_withdrawal(name))
-                export_conversation(store, name, counted)  # type: ignore[arg-type]
+                export_conversation(store, name, cast("IO[bytes]", counted))
         for name, version in added:
             self.held.pop(name, None)
             self.held[name] = version
