@@ -328,8 +328,8 @@ def check_receipt(store: Store, receipt: OwnerErased) -> Iterator[str]:
         if name in store:
             yield f"{name}: was deleted, and is there"
     for name in receipt.shells:
-        head = _head(backend, name)
-        if head is not None and (head.owner or head.title or head.tags or backend.kinds(name)):
+        shell = _head(backend, name)
+        if shell is not None and (shell.owner or shell.title or shell.tags or backend.kinds(name)):
             yield f"{name}: has an owner, a title, tags or records again"
     for name, messages in receipt.erased:
         for position in _with_content(backend, name, messages) if name in store else ():

@@ -84,7 +84,7 @@ def distribute_functions(connection: TimedConnection) -> None:
     """Distribute the functions of a store whose tables are distributed; inside a transaction."""
     first = f"palaver.{_TABLES[0]}"
     connection.execute(STATEMENTS["node_of_cluster"])
-    signatures = dict(connection.execute(STATEMENTS["signatures"]).fetchall())
+    signatures: dict[str, str] = dict(connection.execute(STATEMENTS["signatures"]).fetchall())
     for name in _EVERYWHERE:
         connection.execute(STATEMENTS["spread_function"], (signatures[name],))
     for name in _DELEGATED:

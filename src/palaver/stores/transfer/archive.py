@@ -338,7 +338,7 @@ class Archive:
         for name, version in added:
             self.held.pop(name, None)
             self.held[name] = version
-        return counted.bytes
+        return counted.count
 
     def withdraw(self, conversations: Iterable[str]) -> None:
         """Note that conversations are not meant to be here any more; their lines stay."""
@@ -375,10 +375,10 @@ class _Counted:
     """Counts the bytes that are written."""
 
     inner: IO[bytes]
-    bytes = 0
+    count = 0
 
     def write(self, data: bytes) -> int:
-        self.bytes += len(data)
+        self.count += len(data)
         return self.inner.write(data)
 
 
