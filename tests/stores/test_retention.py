@@ -127,7 +127,7 @@ def test_a_wrong_age_is_refused(older: Any, detail: str) -> None:  # noqa: ANN40
 def test_a_wrong_owner_or_tag_is_refused() -> None:
     for wrong in ({"owner": ""}, {"tag": ""}, {"tag": 7}):
         with pytest.raises(ValidationError):
-            at(palaver.open(":memory:"), 0).expire(OLD, **wrong)  # type: ignore[arg-type]
+            at(palaver.open(":memory:"), 0).expire(OLD, **wrong)
 
 
 # ── archives ────────────────────────────────────────────────────────────────────────────────────

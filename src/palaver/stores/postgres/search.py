@@ -62,12 +62,12 @@ class PostgresSearchIndex:
             while self._connections.run(indexer.add_some):
                 pass
 
-    def lock(self, connection: TimedConnection) -> list[tuple[int, str, int]]:
+    def lock(self, connection: TimedConnection) -> list[tuple[Any, ...]]:
         """Lock the index until the transaction ends; return how far it goes, by node and owner."""
         if self.secured:
             connection.execute(STATEMENTS["lock_secured_index"])
             return connection.execute(STATEMENTS["indexed"]).fetchall()
-        return connection.execute(STATEMENTS["lock_index"]).fetchall()
+        return _lock_rows(connection)
 
     @staticmethod
     def replace(
@@ -141,11 +141,11 @@ class _Indexer:
 
     def __init__(
         self,
-        node: int,
-        horizon: int | None,
-        lock: Callable[[TimedConnection], list[tuple[int, str, int]]],
+        node: int = 0,
+        horizon: int | None = None,
+        lock: Callable[[TimedConnection], list[tuple[Any, ...]]] | None = None,
     ) -> None:
-        self._lock = lock
+        self._lock = lock or _lock_rows
         self._node = node
         self._horizon = horizon
         self._upto = -1  # the last change that was indexed completely
@@ -186,6 +186,10 @@ class _Indexer:
             connection.execute(STATEMENTS["note_indexed"], (indexed, self._node, owner))
         self._upto, self._settled, self._done = upto, settled, done
         return complete < len(changes) or complete == _MAX_MESSAGES
+
+
+def _lock_rows(connection: TimedConnection) -> list[tuple[Any, ...]]:
+    return connection.execute(STATEMENTS["lock_index"]).fetchall()
 
 
 def _columns(
