@@ -55,11 +55,11 @@ __all__ = [
 
 _PAGE: Final = 500
 _PART: Final = 50  # conversations in a part of an archive
-_TOGETHER: Final = 10  # conversations deleted in one transaction
+_TOGETHER: Final = 2  # conversations deleted in one transaction
 _MESSAGES: Final = 200  # and the messages of these; or one conversation
 _AT_ONCE: Final = 500  # messages erased in one transaction
-_BREAK: Final = 0.004  # seconds between two transactions, at least
-_LONGEST: Final = 0.02
+_BREAK: Final = 0.02  # seconds between two transactions, at least
+_LONGEST: Final = 0.5
 
 
 class Expired(Struct, frozen=True, rename="camel"):
@@ -193,7 +193,7 @@ class _Expiry:
                 begun = time.monotonic()
                 gone = set(self._backend.delete_all([(h.id, h.version) for h in some]))
                 took = time.monotonic() - begun
-                time.sleep(min(max(took, _BREAK), _LONGEST))  # others come in between
+                time.sleep(min(max(8 * took, _BREAK), _LONGEST))  # others come in between
                 for head in some:
                     if head.id in gone:
                         self.count(head)
