@@ -67,7 +67,10 @@ def nursery() -> Iterator[Nursery]:
 # ── twins ───────────────────────────────────────────────────────────────────────────────────────
 
 WITHOUT = {
-    Store: {"with_clock", "follow", "wait", "verify", "notes", "distribute", "examine"},
+    Store: {
+        "with_clock", "follow", "wait", "verify", "notes", "distribute", "examine", "each",
+        "check_receipt", "secure_rows",
+    },
     StoredHistory: {"after_fork_in_child", "index", "listen", "mark_map", "under"},
     Conversation: {
         "ask_sync", "check_price", "find_model", "publishing_itself", "recover_if_needed",

@@ -159,6 +159,22 @@ def test_tags_are_given_and_narrow_the_list(open_page: OpenPage, server: PageSer
     expect(page.locator(".conversation").nth(1)).to_be_visible()
 
 
+def test_an_owner_is_shown_and_narrows_the_list(open_page: OpenPage, server: PageServer) -> None:
+    for name, owner in (("hers", "anna"), ("his", "jim"), ("nobodys", None)):
+        server.store.create(id=name, title=name, owner=owner)
+    page = open_page("#/c/hers")
+    rows = page.locator(".conversation")
+    place = page.locator(".conversation[data-id='hers']")
+    expect(page.locator(".conversation[data-id='nobodys']")).to_be_visible()
+    expect(page.locator(".conversation[data-id='nobodys'] .chip.tag")).to_have_count(0)
+    expect(place.locator(".chip.tag")).to_have_text(["@anna"])
+    place.get_by_role("button", name="Only those of anna").click()
+    expect(page.locator(".conversation[data-id='his']")).to_have_count(0)
+    expect(rows).to_have_count(1)
+    page.locator(".conversations > .chip.accent").click()
+    expect(page.locator(".conversation[data-id='his']")).to_be_visible()
+
+
 def test_deleting_asks_first(open_page: OpenPage, server: PageServer) -> None:
     server.store.create([{"role": "user", "content": "keep me"}], id="doomed", title="Doomed")
     page = open_page("#/c/doomed")

@@ -198,6 +198,7 @@ COMMANDS: Final = {
     "edit": "palaver.cli.commands.edit",
     "encrypt": "palaver.cli.commands.encrypt",
     "erase": "palaver.cli.commands.erase",
+    "expire": "palaver.cli.commands.erase",
     "export": "palaver.cli.commands.export",
     "fork": "palaver.cli.commands.fork",
     "import": "palaver.cli.commands.import_",

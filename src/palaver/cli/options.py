@@ -46,6 +46,7 @@ __all__ = [
     "keys_from_environment",
     "open_source",
     "open_with_keys",
+    "owner_option",
     "read_list",
     "read_message_ref",
     "resolve_address",
@@ -71,6 +72,11 @@ def store_option(function: _Function) -> _Function:
         metavar="FILE|URL",
         help="The store: a file or a URL.  [a file in your data folder]",
     )(function)
+
+
+def owner_option(text: str) -> Callable[[_Function], _Function]:
+    """Add `--owner`, with a text that says what it does."""
+    return click.option("--owner", metavar="OWNER", help=text)
 
 
 def import_tools(place: str) -> Any:  # noqa: ANN401 - whatever the module has

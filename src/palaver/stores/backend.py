@@ -96,7 +96,7 @@ class Backend(Protocol):
         Raises `AlreadyExists` if the id is taken.
 
         A backend may have a method `create_fork(head, first)` too: it does the same with the
-        parent's newest title and tags, whatever the head says, and returns the head as stored.
+        parent's newest title, tags and owner, whatever the head says, and returns it as stored.
         """
 
     def commit(self, change: Change) -> int:
@@ -135,8 +135,20 @@ class Backend(Protocol):
         The check and the change are one step, as in `commit`.
         """
 
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
+        """Set whom a conversation belongs to; `after` is as in `describe`."""
+
     def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Delete a conversation that nothing was forked from; `after` is as in `describe`."""
+
+    def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
+        """Delete conversations in one step, each only if a version is still its newest.
+
+        Those that others were forked from stay, too. Returns the ids of those that are gone. A
+        backend may have a method `sweep()`, which destroys what is left of their bytes and is
+        called after several of these.
+        """
+        ...
 
     def family(self, conversation: str) -> list[str]:
         """Return the ids of a conversation and of all that share its first ancestor."""
@@ -180,8 +192,10 @@ class Backend(Protocol):
         """
         ...
 
-    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
-        """Return a page of conversations, the last changed first."""
+    def listing(
+        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+    ) -> Listing:
+        """Return a page of conversations, the last changed first: all, or those of an owner."""
         ...
 
     def named(self, beginning: str, limit: int) -> list[str]:
@@ -246,8 +260,14 @@ class Backend(Protocol):
         """Return the idempotency keys of changes after a version and up to another, by version."""
         ...
 
-    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
-        """Return the messages with all these words, best first."""
+    def search(
+        self, words: str, conversation: str | None, limit: int, *, owner: str | None = None
+    ) -> list[Hit]:
+        """Return the messages with all these words, best first.
+
+        With an owner, only those that were written in conversations of that owner; then no
+        conversation is given.
+        """
         ...
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
@@ -374,14 +394,19 @@ def check_creation_key(name: str | None, key: str | None) -> None:
         raise ValidationError("needs an id beside it", path="$.key")
 
 
-def create_once(backend: Backend, head: Head, first: Change) -> Opened | None:
+def create_once(
+    backend: Backend, head: Head, first: Change, *, as_parent: bool = True
+) -> Opened | None:
     """Create a conversation, unless it was created with the same key and from the same parent.
+
+    A fork has its parent's newest title, tags and owner, unless `as_parent` is false: then it has
+    those of the head.
 
     Returns what a reader of the new one would find, or None if it is to be read: it was there, or
     reading costs no round trip.
     """
     create: Callable[[Head, Change], Head | None] = backend.create
-    if head.parent is not None:
+    if head.parent is not None and as_parent:
         create = getattr(backend, "create_fork", create)
     try:
         made = create(head, first) or head
@@ -431,12 +456,12 @@ def load_migrations(package: str) -> list[tuple[int, str]]:
 
 
 def decode_head(row: Sequence[Any], tags: Iterable[str]) -> Head:
-    """Return a head from the 17 columns that both backends select, in this order."""
+    """Return a head from the 18 columns that both backends select, in this order."""
     (name, version, stop, length, system, user, assistant, framed, size, parent, base, origin,
-     title, _, created, updated, erased) = row  # fmt: skip
+     title, _, created, updated, erased, owner) = row  # fmt: skip
     counts = pack_counts(length, system, user, assistant)
     return Head(name, version, stop, length, counts, framed, size, parent, base, origin, title,
-                tuple(tags), created, updated, erased)  # fmt: skip
+                tuple(tags), created, updated, erased, owner)  # fmt: skip
 
 
 def parse_cursor(after: str | None) -> tuple[int, str]:

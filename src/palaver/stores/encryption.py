@@ -446,9 +446,11 @@ class EncryptedBackend:
         """Return a conversation's head."""
         return self._head(self.inner.head(conversation))
 
-    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(
+        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+    ) -> Listing:
         """Return a page of conversations."""
-        page = self.inner.listing(after=after, limit=limit, tag=tag)
+        page = self.inner.listing(after=after, limit=limit, tag=tag, owner=owner)
         return replace(page, conversations=tuple(map(self._head, page.conversations)))
 
     def forks(self, conversation: str) -> list[Head]:
@@ -478,9 +480,11 @@ class EncryptedBackend:
             for generation, version, data in self.inner.ancestor_frames(conversation, wanted)
         ]
 
-    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+    def search(
+        self, words: str, conversation: str | None, limit: int, *, owner: str | None = None
+    ) -> list[Hit]:
         """Refuse: there is no index."""
-        del words, conversation, limit
+        del words, conversation, limit, owner
         raise EncryptionError(SEARCH_IS_OFF)
 
     def journal(self, conversation: str | None, after: int, limit: int) -> list[JournalEntry]:

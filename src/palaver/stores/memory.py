@@ -7,6 +7,8 @@ of what a backend has to do. One lock covers every method.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -63,6 +65,7 @@ class MemoryBackend:
         self._all: list[JournalEntry | None] = []  # by cursor; None for deleted conversations
         self._created = 0
         self._order = _ByTime()
+        self._owned: defaultdict[str | None, _ByTime] = defaultdict(_ByTime)
         self.erasures = 0
         self._condition = RestingCondition()
 
@@ -149,7 +152,7 @@ class MemoryBackend:
             except BaseException:
                 if stored is not None and savepoint is not None:
                     stored.roll_back(savepoint)
-                    self._order.note(stored.head.id, stored.head.updated)
+                    self._note(stored.head)
                 elif head is not None:
                     self._remove(head.id)
                 del self._all[count:]
@@ -171,8 +174,14 @@ class MemoryBackend:
         if change.key is not None:
             stored.add_key(change.key, version)
         self._all.append(entry)
-        self._order.note(stored.head.id, stored.head.updated)
+        self._note(stored.head)
         self._condition.notify_all()
+
+    def _note(self, head: Head) -> None:
+        """Note when a conversation was last changed."""
+        self._order.note(head.id, head.updated)
+        if head.owner is not None:
+            self._owned[head.owner].note(head.id, head.updated)
 
     def describe(
         self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
@@ -181,6 +190,23 @@ class MemoryBackend:
         with self._condition:
             stored = self._get(conversation, after)
             stored.head = replace(stored.head, title=title, tags=tuple(tags))
+
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
+        """Set whom a conversation belongs to."""
+        with self._condition:
+            stored = self._get(conversation, after)
+            self._owned[stored.head.owner].note(conversation, None)
+            stored.head = replace(stored.head, owner=owner)
+            self._note(stored.head)
+
+    def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
+        """Delete conversations that are still at a version and that nothing was forked from."""
+        deleted: list[str] = []
+        for name, version in conversations:
+            with suppress(UnknownConversation, Stale, StoreError):
+                self.delete(name, after=version)
+                deleted.append(name)
+        return deleted
 
     def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Delete a conversation that nothing was forked from."""
@@ -199,6 +225,7 @@ class MemoryBackend:
             if stored.head.parent is not None:
                 self._get(stored.head.parent).forks.pop(conversation, None)
             self._order.note(conversation, None)
+            self._owned[stored.head.owner].note(conversation, None)
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""
@@ -271,11 +298,14 @@ class MemoryBackend:
         with self._condition:
             return self._get(conversation).head
 
-    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(
+        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+    ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         updated, _, name = ("" if after is None else after).partition(":")
         with self._condition:
-            names = self._order.before(int(updated) if updated else None, name)
+            order = self._order if owner is None else self._owned[owner]
+            names = order.before(int(updated) if updated else None, name)
             heads = (self._conversations[name].head for name in names)
             found = list(islice((h for h in heads if tag is None or tag in h.tags), limit + 1))
         page = tuple(found[:limit])
@@ -396,11 +426,17 @@ class MemoryBackend:
         with self._condition:
             return self._get(conversation).keys_between(after, upto)
 
-    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+    def search(
+        self, words: str, conversation: str | None, limit: int, *, owner: str | None = None
+    ) -> list[Hit]:
         """Return the messages with all these words, the newest first."""
         wanted = parse_query(words)
         with self._condition:
-            found = [(n, c.head.base, c.rows[:]) for n, c in self._conversations.items()]
+            found = [
+                (n, c.head.base, c.rows[:])
+                for n, c in self._conversations.items()
+                if owner is None or c.head.owner == owner
+            ]
             if conversation is not None:
                 length = self._get(conversation).head.length
                 found = [(conversation, 0, [row for _, row in self._rows(conversation, 0, length)])]

@@ -11,11 +11,13 @@ import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
+from urllib.parse import unquote
 
 from palaver.errors import EncryptionError, StoreError, ValidationError
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import describe_argument
 from palaver.stores.encryption import EncryptedBackend, as_ciphers
+from palaver.stores.records import check_owner
 from palaver.stores.store import Store
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def open_store(
     clock: Callable[[], int] = now_ms,
     key: Cipher | Sequence[Cipher] | None = None,
     read: Literal["primary", "replica"] = "primary",
+    owner: str | None = None,
 ) -> Store:
     """Open a store, and create it if it does not exist.
 
@@ -65,6 +68,10 @@ def open_store(
     `read="replica"`, conversations are opened and read from a standby among them, if there is one
     and it has what this store has seen or changed already; everything else goes to the primary.
 
+    With an `owner`, only what belongs to that owner can be seen and changed, and what is created
+    belongs to that owner. Only a store in PostgreSQL with row security can do that (see
+    `Store.secure_rows`); its address can name the owner, too: `postgresql://…/talks?owner=anna`.
+
     >>> open_store(":memory:").create(title="A talk").title
     'A talk'
     """
@@ -79,9 +86,13 @@ def open_store(
         msg = f"the address of a store must be text or a path, such as 'chat.db', not {kind}"
         raise StoreError(msg)
     check_address(name)
+    check_owner(owner)
     if name.startswith(_POSTGRES):
         ciphers = () if key is None else as_ciphers(key)
-        return Store(_with_key(_postgres(name, read), ciphers), clock=clock)
+        return Store(_with_key(_postgres(name, read, owner), ciphers), clock=clock)
+    if owner is not None:
+        msg = "only a store in PostgreSQL can be opened for an owner; others have no row security"
+        raise StoreError(msg)
     if read == "replica":
         detail = "a file has no standby to read from; a store in PostgreSQL has: read='primary'"
         raise ValidationError(detail, path="$.read", rule="argument")
@@ -116,7 +127,9 @@ def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backe
     return cast("Backend", EncryptedBackend(backend, ciphers))
 
 
-def _postgres(address: str, read: Literal["primary", "replica"]) -> EncryptableBackend:
+def _postgres(
+    address: str, read: Literal["primary", "replica"], owner: str | None
+) -> EncryptableBackend:
     try:
         from palaver.stores.postgres import PostgresBackend  # noqa: PLC0415 - the same
     except ImportError as error:
@@ -124,7 +137,17 @@ def _postgres(address: str, read: Literal["primary", "replica"]) -> EncryptableB
             raise
         msg = "a store in PostgreSQL needs more packages: pip install 'palaver[postgres]'"
         raise StoreError(msg) from None
-    return PostgresBackend(address, read=read)
+    place, mark, options = address.partition("?")
+    named = [option for option in options.split("&") if option.startswith("owner=")]
+    if named:
+        others = "&".join(option for option in options.split("&") if option not in named)
+        address = f"{place}{mark}{others}".removesuffix("?")
+        given = check_owner(unquote(named[-1].removeprefix("owner=")))
+        if owner not in {None, given}:
+            msg = f"the address names another owner than {owner!r}"
+            raise StoreError(msg)
+        owner = given
+    return PostgresBackend(address, read=read, owner=owner)
 
 
 def check_address(address: str) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from palaver.stores.frame_codec import FrameCodec
     from palaver.stores.records import Head
 
-__all__ = ["Pruned", "prune"]
+__all__ = ["Pruned", "make_note", "prune", "read_versions"]
 
 _PAGE = 1_000
 
@@ -62,9 +62,7 @@ def prune(
         head = backend.head(conversation)
         check_expected(expect, head.version)
         family = backend.family(conversation)
-        book, frames = read_frames(backend, head)
-        stops = StoredStops(backend, head.id, head.version, head.stop)
-        versions = Versions.of(frames, stops)
+        book, versions = read_versions(backend, head)
         reached = _Reached()
         _reach_from(versions, undo, reached)
         for fork in backend.forks(conversation):
@@ -76,7 +74,7 @@ def prune(
             if expect is not None:  # nothing is committed, and others may have come first
                 check_expected(expect, backend.head(conversation).version)
             return Pruned(conversation, ids, freed, done=False)
-        note = _note(head, book, versions, undo, at)
+        note = make_note("prune", head, book, versions, at, undo=undo > 0)
         try:
             backend.bury(note, [position for position, _, _ in unreached], family)
         except Stale:
@@ -84,8 +82,16 @@ def prune(
         return Pruned(conversation, ids, freed, done=True)
 
 
-def _note(head: Head, book: FrameCodec, versions: Versions, undo: int, at: int) -> Change:
-    """The change that is stored with it: the view stays, and undo leads only to what is left."""
+def read_versions(backend: Backend, head: Head) -> tuple[FrameCodec, Versions]:
+    """Return the versions of a conversation, and what encodes its next frame."""
+    book, frames = read_frames(backend, head)
+    return book, Versions.of(frames, StoredStops(backend, head.id, head.version, head.stop))
+
+
+def make_note(
+    kind: str, head: Head, book: FrameCodec, versions: Versions, at: int, *, undo: bool
+) -> Change:
+    """Return the change that records it: the view stays, and undo leads only to what is left."""
     version = head.version
     changed = replace(
         versions.frame(version),
@@ -94,7 +100,7 @@ def _note(head: Head, book: FrameCodec, versions: Versions, undo: int, at: int) 
         logged=head.length,
     )
     return Change(
-        conversation=head.id, after=head.version, kind="prune", at=at, stop=head.stop,
+        conversation=head.id, after=head.version, kind=kind, at=at, stop=head.stop,
         size=head.size, first=head.length, counts=head.counts,
         frame=book.encode(changed, head.version + 1),
     )  # fmt: skip

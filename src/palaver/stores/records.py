@@ -78,8 +78,10 @@ __all__ = [
     "check_idempotency_key",
     "check_journal_rows",
     "check_known",
+    "check_label",
     "check_message_rows",
     "check_order",
+    "check_owner",
     "check_records",
     "check_rows",
     "check_tags",
@@ -92,6 +94,7 @@ __all__ = [
     "holder_name",
     "is_made_here",
     "is_sealed",
+    "label_hash",
     "latest_in_order",
     "monotonic_ms",
     "pack_counts",
@@ -120,6 +123,7 @@ class Head(Struct, frozen=True, gc=False):
     numbers by role (packed, see `palaver.history.frame`), `framed` the version of the frame in
     force. A fork reads the first `base` messages from its `parent`, as it was at version `origin`.
     `erased` counts the erasures: when it rises, messages that were read before may be gone.
+    `owner` is whom the conversation belongs to, if it was said.
     """
 
     id: str
@@ -137,6 +141,7 @@ class Head(Struct, frozen=True, gc=False):
     created: int = 0
     updated: int = 0
     erased: int = 0
+    owner: str | None = None
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -527,6 +532,20 @@ def check_tags(tags: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
+def check_owner(owner: str | None) -> str | None:
+    """Return an owner, or raise `ValidationError` if it cannot be stored.
+
+    >>> check_owner("anna")
+    'anna'
+    >>> check_owner("")
+    Traceback (most recent call last):
+    palaver.errors.ValidationError: $.owner: must not be empty [schema]
+    """
+    if owner is not None:
+        check_name(owner, "$.owner")
+    return owner
+
+
 def check_words(words: object) -> None:
     """Refuse a search that is not text."""
     if not isinstance(words, str):
@@ -612,6 +631,18 @@ def row_hash(body: bytes, *columns: object) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
+def label_hash(*columns: object) -> int:
+    """Hash what is said of a conversation: id, parent, and so on, title, tags, and the owner.
+
+    Without an owner the hash is the one that conversations had before they could have one.
+
+    >>> label_hash("talk", "A title", None) == row_hash(b"", "talk", "A title")
+    True
+    """
+    *others, owner = columns
+    return row_hash(b"", *others) if owner is None else row_hash(b"", *others, owner)
+
+
 def placed_hash(body: bytes, conversation: str, position: int, *columns: object) -> int:
     """Hash a message's row so that the position comes last: by a database, which does the XOR.
 
@@ -670,6 +701,13 @@ def check_rows(
         known = body or b""
         if mark not in (None, row_hash(known, *columns)) and mark != also(known, *columns):
             yield f"{what}: the row is not what was written"
+
+
+def check_label(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield what is wrong with what is said of a conversation: its hash, and the columns of it."""
+    for mark, *columns in rows:
+        if mark not in (None, label_hash(*columns)):
+            yield "the head: the row is not what was written"
 
 
 def check_journal_rows(

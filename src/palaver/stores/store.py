@@ -46,6 +46,7 @@ from palaver.stores.records import (
     Listing,
     StoreReport,
     check_known,
+    check_owner,
     check_tags,
     check_title,
     check_words,
@@ -57,6 +58,7 @@ from palaver.stores.verify import find_problems
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
     from types import TracebackType
 
     from palaver.history import View
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from palaver.stores.backend import Backend
     from palaver.stores.encryption import Cipher, EncryptableBackend
     from palaver.stores.records import Lease, Record
+    from palaver.stores.retention import Expired, OwnerErased
 
 __all__ = ["Store", "check_store"]
 
@@ -177,6 +180,20 @@ class Store:
             raise StoreError(msg)
         bring()
 
+    def secure_rows(self, *, on: bool = True) -> None:
+        """Turn row security by owner on or off, in a store in PostgreSQL; off is the default.
+
+        A store that is then opened with an owner, `palaver.open(url, owner="anna")`, sees and
+        changes nothing of others. Processes that have it open have to open it again. The server
+        enforces it for every role but superusers and those with BYPASSRLS: such a role is needed
+        for this call, for migrations, and to work on the conversations of all owners.
+        """
+        secure: Callable[..., None] | None = getattr(self.backend, "secure_rows", None)
+        if secure is None:
+            msg = f"a store of the kind {self.kind} has no row security; one in PostgreSQL has"
+            raise StoreError(msg)
+        secure(on=on)
+
     # ── encryption ──────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -242,11 +259,14 @@ class Store:
         id: str | None = None,  # noqa: A002 - the word for it
         title: str | None = None,
         tags: Iterable[str] = (),
+        owner: str | None = None,
         key: str | None = None,
         records: Iterable[Record] = (),
     ) -> StoredHistory:
         """Create a conversation, with some messages or none.
 
+        `owner` is whom it belongs to, as your program names its users: listings and searches can
+        be limited to an owner, and everything of one can be exported and erased.
         `records` are stored beside the log in the same change. An id that is taken is an error
         (`AlreadyExists`). With an `id` and a `key`, creating it again, after an answer that was
         lost, returns the conversation that was created.
@@ -261,7 +281,7 @@ class Store:
         head = Head(
             id=name, version=0, stop=len(new), length=len(new), counts=counts, framed=0,
             size=len(new), title=check_title(title), tags=check_tags(tags), created=now,
-            updated=now,
+            updated=now, owner=check_owner(owner) or getattr(self.backend, "owner", None),
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="create", at=now, stop=len(new), size=len(new),
@@ -298,14 +318,31 @@ class Store:
             return False
         return True
 
-    def list(self, *, after: str | None = None, limit: int = 50, tag: str | None = None) -> Listing:
-        """Return a page of conversations, the last changed first; `after` is a page's `next`."""
+    def list(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 50,
+        tag: str | None = None,
+        owner: str | None = None,
+    ) -> Listing:
+        """Return a page of conversations, the last changed first; `after` is a page's `next`.
+
+        `tag` and `owner` limit it to the conversations with a tag, and to those of an owner.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create(id="tea", owner="anna"), store.create(id="rum", owner="jim")
+        >>> [head.id for head in store.list(owner="anna").conversations]
+        ['tea']
+        """
         check_number(limit, "$.limit", least=1, whole=True)
         if after is not None and not (is_text(after) and _CURSOR.match(after)):
             raise ValidationError("must be the `next` of a page", path="$.after")
         if tag is not None and not is_text(tag):
             return Listing((), None)
-        return self.backend.listing(after=after, limit=limit, tag=tag)
+        check_owner(owner)
+        return self.backend.listing(after=after, limit=limit, tag=tag, owner=owner)
 
     def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
         """Return the ids that begin with a text, in order, at most `limit` of them.
@@ -320,10 +357,21 @@ class Store:
 
     def __iter__(self) -> Iterator[Head]:
         """Iterate over the heads of all conversations, the last changed first."""
-        page = self.list(limit=_PAGE)
+        return self.each()
+
+    def each(self, *, tag: str | None = None, owner: str | None = None) -> Iterator[Head]:
+        """Iterate over the heads of all conversations, of those with a tag, or of an owner.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> _ = store.create(id="tea", owner="anna"), store.create(id="rum")
+        >>> [head.id for head in store.each(owner="anna")]
+        ['tea']
+        """
+        page = self.list(limit=_PAGE, tag=tag, owner=owner)
         yield from page.conversations
         while page.next is not None:
-            page = self.list(after=page.next, limit=_PAGE)
+            page = self.list(after=page.next, limit=_PAGE, tag=tag, owner=owner)
             yield from page.conversations
 
     def describe(
@@ -344,6 +392,27 @@ class Store:
             conversation,
             expect,
             lambda after: self.backend.describe(conversation, title, tags, after=after),
+        )
+
+    def set_owner(
+        self, conversation: str, owner: str | None, *, expect: Expected | None = None
+    ) -> None:
+        """Give a conversation to another owner, or to none. Forks of it keep theirs.
+
+        `expect` is as in `describe`; changing the owner makes no version either.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> history = store.create(owner="anna")
+        >>> store.set_owner(history.id, "jim")
+        >>> store.head(history.id).owner
+        'jim'
+        """
+        owner = check_owner(owner)
+        self._conditional(
+            conversation,
+            expect,
+            lambda after: self.backend.set_owner(conversation, owner, after=after),
         )
 
     def delete(self, conversation: str, *, expect: Expected | None = None) -> None:
@@ -400,14 +469,87 @@ class Store:
         at = self._clock()
         return prune(self.backend, conversation, undo=undo, dry_run=dry_run, at=at, expect=expect)
 
+    # ── retention ───────────────────────────────────────────────────────────────────────────────
+
+    def expire(
+        self,
+        older_than: timedelta,
+        *,
+        owner: str | None = None,
+        tag: str | None = None,
+        archive: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Expired:
+        """Delete conversations whose last change is older: all, of an owner, or with a tag.
+
+        They go in small transactions, so that others can write meanwhile. With an `archive`, a
+        file (`.jsonl`, `.jsonl.gz` or `.jsonl.zst`), each is written there and synced to disk
+        before it is deleted. After a kill, the same call goes on: the archive never has a
+        conversation twice, or half of it, and `import_archive` brings them back. A conversation
+        that a younger fork reads from stays. `dry_run` only counts. `progress` is called with how
+        many are gone.
+
+        >>> import palaver
+        >>> from datetime import timedelta
+        >>> store = palaver.open(":memory:").with_clock(lambda: 1_000_000_000_000)
+        >>> _ = store.create([palaver.user("old")])
+        >>> later = store.with_clock(lambda: 1_100_000_000_000)
+        >>> later.expire(timedelta(days=90), dry_run=True).conversations
+        1
+        """
+        from palaver.stores import retention  # noqa: PLC0415 - loaded on demand
+
+        return retention.expire(
+            self, older_than, self._clock(), owner=owner, tag=tag, archive=archive,
+            dry_run=dry_run, progress=progress,
+        )  # fmt: skip
+
+    def erase_owner(
+        self, owner: str, *, progress: Callable[[int, int | None], object] | None = None
+    ) -> OwnerErased:
+        """Erase everything of an owner, also in what others forked from it; return a receipt.
+
+        Conversations of the owner are deleted. Where another's was forked from one, its messages
+        are erased for all of them, as `StoredHistory.erase` does, and what stays of it is empty and
+        belongs to nobody. `check_receipt` checks later that nothing came back. It can't be undone;
+        if it is interrupted, call it again.
+
+        >>> import palaver
+        >>> store = palaver.open(":memory:")
+        >>> mine = store.create([palaver.user("a secret")], id="mine", owner="anna")
+        >>> other = mine.fork(id="other", owner="jim")
+        >>> receipt = store.erase_owner("anna")
+        >>> receipt.shells, store.get("other")[0].text, list(store.check_receipt(receipt))
+        (('mine',), '', [])
+        """
+        from palaver.stores import retention  # noqa: PLC0415 - the same
+
+        return retention.erase_owner(self, owner, self._clock(), progress)
+
+    def check_receipt(self, receipt: OwnerErased) -> Iterator[str]:
+        """Yield, as text, what is there though a receipt of `erase_owner` says it is gone."""
+        from palaver.stores import retention  # noqa: PLC0415 - the same
+
+        return retention.check_receipt(self, receipt)
+
+    # ── finding ─────────────────────────────────────────────────────────────────────────────────
+
     def search(
-        self, words: str, *, conversation: str | None = None, limit: int = 20
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        limit: int = 20,
+        owner: str | None = None,
     ) -> builtins.list[Hit]:
         """Return the messages with all these words ("in quotes": one after the other).
 
         Messages that are no longer in their conversation are found too; `Hit.in_view` tells them
-        apart. The first 100,000 characters of a message are searched, and words are compared by
-        their first 200. More than 256 different words are refused with `ValidationError`.
+        apart. With an `owner`, only messages are found that were written in conversations of that
+        owner: not those that a fork has from another's. The first 100,000 characters of a message
+        are searched, and words are compared by their first 200. More than 256 different words are
+        refused with `ValidationError`.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")
@@ -420,9 +562,14 @@ class Store:
         check_number(limit, "$.limit", whole=True)
         if conversation is not None:
             check_known(conversation)
+        check_owner(owner)
+        if conversation is not None and owner is not None:
+            if self.backend.head(conversation).owner != owner:
+                return []
+            owner = None
         hits: list[Hit] = []
         views: dict[str, View] = {}
-        for hit in self.backend.search(words, conversation, limit):
+        for hit in self.backend.search(words, conversation, limit, owner=owner):
             name = hit.conversation
             try:
                 if name not in views:
@@ -608,8 +755,11 @@ class Store:
     alist = in_thread(list)  # noqa: A003 - the method
     anamed = in_thread(named)
     adescribe = in_thread(describe)
+    aset_owner = in_thread(set_owner)
     adelete = in_thread(delete)
     aprune = in_thread(prune)
+    aexpire = in_thread(expire)
+    aerase_owner = in_thread(erase_owner)
     asearch = in_thread(search)
     afind_positions = in_thread(find_positions)
     amessages = in_thread(messages)

@@ -72,6 +72,7 @@ from palaver.stores.records import (
     Placed,
     check_idempotency_key,
     check_known,
+    check_owner,
     check_records,
     read_positions,
     write_positions,
@@ -380,6 +381,11 @@ class StoredHistory(BaseHistory):
     def tags(self) -> tuple[str, ...]:
         """The conversation's tags."""
         return self._head.tags
+
+    @property
+    def owner(self) -> str | None:
+        """Whom the conversation belongs to."""
+        return self._head.owner
 
     def under(self, lease: Lease | None) -> Self:
         """Write only while a lease is held: later writes are refused with `LeaseLost`."""
@@ -784,23 +790,25 @@ class StoredHistory(BaseHistory):
         *,
         at: int | None = None,
         id: str | None = None,  # noqa: A002 - the word for it
+        owner: str | None = None,
         key: str | None = None,
         expect: Expected | None = None,
     ) -> Self:
         """Return a conversation that goes its own way from here; it shares every message so far.
 
-        With an `id` and a `key`, forking again returns the fork that was made. `expect` is the
-        version that must be the newest; `VersionMismatch` if it is not.
+        It belongs to the owner of this one, unless another `owner` is given. With an `id` and a
+        `key`, forking again returns the fork that was made. `expect` is as in `append`.
         """
         check_creation_key(id, key)
+        check_owner(owner)
         if id is not None:
             check_name(id, "$.id")
         if id == self.id:
             raise ValidationError("must be another than its parent's", path="$.id", rule="fork-id")
         with self._lock:
             state, backend = self._state, self._backend
-            labels = expect is not None or not hasattr(backend, "create_fork")
-            now = backend.head(self.id) if labels else self._head  # it may have another title
+            as_parent = owner is None and hasattr(backend, "create_fork")
+            now = self._head if as_parent and expect is None else backend.head(self.id)
             try:
                 check_expected(expect, now.version)
             except VersionMismatch:
@@ -810,12 +818,11 @@ class StoredHistory(BaseHistory):
             newest = state.version if expect is None else now.version
             if newest > state.version:
                 self.refresh()
-            name = new_id() if id is None else id
-            version = newest if at is None else at
-            made = create_once(backend, *self._first_of_fork(name, version, now, key))
-            codec = None
-            if made is not None:
-                codec = self._codec.branch(version, partial(backend.ancestor_frames, name))
+            name, version = new_id() if id is None else id, newest if at is None else at
+            first = self._first_of_fork(name, version, replace(now, owner=owner or now.owner), key)
+            made = create_once(backend, *first, as_parent=as_parent)
+            read = partial(backend.ancestor_frames, name)
+            codec = None if made is None else self._codec.branch(version, read)
             return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
 
     def _first_of_fork(
@@ -831,7 +838,7 @@ class StoredHistory(BaseHistory):
         head = Head(
             id=name, version=0, stop=stop, length=base, counts=counts, framed=0, size=count,
             parent=self.id, base=base, origin=version, title=parent.title, tags=parent.tags,
-            created=at, updated=at,
+            created=at, updated=at, owner=parent.owner,
         )  # fmt: skip
         first = Change(
             conversation=name, after=-1, kind="fork", at=at, stop=stop, size=count, first=base,

@@ -68,8 +68,14 @@ class TranscriptImport:
         store: Store,
         conversations: Callable[[], Iterator[ParsedConversation]],
         name: str | None = None,
+        *,
+        owner: str | None = None,
     ) -> None:
-        """Import into a store; `conversations` reads the file from its beginning at every call."""
+        """Import into a store; `conversations` reads the file from its beginning at every call.
+
+        What is imported belongs to the `owner`.
+        """
+        self._owner = owner
         self.planned: list[PlannedImport] = []
         self.notes: list[Note] = []
         self.known: list[str] = []
@@ -129,6 +135,7 @@ class TranscriptImport:
                         parsed.messages,
                         id=planned.id,
                         title=planned.title,
+                        owner=self._owner,
                         key=self._key,
                         records=about,
                     )

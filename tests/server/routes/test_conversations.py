@@ -129,3 +129,28 @@ def test_requests_are_counted(ask: APIClient) -> None:
     assert count(before, missing) + 1 == count(after, missing)
     assert count(before, all_of_them) + 2 == count(after, all_of_them)
     assert "palaver_streams 0" in after
+
+
+def test_a_conversation_has_an_owner_that_lists_and_searches_go_by(
+    ask: APIClient, store: Store
+) -> None:
+    said = [{"role": "user", "content": "Tea?"}]
+    for name, owner in (("hers", "anna"), ("his", "jim"), ("ale", None)):
+        made = ask.good("POST", "conversations", {"id": name, "owner": owner, "messages": said})
+        assert owner == made["owner"]
+    listed = ask.good("GET", "conversations?owner=anna")["items"]
+    assert [("hers", "anna")] == [(head["id"], head["owner"]) for head in listed]
+    found = ask.good("GET", "search?q=tea&owner=jim")["items"]
+    assert ["his"] == [hit["conversation"] for hit in found]
+    assert "anna" == ask.good("POST", "conversations/hers/fork", {})["owner"]
+    assert "jim" == ask.good("POST", "conversations/hers/fork", {"owner": "jim"})["owner"]
+    assert "max" == ask.good("PATCH", "conversations/hers", {"owner": "max"})["owner"]
+    assert "max" == ask.good("PATCH", "conversations/hers", {"title": "Tea"})["owner"]
+    assert ask.good("PATCH", "conversations/hers", {"owner": None})["owner"] is None
+    assert store.head("hers").owner is None
+
+
+def test_a_wrong_owner_is_refused(ask: APIClient) -> None:
+    assert 422 == ask.post("/api/conversations", json={"owner": ""}).status_code
+    assert 422 == ask.post("/api/conversations", json={"owner": "a\nb"}).status_code
+    assert 400 == ask.get("/api/conversations?owner=").status_code

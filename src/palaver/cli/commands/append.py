@@ -11,6 +11,7 @@ from palaver.cli.app import json_option, print_line, styled
 from palaver.cli.options import (
     complete_conversation,
     find_conversation,
+    owner_option,
     read_list,
     store_option,
     use_store,
@@ -42,6 +43,7 @@ __all__ = ["append"]
 @click.option(
     "--tag", "tags", multiple=True, help="A tag of the new conversation; can be repeated."
 )
+@owner_option("Whom the new conversation belongs to.")
 @click.option("--key", help="An idempotency key: the same key appends only once.")
 @store_option
 @json_option
@@ -52,6 +54,7 @@ def append(  # noqa: PLR0917 - one for each option
     file: str | None,
     title: str | None,
     tags: tuple[str, ...],
+    owner: str | None,
     key: str | None,
     address: str | None,
     *,
@@ -70,13 +73,13 @@ def append(  # noqa: PLR0917 - one for each option
     elif conversation is None:
         msg = "either CONVERSATION or --new must be given"
         raise click.UsageError(msg)
-    elif title is not None or tags:
-        msg = "--title and --tag are for --new"
+    elif title is not None or tags or owner is not None:
+        msg = "--title, --tag and --owner are for --new"
         raise click.UsageError(msg)
     messages = _read_messages(text, role, file)
     with use_store(address, create=new) as store:
         if conversation is None:
-            history = store.create(messages, title=title, tags=tags)
+            history = store.create(messages, title=title, tags=tags, owner=owner)
         else:
             history = find_conversation(store, conversation)
             history.extend(messages, key=key)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from palaver.cli.app import Refused, json_option, print_line, styled
 from palaver.cli.options import (
     complete_conversation,
-    conversation_argument,
     find_conversation,
     open_with_keys,
+    owner_option,
     resolve_address,
     store_file,
     store_option,
@@ -17,27 +19,55 @@ from palaver.cli.options import (
 )
 from palaver.cli.output import open_output, print_json, progress_bar
 from palaver.messages import to_dict
-from palaver.stores.transfer import FORMS, Form, copy_conversations, export_conversation
+from palaver.stores.transfer import (
+    FORMS,
+    Form,
+    copy_conversations,
+    export_conversation,
+    write_archive,
+)
+from palaver.stores.transfer.archive import check_archive_name
 
 __all__ = ["copy", "export"]
 
 
 @click.command(short_help="Write a conversation to a file.")
-@conversation_argument
+@click.argument("conversation", required=False, shell_complete=complete_conversation)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option(
     "--form", type=click.Choice(FORMS), default="lines", help="The form of the file.  [lines]"
 )
+@owner_option("Everything of this owner, in place of CONVERSATION.")
 @store_option
 @json_option
-def export(conversation: str, file: str, form: Form, address: str | None, *, as_json: bool) -> None:
+def export(
+    conversation: str | None,
+    file: str,
+    form: Form,
+    owner: str | None,
+    address: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Write CONVERSATION to FILE, by default to standard output.
 
     "lines" and "document" hold everything: every version, batch and mark. "version-1" holds the
     messages of users and assistants, and the team task. A fork is written with everything that it
     has from its parent. The file is plain text, also where the store is encrypted. It appears when
     it is complete.
+
+    With --owner, every conversation of an owner is written to FILE, an archive: lines, which are
+    compressed if its name ends in .jsonl.gz or .jsonl.zst. `palaver import` reads it.
     """
+    if owner is not None:
+        if file != "-" or form != "lines":
+            msg = "with --owner there is no CONVERSATION and no --form, only FILE"
+            raise click.UsageError(msg)
+        _export_owner(owner, conversation or "-", address, as_json=as_json)
+        return
+    if conversation is None:
+        msg = "either CONVERSATION or --owner must be given"
+        raise click.UsageError(msg)
     with use_store(address) as store:
         history = find_conversation(store, conversation)
         with open_output(file) as stream, progress_bar("exporting") as bar:
@@ -50,6 +80,25 @@ def export(conversation: str, file: str, form: Form, address: str | None, *, as_
             print_json({"conversation": history.id, "version": history.version, "file": file})
         else:
             print_line(f"{styled(history.id, bold=True)}: written to {click.format_filename(file)}")
+
+
+def _export_owner(owner: str, file: str, address: str | None, *, as_json: bool) -> None:
+    name = ".jsonl" if file == "-" else Path(file).name
+    check_archive_name(name)
+    with (
+        use_store(address) as store,
+        open_output(file) as stream,
+        progress_bar("exporting") as bar,
+    ):
+        names = [head.id for head in store.each(owner=owner)]
+        count = write_archive(store, names, stream, name=name, progress=bar)
+    if file == "-":
+        return
+    if as_json:
+        print_json({"owner": owner, "conversations": count, "file": file})
+    else:
+        what = f"{count:,} conversation{'' if count == 1 else 's'}"
+        print_line(f"{styled(owner, bold=True)}: {what} written to {click.format_filename(file)}")
 
 
 def _warn_about_omitted(count: int) -> None:

@@ -9,6 +9,7 @@ from palaver.cli.options import (
     complete_conversation,
     conversation_argument,
     find_conversation,
+    owner_option,
     store_option,
     use_store,
 )
@@ -24,10 +25,17 @@ from palaver.cli.output import print_change, print_json
     help="The version to fork at.  [the newest]",
 )
 @click.option("--id", "name", help="The id of the fork.")
+@owner_option("Whom the fork belongs to.  [the owner of CONVERSATION]")
 @store_option
 @json_option
 def fork(
-    conversation: str, at: int | None, name: str | None, address: str | None, *, as_json: bool
+    conversation: str,
+    at: int | None,
+    name: str | None,
+    owner: str | None,
+    address: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Fork CONVERSATION, and print the id of the fork.
 
@@ -35,7 +43,7 @@ def fork(
     """
     with use_store(address) as store:
         history = find_conversation(store, conversation)
-        made = history.fork(at=at, id=name)
+        made = history.fork(at=at, id=name, owner=owner)
         if as_json:
             origin = history.version if at is None else at
             print_json({"conversation": made.id, "parent": history.id, "origin": origin})

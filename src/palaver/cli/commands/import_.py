@@ -19,6 +19,7 @@ from palaver.cli.options import (
     find_conversation,
     from_option,
     open_source,
+    owner_option,
     source_argument,
     store_option,
     use_store,
@@ -32,7 +33,7 @@ from palaver.cli.output import (
     write_json,
 )
 from palaver.errors import AlreadyExists
-from palaver.stores.transfer import import_conversation
+from palaver.stores.transfer import import_archive, import_conversation, is_archive
 from palaver.transcripts.importer import TranscriptImport
 from palaver.transcripts.readers import SNAPSHOTS, read_file
 from palaver.wire.notes import count_losses
@@ -62,6 +63,7 @@ _LISTED: Final = 5
 @conversation_option
 @click.option("--branches", is_flag=True, help="Import each branch that was left as a fork.")
 @click.option("--missing", is_flag=True, help="Skip those that the store has already.")
+@owner_option("Whom the conversations belong to.  [whom the file says]")
 @report_option
 @strict_option
 @store_option
@@ -72,6 +74,7 @@ def import_(  # noqa: PLR0917 - one for each option
     into: str | None,
     named: str | None,
     wanted: str | None,
+    owner: str | None,
     report: str | None,
     address: str | None,
     *,
@@ -90,6 +93,8 @@ def import_(  # noqa: PLR0917 - one for each option
     error. With --branches, what the user went back from is imported too, where the format keeps it
     (Claude Code, ChatGPT): each branch as a fork, which shares the messages before it.
 
+    An archive, as `palaver expire` and `palaver export --owner` write it, has many conversations.
+
     With --into, FILE is a snapshot of version 1, and `palaver undo` returns to what was there
     before.
     """
@@ -97,6 +102,12 @@ def import_(  # noqa: PLR0917 - one for each option
         msg = "--id goes with a new conversation, --into with one that is there"
         raise click.UsageError(msg)
     with open_source(file) as path:
+        if named is None and is_archive(path):
+            if any((name, into, wanted, branches, report, strict)):
+                msg = "with an archive go only --missing and --owner"
+                raise click.UsageError(msg)
+            _import_archive(path, address, owner, missing=missing, as_json=as_json)
+            return
         origin = detect_format(path, named, file)
         if origin in SNAPSHOTS:
             if wanted is not None or missing or branches:
@@ -105,7 +116,7 @@ def import_(  # noqa: PLR0917 - one for each option
                     "conversations"
                 )
                 raise click.UsageError(msg)
-            _import_snapshot(path, name, into, address, as_json=as_json)
+            _import_snapshot(path, name, into, owner, address, as_json=as_json)
             return
         if into is not None:
             msg = f"{display_name(file)} is no snapshot of version 1, which is what --into takes"
@@ -115,6 +126,7 @@ def import_(  # noqa: PLR0917 - one for each option
                 store,
                 lambda: _readings(path, origin, wanted, file, branches=branches),
                 name,
+                owner=owner,
             )
             transcript.plan(bar)
             _check(transcript, file, missing=missing)
@@ -127,8 +139,26 @@ def import_(  # noqa: PLR0917 - one for each option
         _print_result(transcript, answer, file, lost, as_json=as_json)
 
 
+def _import_archive(
+    path: Path, address: str | None, owner: str | None, *, missing: bool, as_json: bool
+) -> None:
+    with use_store(address, create=True) as store, progress_bar("importing") as bar:
+        names = import_archive(store, path, missing=missing, owner=owner, progress=bar)
+    if as_json:
+        print_json({"from": "archive", "conversations": names})
+        return
+    for name in names:
+        print_line(printable(name))
+
+
 def _import_snapshot(
-    path: Path, name: str | None, into: str | None, address: str | None, *, as_json: bool
+    path: Path,
+    name: str | None,
+    into: str | None,
+    owner: str | None,
+    address: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     with (
         use_store(address, create=into is None) as store,
@@ -136,7 +166,9 @@ def _import_snapshot(
         progress_bar("importing") as bar,
     ):
         target = None if into is None else find_conversation(store, into).id
-        history = import_conversation(store, stream, id=name, into=target, progress=bar)
+        history = import_conversation(
+            store, stream, id=name, into=target, owner=owner, progress=bar
+        )
         size = len(history)
     if as_json:
         print_json({"conversation": history.id, "version": history.version, "messages": size})

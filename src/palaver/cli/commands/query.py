@@ -13,6 +13,7 @@ from palaver.cli.options import (
     Originals,
     complete_conversation,
     find_conversation,
+    owner_option,
     read_list,
     store_option,
     use_store,
@@ -158,12 +159,14 @@ def _print(
 @click.argument("words", nargs=-1, required=True)
 @click.option("--conversation", shell_complete=complete_conversation, help="Only in this one.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="How many.  [20]")
+@owner_option("Only in conversations of this owner.")
 @store_option
 @json_option
 def search(
     words: tuple[str, ...],
     conversation: str | None,
     limit: int,
+    owner: str | None,
     address: str | None,
     *,
     as_json: bool,
@@ -174,7 +177,7 @@ def search(
     """
     with use_store(address) as store:
         name = None if conversation is None else find_conversation(store, conversation).id
-        hits = store.search(" ".join(words), conversation=name, limit=limit)
+        hits = store.search(" ".join(words), conversation=name, limit=limit, owner=owner)
     if as_json:
         print_json(
             [

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palaver.cli.app import json_option, print_line, printable, styled
-from palaver.cli.options import conversation_argument, find_conversation, store_option, use_store
+from palaver.cli.options import (
+    conversation_argument,
+    find_conversation,
+    owner_option,
+    store_option,
+    use_store,
+)
 from palaver.cli.output import format_message, format_time, print_json
 from palaver.messages import to_dict
 
@@ -25,17 +31,24 @@ __all__ = ["list_", "log", "show"]
 @click.option("--limit", type=click.IntRange(min=1), default=50, help="How many.  [50]")
 @click.option("--after", metavar="CURSOR", help="Continue after a page: its `next`.")
 @click.option("--tag", help="Only those with this tag.")
+@owner_option("Only those of this owner.")
 @store_option
 @json_option
 def list_(
-    limit: int, after: str | None, tag: str | None, address: str | None, *, as_json: bool
+    limit: int,
+    after: str | None,
+    tag: str | None,
+    owner: str | None,
+    address: str | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """List the conversations of a store: id, last change, messages, title and tags."""
+    """List the conversations of a store: id, last change, messages, title, tags and owner."""
     if after is not None and not after.partition(":")[0].isdecimal():
         msg = f"{after!r} is not where a page ended"
         raise click.BadParameter(msg, param_hint="--after")
     with use_store(address) as store:
-        page = store.list(after=after, limit=limit, tag=tag)
+        page = store.list(after=after, limit=limit, tag=tag, owner=owner)
     if as_json:
         heads = [_head_json(head) for head in page.conversations]
         print_json({"conversations": heads, "next": page.next})
@@ -56,11 +69,13 @@ def _head_json(head: Head) -> dict[str, Any]:
         "created": head.created,
         "updated": head.updated,
         "parent": head.parent,
+        "owner": head.owner,
     }
 
 
 def _format_head(head: Head) -> str:
     tags = "".join(f" #{tag}" for tag in head.tags)
+    tags += f" @{head.owner}" if head.owner is not None else ""
     return (
         f"{styled(head.id, bold=True)}  {styled(format_time(head.updated), dim=True)}  "
         f"{head.size:>7,}  {styled(head.title or '')}{styled(tags, fg='cyan')}"
@@ -92,6 +107,7 @@ def show(
                     "id": history.id,
                     "title": history.title,
                     "tags": list(history.tags),
+                    "owner": history.owner,
                     "version": view.version,
                     "batchIndex": view.batch_index,
                     "teamTask": view.team_task,

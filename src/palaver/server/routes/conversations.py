@@ -33,6 +33,7 @@ _FORK: Final = re.compile(r" \(fork(?: (\d+))?\)$")
 _Id = Annotated[str, Meta(min_length=1, max_length=200)]
 _Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 _Text = Annotated[str | None, QueryParameter(max_length=1_000)]
+_Owner = Annotated[str | None, QueryParameter(min_length=1, max_length=200)]
 
 
 def _no_messages() -> Raw:
@@ -61,6 +62,7 @@ class ConversationHead(Shape, frozen=True):
     updated: int
     parent: str | None
     origin: int | None
+    owner: str | None
     preview: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     state: Activity | UnsetType = UNSET
@@ -81,30 +83,43 @@ class CreateRequest(Shape, frozen=True):
     id: _Id | None = None
     title: str | None = None
     tags: tuple[_Id, ...] = ()
+    owner: _Id | None = None
     messages: RawMessages = field(default_factory=_no_messages)
 
 
 class DescribeRequest(Shape, frozen=True):
-    """A new title, new tags, or both."""
+    """A new title, new tags, a new owner, or several of these."""
 
     title: str | UnsetType | None = UNSET
     tags: tuple[_Id, ...] | UnsetType = UNSET
+    owner: _Id | UnsetType | None = UNSET
 
 
 class ForkRequest(Shape, frozen=True):
-    """The version to fork at, by default the newest, and the id and title of the fork."""
+    """The version to fork at, by default the newest, and id, title and owner of the fork.
+
+    It belongs to the owner of the conversation, unless another one is given.
+    """
 
     at: Annotated[int, Meta(ge=0)] | None = None
     id: _Id | None = None
     title: str | UnsetType | None = UNSET
+    owner: _Id | None = None
 
 
 @get("/conversations", sync_to_thread=True)
 def list_conversations(
-    service: ServiceDependency, limit: _Limit = 50, after: _Text = None, tag: _Text = None
+    service: ServiceDependency,
+    limit: _Limit = 50,
+    after: _Text = None,
+    tag: _Text = None,
+    owner: _Owner = None,
 ) -> ConversationList:
-    """List conversations, the latest changed first; `after` is the `next` of the page before."""
-    page = service.store.list(after=after, limit=limit, tag=tag)
+    """List conversations, the latest changed first; `after` is the `next` of the page before.
+
+    `tag` and `owner` limit the list to the conversations with a tag, and to those of an owner.
+    """
+    page = service.store.list(after=after, limit=limit, tag=tag, owner=owner)
     items = [_describe(service, head) for head in page.conversations]
     return ConversationList(items=items, next=page.next)
 
@@ -119,6 +134,7 @@ def create(
         id=id_from_key(key, None) if data.id is None else data.id,
         title=data.title,
         tags=data.tags,
+        owner=data.owner,
         key=key,
     )
     return with_etag(_read(service, history.id), history.version, status=201)
@@ -144,11 +160,14 @@ def describe(
     data: JSONBody[DescribeRequest],
     if_match: IfMatch = None,
 ) -> Response[ConversationHead]:
-    """Change the title or the tags of a conversation, or both; that makes no version."""
+    """Change the title, the tags or the owner of a conversation; that makes no version."""
     now = service.store.head(conversation)
     title = now.title if data.title is UNSET else data.title
     tags = now.tags if data.tags is UNSET else data.tags
-    service.store.describe(conversation, title=title, tags=tags, expect=read_if_match(if_match))
+    expect = read_if_match(if_match)
+    service.store.describe(conversation, title=title, tags=tags, expect=expect)
+    if data.owner is not UNSET:
+        service.store.set_owner(conversation, data.owner, expect=expect)
     service.live.emit_changed(conversation)
     found = _read(service, conversation)
     return with_etag(found, found.version)
@@ -180,7 +199,9 @@ def fork(
     """Fork a conversation at a version; with an Idempotency-Key, once."""
     history = service.store.get(conversation)
     name = id_from_key(key, conversation) if data.id is None else data.id
-    made = history.fork(at=data.at, id=name, key=key, expect=read_if_match(if_match))
+    made = history.fork(
+        at=data.at, id=name, owner=data.owner, key=key, expect=read_if_match(if_match)
+    )
     title = data.title
     if title is UNSET:
         title = _fork_title(display_name(service.store, service.store.head(conversation)))
@@ -253,6 +274,7 @@ def _shape(
         updated=head.updated,
         parent=head.parent,
         origin=None if head.parent is None else head.origin,
+        owner=head.owner,
         preview=preview,
         name=name,
         state=state,

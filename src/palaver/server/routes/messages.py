@@ -64,6 +64,7 @@ _Milliseconds = Annotated[int, Meta(ge=0)]
 _Handle = Annotated[str, QueryParameter(min_length=1, max_length=200)]
 _Query = Annotated[str, QueryParameter(min_length=1, max_length=1_000)]
 _Conversation = Annotated[str | None, QueryParameter(max_length=200)]
+_Owner = Annotated[str | None, QueryParameter(min_length=1, max_length=200)]
 _Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 
 
@@ -316,13 +317,20 @@ def unmark(
 
 @get("/search", sync_to_thread=True)
 def search(
-    service: ServiceDependency, q: _Query, conversation: _Conversation = None, limit: _Limit = 20
+    service: ServiceDependency,
+    q: _Query,
+    conversation: _Conversation = None,
+    limit: _Limit = 20,
+    owner: _Owner = None,
 ) -> SearchResult:
-    """Find the messages with all these words; words "in quotes" must follow one another."""
+    """Find the messages with all these words; words "in quotes" must follow one another.
+
+    `owner` limits it to what was written in conversations of an owner.
+    """
     store = service.store
     titles: dict[str, str | None] = {}
     items: list[SearchHit] = []
-    for hit in store.search(q, conversation=conversation, limit=limit):
+    for hit in store.search(q, conversation=conversation, limit=limit, owner=owner):
         if hit.conversation not in titles:
             titles[hit.conversation] = display_name(store, store.head(hit.conversation))
         seen: tuple[int | None, int | None] = (None, None)

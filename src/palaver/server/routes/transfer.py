@@ -53,6 +53,7 @@ _ExportFormat = Literal[
 ]  # fmt: skip
 _ImportFormat = Annotated[str | None, QueryParameter(name="format", max_length=40)]
 _Id = Annotated[str | None, QueryParameter(name="id", min_length=1, max_length=200)]
+_Owner = Annotated[str | None, QueryParameter(min_length=1, max_length=200)]
 _FileName = Annotated[str | None, QueryParameter(max_length=500)]
 
 
@@ -152,6 +153,7 @@ async def import_(
     name: _Id = None,
     missing: FromQuery[bool] = False,
     file: _FileName = None,
+    owner: _Owner = None,
 ) -> ImportResult:
     """Import the conversations of a file (the body), each completely or not at all.
 
@@ -161,11 +163,11 @@ async def import_(
 
     The file has any format that an export has, or is a transcript of another tool, or requests to
     a provider; the format is detected unless `format` names it. `missing` skips conversations that
-    are there already. A conversation without a title in which no user wrote is called after the
-    `file`.
+    are there already. They belong to the `owner`, or to whom the file says. A conversation without
+    a title in which no user wrote is called after the `file`.
     """
     data = await request.body()
-    found = await to_thread.run_sync(_import, service.store, data, form, name, missing)
+    found = await to_thread.run_sync(_import, service.store, data, form, name, missing, owner)
     return await to_thread.run_sync(_name_after, service.store, found, file)
 
 
@@ -183,14 +185,14 @@ def _name_after(store: Store, found: ImportResult, file: str | None) -> ImportRe
 
 
 def _import(
-    store: Store, data: bytes, form: str | None, name: str | None, missing: bool
+    store: Store, data: bytes, form: str | None, name: str | None, missing: bool, owner: str | None
 ) -> ImportResult:  # fmt: skip
     origin = _detect_format(data, form, "$.format")
     if origin in SNAPSHOTS:
-        history = import_conversation(store, BytesIO(data), id=name)
+        history = import_conversation(store, BytesIO(data), id=name, owner=owner)
         one = ImportedConversation(id=history.id, title=history.title, length=len(history))
         return ImportResult(origin=origin, conversations=[one], known=[], report=[])
-    transcript = TranscriptImport(store, lambda: read_file(data, origin), name)
+    transcript = TranscriptImport(store, lambda: read_file(data, origin), name, owner=owner)
     transcript.plan()
     if transcript.unnamed:
         raise ValidationError("can't name several conversations", path="$.id", rule="import")

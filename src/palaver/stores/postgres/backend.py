@@ -56,6 +56,7 @@ from palaver.stores.postgres.changes import (
 from palaver.stores.postgres.cluster import (
     Cluster,
     distribute,
+    distribute_functions,
     examine,
     has_extension,
     is_distributed,
@@ -72,6 +73,7 @@ from palaver.stores.postgres.connections import (
 )
 from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, label, prune_rows
 from palaver.stores.postgres.replica import READ_FROM_STANDBY, ReplicaReader
+from palaver.stores.postgres.row_security import check_security, secure_rows
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
@@ -87,6 +89,7 @@ from palaver.stores.records import (
     StoredFrame,
     check_journal_rows,
     check_known,
+    check_label,
     check_message_rows,
     check_records,
     check_rows,
@@ -130,6 +133,7 @@ class PostgresBackend:
         rewrite: int = 1 << 28,
         pooler: bool | None = None,
         read: Literal["primary", "replica"] = "primary",
+        owner: str | None = None,
     ) -> None:
         """Connect to a database, and bring its schema up to date.
 
@@ -138,16 +142,16 @@ class PostgresBackend:
         hosts; `rewrite` how large the tables may be, in bytes, for an erasure to rewrite them (see
         `palaver.stores.postgres.erase`). `pooler` tells whether a pooler such as PgBouncer is in
         between that gives connections to single transactions; by default that is found out. With
-        `read="replica"`, conversations are read from a standby: see `palaver.open`.
+        `read="replica"`, conversations are read from a standby: see `palaver.open`. With an
+        `owner`, only what belongs to that owner can be seen and changed; the store must have row
+        security.
         """
-        self._connections = PostgresConnections(
-            address, size=pool, patience=patience, pooler=pooler
-        )
+        settings: Any = {"size": pool, "patience": patience, "pooler": pooler, "owner": owner}
+        self._connections = PostgresConnections(address, **settings)
+        self.owner = owner
         self._replica: ReplicaReader | None = None
         if read == "replica":
-            standbys = PostgresConnections(
-                address, size=pool, patience=patience, pooler=pooler, standby=True
-            )
+            standbys = PostgresConnections(address, **settings, standby=True)
             self._replica = ReplicaReader(self._connections, standbys)
         self._rewrite = rewrite
         self.erasures = 0
@@ -161,9 +165,10 @@ class PostgresBackend:
         )
         try:
             with self._connections.connect(wait=True) as connection:
-                self.migrated = migrate(connection, found=_found)
+                self.migrated = migrate(connection, migrated=_migrated)
                 distributed = is_distributed(connection)
                 shift_numbers(connection, numbers_ahead if distributed else None)
+                self._index.secured = check_security(connection, owner)
         except psycopg.Error as error:
             raise self._connections.translate(error) from error
         self._cluster = Cluster(self._connections) if distributed else None
@@ -194,6 +199,20 @@ class PostgresBackend:
             except psycopg.Error as error:
                 raise self._connections.translate(error) from error
         self._cluster = Cluster(self._connections)
+
+    def secure_rows(self, *, on: bool) -> None:
+        """Turn row security by owner on or off; see `Store.secure_rows`."""
+        with self._connections.connect() as connection:
+            try:
+                with connection.transaction():
+                    connection.execute(STATEMENTS["migration_lock"])
+                    if self._cluster is not None:
+                        msg = "a store that is distributed over a cluster can't have row security"
+                        raise StoreError(msg)
+                    secure_rows(connection, on=on)
+            except psycopg.Error as error:
+                raise self._connections.translate(error) from error
+        self._index.secured = on
 
     def examine(self) -> StoreReport:
         """Return what the store runs on, and what is missing."""
@@ -295,18 +314,23 @@ class PostgresBackend:
         self._create(head, first)
 
     def create_fork(self, head: Head, first: Change) -> Head:
-        """Create a fork with its parent's newest title and tags; return its head."""
+        """Create a fork with its parent's newest title, tags and owner; return its head."""
         while True:
             try:
                 self._create(head, first, as_parent=True)
             except Relabelled:
                 parent = self.head(str(head.parent))
-                head = replace(head, title=parent.title, tags=parent.tags)
+                head = replace(head, title=parent.title, tags=parent.tags, owner=parent.owner)
             else:
                 return head
 
+    def _owned(self, head: Head) -> Head:
+        """Return a head with the owner that this backend is bound to, if it has none."""
+        return head if head.owner is not None else replace(head, owner=self.owner)
+
     def _create(self, head: Head, first: Change, *, as_parent: bool = False) -> None:
         attempt = new_attempt()
+        head = self._owned(head)
         root = head.id if head.parent is None else self._root(head.parent)
         self._connections.run(
             lambda connection: create(
@@ -345,6 +369,7 @@ class PostgresBackend:
         if head is None:
             root = self._root(first.conversation)
         else:
+            head = self._owned(head)
             root = head.id if head.parent is None else self._root(head.parent)
         version = Adoption(self._connections, root, head).store(chain([first], given))
         self._saw(first.conversation, version)
@@ -355,14 +380,24 @@ class PostgresBackend:
         self, conversation: str, title: str | None, tags: Sequence[str], *, after: int | None = None
     ) -> None:
         """Set a conversation's title and tags."""
+        self._label(
+            conversation, after, lambda erased, _, __, owner: (erased, title, list(tags), owner)
+        )
+
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
+        """Set whom a conversation belongs to."""
+        self._label(conversation, after, lambda *labels: (*labels[:-1], owner))
+
+    def _label(
+        self, conversation: str, after: int | None, change: Callable[..., tuple[Any, ...]]
+    ) -> None:
+        """Change what is said of a conversation, if a version is its newest."""
 
         def work(connection: TimedConnection, root: str) -> None:
             with connection.transaction():
                 if after is not None:
                     lock(connection, root, conversation, after)
-                if not label(
-                    connection, root, [conversation], lambda erased, *_: (erased, title, list(tags))
-                ):
+                if not label(connection, root, [conversation], change):
                     refuse_unknown(conversation)
 
         self._in_family(
@@ -391,8 +426,7 @@ class PostgresBackend:
                 fork = connection.execute(STATEMENTS["a_fork_of"], where).fetchone()
                 if fork is not None:
                     refuse_forked(fork[0])
-                for table in ("messages", "journal", "records", "words", "head", "name"):
-                    connection.execute(STATEMENTS[f"delete_{table}"], where)
+                _delete_rows(connection, root, conversation)
                 tried = True
 
         self._in_family(
@@ -404,6 +438,44 @@ class PostgresBackend:
             self._replica.forget(conversation)
         self._changed()
         self.erasures += 1
+
+    def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
+        """Delete conversations that are still at a version and that nothing was forked from."""
+        tried: list[str] = []
+
+        def work(connection: TimedConnection) -> list[str]:
+            deleted: list[str] = []
+            with connection.transaction():
+                self._index.lock(connection)
+                found: dict[str, int | None] = {}
+                for name, root, _ in sorted(
+                    wanted
+                ):  # in one order, so that nobody waits in a circle
+                    row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
+                    found[name] = None if row is None else row[0]
+                for name, root, version in wanted:
+                    if found[name] is None and name in tried:  # the answer was lost
+                        deleted.append(name)
+                    if found[name] != version:
+                        continue
+                    if connection.execute(STATEMENTS["a_fork_of"], (root, name)).fetchone():
+                        continue
+                    _delete_rows(connection, root, name)
+                    deleted.append(name)
+                tried[:] = deleted
+            return deleted
+
+        roots = {name: self._roots.get(name) or self._find_root(name) for name, _ in conversations}
+        wanted = [
+            (name, root, version)
+            for name, version in conversations
+            if (root := roots[name]) is not None
+        ]
+        deleted = self._connections.run(work)
+        for name in deleted:
+            self._forget(name)
+        self.erasures += 1
+        return deleted
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""
@@ -495,7 +567,9 @@ class PostgresBackend:
         check_known(conversation)
         (row,) = self._fetch(conversation, "open", (conversation, last))
         root, *columns = row[: _TAGS + 4]
-        ids, bases, origins, versions, frames, names, values, first, bodies = row[_TAGS + 4 :]
+        ids, bases, origins, versions, frames, names, values, first, bodies, owner = row[
+            _TAGS + 4 :
+        ]
         if root is None:
             self._forget(conversation)
             refuse_unknown(conversation)
@@ -506,7 +580,7 @@ class PostgresBackend:
             self._lineages.learn(name, parent, base, origin)
             parent = name
         return Opened(
-            _decode_head((conversation, *columns)),
+            _decode_head((conversation, *columns, owner)),
             [StoredFrame(*frame) for frame in zip(versions or (), frames or (), strict=True)],
             dict(zip(names or (), values or (), strict=True)),
             first,
@@ -540,11 +614,17 @@ class PostgresBackend:
         where = {"root": self._root(names[0]), "names": names, "starts": starts, "stops": stops}
         return self._fetch(conversation, name, where | values)
 
-    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(
+        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+    ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         updated, name = parse_cursor(after)
         values = {"updated": updated, "id": name, "tag": tag, "limit": limit + 1}
-        rows = self._connections.fetch("listing", values)
+        owner = owner or self.owner
+        if owner is None:
+            rows = self._connections.fetch("listing", values)
+        else:
+            rows = self._connections.fetch("listing_of_owner", values | {"owner": owner})
         heads = tuple(_decode_head(row) for row in rows[:limit])
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
@@ -663,7 +743,9 @@ class PostgresBackend:
             self.head(conversation)
         return dict(rows)
 
-    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+    def search(
+        self, words: str, conversation: str | None, limit: int, *, owner: str | None = None
+    ) -> list[Hit]:
         """Return the messages with all these words, the newest first."""
         parse_query(words)  # a query that is refused waits for nothing
         root, ranges = "", None
@@ -671,7 +753,8 @@ class PostgresBackend:
             ranges = self._lineage(conversation).row_ranges()
             root = self._root(conversation)
         self._index.catch_up({0: None} if self._cluster is None else {**self._cluster.horizons()})
-        hits = self._index.search(words, ranges, limit, root=root)
+        owner = owner or self.owner
+        hits = self._index.search(words, ranges, limit, root=root, owner=owner)
         if conversation is not None:  # inherited messages have the same position there
             hits = [replace(hit, conversation=conversation) for hit in hits]
         return hits
@@ -789,7 +872,7 @@ class PostgresBackend:
     def unsound(self, conversation: str) -> Iterator[str]:
         """Yield what is wrong with the rows of a conversation other than its messages'."""
         heads = self._read("label_hash", conversation)
-        yield from check_rows((*head[:-1], encode_tags(head[-1])) for head in heads)
+        yield from check_label((*head[:-2], encode_tags(head[-2]), head[-1]) for head in heads)
         yield from check_journal_rows(
             lambda version: self._read("journal_hashes", conversation, version, _PAGE),
             journal_hash,
@@ -856,7 +939,7 @@ class PostgresBackend:
             with connection.transaction():
                 label(
                     connection, root, [conversation],
-                    lambda erased, title, tags: (erased, change(title), tags),
+                    lambda erased, title, *rest: (erased, change(title), *rest),
                 )  # fmt: skip
 
         self._connections.run(work)
@@ -867,10 +950,21 @@ class PostgresBackend:
         self._clean_up(transaction, tables=_CONTENT)
 
 
-def _found(connection: TimedConnection) -> None:
-    """Distribute a store that was just made, where there is a cluster to distribute it to."""
-    if has_extension(connection):
+def _migrated(connection: TimedConnection, *, new: bool) -> None:
+    """Distribute a store that was just made, where there is a cluster to distribute it to.
+
+    Of one that is distributed, the functions are, which a migration has installed anew.
+    """
+    if new and has_extension(connection):
         distribute(connection)
+    elif not new and is_distributed(connection):
+        distribute_functions(connection)
+
+
+def _delete_rows(connection: TimedConnection, root: str, conversation: str) -> None:
+    """Delete the rows of a conversation; the head goes last: it tells whose the others are."""
+    for table in ("messages", "journal", "records", "words", "name", "head"):
+        connection.execute(STATEMENTS[f"delete_{table}"], (root, conversation))
 
 
 # ── rows ────────────────────────────────────────────────────────────────────────────────────────

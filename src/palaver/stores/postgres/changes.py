@@ -25,6 +25,7 @@ from palaver.stores.records import (
     Head,
     Placed,
     encode_body,
+    label_hash,
     pack_counts,
     row_hash,
     unpack_counts,
@@ -52,12 +53,12 @@ __all__ = [
 _NONE: Final = -1  # in a list of numbers, where NULL is meant
 _PIPELINED: Final = 100  # statements that are sent before their answers are read
 _NO_PARENT: Final = "PV005"  # the error of `create_conversation` where the parent is gone
-_RELABELLED: Final = "PV007"  # the same where the parent has another title, or other tags
+_RELABELLED: Final = "PV007"  # the same where the parent has another title, tags or owner
 _MAX_ADOPTED: Final = 1 << 22  # numbers that a transaction has for its changes, as in functions.sql
 
 
 class Relabelled(Exception):  # noqa: N818 - it is caught where the labels are read again
-    """The parent of a fork has another title by now, or other tags."""
+    """The parent of a fork has another title by now, other tags, or another owner."""
 
 
 class Outcome(IntEnum):
@@ -105,7 +106,7 @@ def _create_fork(
     """
     try:
         with connection.pipeline():
-            connection.execute(b"BEGIN")
+            connection.begin()
             connection.execute(STATEMENTS["claim_name"], (head.id, root))
             connection.execute(STATEMENTS["create"], values)
             connection.execute(b"COMMIT")
@@ -299,9 +300,9 @@ def _create_values(
         "as_parent": False, "root": root, "id": head.id, "parent": head.parent,
         "counts": list(unpack_counts(first.counts)), "base": head.base, "origin": head.origin,
         "title": head.title, "tags": list(head.tags), "created": head.created,
-        "updated": head.updated,
-        "label_hash": row_hash(b"", head.id, head.parent, head.base, head.origin, head.created, 0,
-                               head.title, encode_tags(head.tags)),
+        "updated": head.updated, "owner": head.owner,
+        "label_hash": label_hash(head.id, head.parent, head.base, head.origin, head.created, 0,
+                                 head.title, encode_tags(head.tags), head.owner),
     }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "distribute",
+    "distribute_functions",
     "examine",
     "has_extension",
     "is_distributed",
@@ -76,8 +77,14 @@ def distribute(connection: TimedConnection) -> None:
         beside = "default" if table == _TABLES[0] else first
         connection.execute(STATEMENTS["distribute_table"], (f"palaver.{table}", column, beside))
         connection.execute(STATEMENTS["truncate_local"], (f"palaver.{table}",))
+    distribute_functions(connection)
+
+
+def distribute_functions(connection: TimedConnection) -> None:
+    """Distribute the functions of a store whose tables are distributed; inside a transaction."""
+    first = f"palaver.{_TABLES[0]}"
     connection.execute(STATEMENTS["node_of_cluster"])
-    signatures = dict(connection.execute(STATEMENTS["signatures"]).fetchall())
+    signatures: dict[str, str] = dict(connection.execute(STATEMENTS["signatures"]).fetchall())
     for name in _EVERYWHERE:
         connection.execute(STATEMENTS["spread_function"], (signatures[name],))
     for name in _DELEGATED:

@@ -21,7 +21,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakSet
@@ -75,6 +75,7 @@ _TIMES: Final = 20
 _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
                    "scram_server_key")  # fmt: skip
 _AT_REST: Final = TransactionStatus.IDLE, PipelineStatus.OFF
+_FOR_OWNER: Final = b"SELECT set_config('palaver.owner', %s, true)"
 _OLD: Final = 3_600.0  # seconds after which a connection is not used again
 _SOON_OLD: Final = 60.0  # the same where a standby is preferred, and may be there by now
 _UNUSED: Final = 600.0  # seconds without use after which one is closed
@@ -115,12 +116,15 @@ class PostgresConnections:
         patience: float,
         pooler: bool | None = None,
         standby: bool = False,
+        owner: str | None = None,
     ) -> None:
         """Take the address; `patience` is how many seconds a lost server is waited for.
 
         `pooler` tells whether a pooler is in between; None is to find out. With `standby`, servers
-        that only answer reads are preferred.
+        that only answer reads are preferred. Every transaction of the pool says that it is made for
+        the `owner`, if there is one.
         """
+        self._owner = owner
         half = patience / 2
         parts: dict[str, Any] = {
             "application_name": "palaver",
@@ -389,7 +393,9 @@ class PostgresConnections:
         with self._gate:
             if self._idle:
                 return self._idle.pop()
-        return self._open(seconds)
+        connection = self._open(seconds)
+        connection.owner = self._owner
+        return connection
 
     def _put(self, connection: TimedConnection | None) -> None:
         """Take a connection back, if it can be used again, and give the turn to the next."""
@@ -397,9 +403,8 @@ class PostgresConnections:
             if connection is None or connection.closed:
                 return
             now = time.monotonic()
-            state = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
             old = connection.opened + (_SOON_OLD if self._standby else _OLD) < now
-            if self._closed or state != _AT_REST or old:
+            if self._closed or connection.state() != _AT_REST or old:
                 connection.close()
                 return
             connection.used = now
@@ -495,6 +500,7 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     `limit` is how many seconds nothing may come before the server is asked; None is no limit.
     `is_at_work` tells whether a process of the server is working, or raises `ServerSilent`.
     `longest` is how many seconds a process may be reported as working before that is an error.
+    `owner` is whom every transaction is made for; see `palaver.stores.postgres.row_security`.
     """
 
     def __init__(self, pgconn: PGconn, row_factory: Any = tuple_row) -> None:  # noqa: ANN401 - psycopg's own
@@ -503,8 +509,49 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
         self.limit: float | None = None
         self.longest: float | None = None
         self.is_at_work: Callable[[int], bool] | None = None
+        self.owner: str | None = None
         self.opened = self.used = time.monotonic()
         _open.connections.add(self)
+
+    # ── an owner, where row security is on ──────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Begin a transaction, for the owner if there is one; inside a pipeline."""
+        super().execute(b"BEGIN")
+        if self.owner is not None:
+            super().execute(_FOR_OWNER, (self.owner,))
+
+    def execute(self, query: Any, params: Values | None = None, **named: Any) -> Cursor:  # noqa: ANN401 - psycopg's own
+        """Run a statement; for an owner in a transaction of its own, in the same round trip.
+
+        The setting ends with the transaction: through a pooler, the next one on this connection to
+        the server may be another's.
+        """
+        if self.owner is None or self.state() != _AT_REST:
+            return super().execute(query, params, **named)
+        try:
+            with self.pipeline():
+                self.begin()
+                cursor = super().execute(query, params, **named)
+                super().execute(b"COMMIT")
+        except psycopg.Error:
+            if not self.closed:
+                self.rollback()
+            raise
+        return cursor
+
+    @contextmanager
+    def transaction(self, *arguments: Any, **named: Any) -> Generator[psycopg.Transaction]:  # noqa: ANN401 - psycopg's own
+        """Run the block in a transaction, for the owner if there is one."""
+        outermost = self.state() == _AT_REST
+        with super().transaction(*arguments, **named) as made:
+            if self.owner is not None and outermost:
+                super().execute(_FOR_OWNER, (self.owner,))
+            yield made
+
+    def state(self) -> tuple[Any, Any]:
+        """Return whether a transaction or a pipeline is under way."""
+        return self.pgconn.transaction_status, self.pgconn.pipeline_status
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:  # noqa: ANN401 - psycopg's own
         """Wait for the server's answer, and no longer than the limit for each part of it."""
@@ -623,11 +670,11 @@ def migrate(
     connection: TimedConnection,
     *,
     upto: int | None = None,
-    found: Callable[[TimedConnection], None] = lambda _: None,
+    migrated: Callable[..., None] = lambda _, *, new: None,  # noqa: ARG005 - nothing to do
 ) -> tuple[int, int]:
     """Bring the schema to the newest version, in one transaction; return what it was and is.
 
-    `found` is called in the transaction that makes a new store.
+    `migrated` is called at the end of the transaction, with whether the store is `new`.
     """
     steps = load_migrations(_PACKAGE)
     newest = steps[-1][0] if upto is None else upto
@@ -641,6 +688,7 @@ def migrate(
         connection.longest = None  # large tables take their time
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
+            connection.execute(b"SET LOCAL row_security = off")  # all rows, or an error
             version = _schema_version(connection)  # another process may have been quicker
             new = version < 0
             if new:
@@ -651,8 +699,8 @@ def migrate(
                     connection.execute(statements.encode())
             if upto is None:
                 connection.execute(_FUNCTIONS)
-            if new:
-                found(connection)
+            if upto is None:
+                migrated(connection, new=new)
             connection.execute(STATEMENTS["note_version"], (max(version, newest),))
     return max(before, 0), max(version, newest)
 

@@ -23,7 +23,7 @@ from palaver.errors import StoreError
 from palaver.stores.erase import Traces
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.postgres.search import PostgresSearchIndex
-from palaver.stores.records import Erased, encode_body, placed_hash, row_hash
+from palaver.stores.records import Erased, encode_body, label_hash, placed_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -101,11 +101,11 @@ def _replace_bodies(
 def label(
     connection: TimedConnection, root: str, names: list[str], change: Callable[..., tuple[Any, ...]]
 ) -> int:
-    """Change count of erasures, title or tags, with the hash; return how many were changed."""
+    """Change count of erasures, title, tags or owner, with the hash; return how many there are."""
     rows = connection.execute(STATEMENTS["labels"], (root, names)).fetchall()
-    for *fixed, erased, title, tags in rows:
-        labels = change(erased, title, tags)
-        mark = row_hash(b"", *fixed, *labels[:-1], encode_tags(labels[-1]))
+    for *fixed, erased, title, tags, owner in rows:
+        labels = change(erased, title, tags, owner)
+        mark = label_hash(*fixed, *labels[:2], encode_tags(labels[2]), labels[3])
         connection.execute(STATEMENTS["label"], (*labels, mark, root, fixed[0]))
     return len(rows)
 

@@ -155,15 +155,16 @@ END
 $$;
 
 -- Create a conversation. The name of a fork lies elsewhere, and is written beside this call, which
--- raises what is against it, so that neither stays. A fork as its parent must have the parent's title
--- and tags, which are in its hash.
+-- raises what is against it, so that neither stays. A fork as its parent must have the parent's title,
+-- tags and owner, which are in its hash. The head comes before the messages: where row security is on,
+-- it tells whose they are.
 CREATE OR REPLACE FUNCTION palaver.create_conversation(
     p_root text, p_id text, p_parent text, p_base bigint, p_origin bigint, p_title text,
     p_tags text[], p_created bigint, p_updated bigint, p_hash bigint, p_first bigint, p_stop bigint,
     p_size bigint, p_counts bigint[], p_kind text, p_at bigint, p_key text, p_attempt bigint,
     p_index bigint, p_mark bigint, p_data text, p_frame bytea, p_roles bigint[], p_times bigint[],
     p_marks bigint[], p_ids text[], p_bodies text[], p_replaces bigint[], p_kinds text[],
-    p_names text[], p_values bytea[], p_hashes bigint[], p_as_parent boolean
+    p_names text[], p_values bytea[], p_hashes bigint[], p_as_parent boolean, p_owner text
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_attempt bigint;
@@ -178,22 +179,27 @@ BEGIN
             RETURN ARRAY[CASE WHEN v_attempt = p_attempt THEN 1 ELSE 6 END, 0];
         END IF;
     ELSE
-        SELECT title, tags INTO v_parent FROM palaver.conversations
+        SELECT title, tags, owner INTO v_parent FROM palaver.conversations
         WHERE root = p_root AND id = p_parent FOR KEY SHARE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no conversation has the id %', p_parent USING ERRCODE = 'PV005';
         END IF;
-        IF p_as_parent AND (v_parent.title, v_parent.tags) IS DISTINCT FROM (p_title, p_tags) THEN
-            RAISE EXCEPTION '% has another title or other tags', p_parent USING ERRCODE = 'PV007';
+        IF p_as_parent AND (v_parent.title, v_parent.tags, v_parent.owner)
+                           IS DISTINCT FROM (p_title, p_tags, p_owner) THEN
+            RAISE EXCEPTION '% has another title or owner, or other tags', p_parent USING ERRCODE = 'PV007';
         END IF;
     END IF;
-    p_counts := palaver.add_messages(p_root, p_id, p_first, p_counts, p_roles, p_times, p_replaces,
-                                     p_marks, p_ids, p_bodies);
     INSERT INTO palaver.conversations (
         root, id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base,
-        origin, title, tags, created, updated, hash)
-    VALUES (p_root, p_id, 0, p_stop, p_first + v_count, p_counts[1], p_counts[2], p_counts[3], 0,
-            p_size, p_parent, p_base, p_origin, p_title, p_tags, p_created, p_updated, p_hash);
+        origin, title, tags, created, updated, hash, owner)
+    VALUES (p_root, p_id, 0, p_stop, p_first + v_count,
+            p_counts[1] + cardinality(array_positions(p_roles, 0)),
+            p_counts[2] + cardinality(array_positions(p_roles, 1)),
+            p_counts[3] + cardinality(array_positions(p_roles, 2)), 0,
+            p_size, p_parent, p_base, p_origin, p_title, p_tags, p_created, p_updated, p_hash,
+            p_owner);
+    PERFORM palaver.add_messages(p_root, p_id, p_first, p_counts, p_roles, p_times, p_replaces,
+                                 p_marks, p_ids, p_bodies);
     INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first, count,
                                  stop, data, key, attempt, frame, hash)
     VALUES (p_root, p_id, 0, palaver.node(), palaver.next_number(p_index), p_kind, p_at, p_first,
@@ -268,7 +274,7 @@ CREATE OR REPLACE FUNCTION palaver.open_conversation(
     OUT o_origin bigint, OUT o_title text, OUT o_tags text[], OUT o_created bigint,
     OUT o_updated bigint, OUT o_erased bigint, OUT o_ids text[], OUT o_bases bigint[],
     OUT o_origins bigint[], OUT o_versions bigint[], OUT o_frames bytea[], OUT o_names text[],
-    OUT o_values bytea[], OUT o_first bigint, OUT o_bodies text[]
+    OUT o_values bytea[], OUT o_first bigint, OUT o_bodies text[], OUT o_owner text
 ) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_id text := p_id;
@@ -281,9 +287,9 @@ DECLARE
 BEGIN
     SELECT root INTO o_root FROM palaver.names WHERE id = p_id;
     SELECT version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-           title, tags, created, updated, erased
+           title, tags, created, updated, erased, owner
     INTO o_version, o_stop, o_length, o_system, o_user, o_assistant, o_framed, o_size, o_parent,
-         o_base, o_origin, o_title, o_tags, o_created, o_updated, o_erased
+         o_base, o_origin, o_title, o_tags, o_created, o_updated, o_erased, o_owner
     FROM palaver.conversations WHERE root = o_root AND id = p_id;
     IF NOT FOUND THEN
         o_root := NULL;

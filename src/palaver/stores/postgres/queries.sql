@@ -2,7 +2,7 @@
 
 -- name: head
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-       title, tags, created, updated, erased
+       title, tags, created, updated, erased, owner
 FROM palaver.conversations WHERE root = %s AND id = %s;
 
 -- name: open
@@ -10,16 +10,25 @@ SELECT * FROM palaver.open_conversation(%s::text, %s);
 
 -- name: listing
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-       title, tags, created, updated, erased
+       title, tags, created, updated, erased, owner
 FROM palaver.conversations
 WHERE (updated, id) < (%(updated)s, %(id)s)
   AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- name: listing_of_owner
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased, owner
+FROM palaver.conversations
+WHERE owner = %(owner)s AND (updated, id) < (%(updated)s, %(id)s)
+  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
+ORDER BY updated DESC, id DESC
+LIMIT %(limit)s;
+
 -- name: forks
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
-       title, tags, created, updated, erased
+       title, tags, created, updated, erased, owner
 FROM palaver.conversations WHERE root = %s AND parent = %s ORDER BY created, id;
 
 -- name: root
@@ -35,7 +44,7 @@ SELECT palaver.create_conversation(
     %(counts)b::bigint[], %(kind)s::text, %(at)s, %(key)s::text, %(attempt)s, %(index)s, %(mark)s,
     %(data)s::text, %(frame)s::bytea, %(roles)b::bigint[], %(times)b::bigint[], %(marks)b::bigint[],
     %(ids)b::text[], %(bodies)b::text[], %(replaces)b::bigint[], %(kinds)b::text[],
-    %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[], %(as_parent)s);
+    %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[], %(as_parent)s, %(owner)s::text);
 
 -- name: claim_name
 INSERT INTO palaver.names (id, root) VALUES (%s, %s);
@@ -182,11 +191,11 @@ WHERE node = 0
 
 -- What is said of a conversation, in the order of its hash.
 -- name: labels
-SELECT id, parent, base, origin, created, erased, title, tags FROM palaver.conversations
+SELECT id, parent, base, origin, created, erased, title, tags, owner FROM palaver.conversations
 WHERE root = %s AND id = ANY (%s) ORDER BY id FOR UPDATE;
 
 -- name: label
-UPDATE palaver.conversations SET erased = %s, title = %s, tags = %s, hash = %s
+UPDATE palaver.conversations SET erased = %s, title = %s, tags = %s, owner = %s, hash = %s
 WHERE root = %s AND id = %s;
 
 -- name: lease
@@ -269,10 +278,17 @@ UPDATE palaver.messages SET body = %s, hash = %s
 WHERE root = %s AND conversation = %s AND seq = %s;
 
 -- name: lock_index
-SELECT node, indexed FROM palaver.indexing ORDER BY node FOR UPDATE;
+SELECT node, owner, indexed FROM palaver.indexing ORDER BY node, owner FOR UPDATE;
+
+-- Where row security is on, an owner can lock no other row than its own.
+-- name: lock_secured_index
+SELECT pg_advisory_xact_lock(7308324466019595127);
+
+-- name: indexed
+SELECT node, owner, indexed FROM palaver.indexing;
 
 -- name: add_index_node
-INSERT INTO palaver.indexing (node, indexed) VALUES (%s, 0) ON CONFLICT DO NOTHING;
+INSERT INTO palaver.indexing (node, owner, indexed) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING;
 
 -- name: unindexed
 SELECT root, conversation, first, count, number,
@@ -310,7 +326,7 @@ FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = %s
 ON CONFLICT (root, conversation, seq) DO NOTHING;
 
 -- name: note_indexed
-UPDATE palaver.indexing SET indexed = %s WHERE node = %s;
+UPDATE palaver.indexing SET indexed = %s WHERE node = %s AND owner = %s;
 
 -- An encrypted store has no search index: how far it goes is below 0. See `encryption.py`.
 -- name: index_is_off
@@ -351,6 +367,14 @@ SELECT root, conversation, seq FROM palaver.words WHERE words @@ %(query)s::tsqu
 ORDER BY time DESC, conversation DESC, seq DESC
 LIMIT %(limit)s OFFSET %(offset)s;
 
+-- name: search_of_owner
+SELECT w.root, w.conversation, w.seq
+FROM palaver.conversations AS c
+JOIN palaver.words AS w ON w.root = c.root AND w.conversation = c.id
+WHERE c.owner = %(owner)s AND w.words @@ %(query)s::tsquery
+ORDER BY w.time DESC, w.conversation DESC, w.seq DESC
+LIMIT %(limit)s OFFSET %(offset)s;
+
 -- name: search_in
 SELECT w.root, w.conversation, w.seq
 FROM unnest(%(names)s::text[], %(starts)s::bigint[], %(stops)s::bigint[])
@@ -375,7 +399,7 @@ SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conve
 FROM palaver.messages WHERE root = %s AND conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
 
 -- name: label_hash
-SELECT 'the head', hash, NULL, id, parent, base, origin, created, erased, title, tags
+SELECT hash, id, parent, base, origin, created, erased, title, tags, owner
 FROM palaver.conversations WHERE root = %s AND id = %s;
 
 -- name: journal_hashes
@@ -464,6 +488,27 @@ SELECT c.version FROM palaver.names AS n
 JOIN palaver.conversations AS c ON c.root = n.root AND c.id = n.id
 WHERE n.id = %s
   AND (%s::pg_lsn IS NULL OR NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= %s::pg_lsn);
+
+-- Whether row security is on, and whether it binds this role.
+-- name: row_security
+SELECT relrowsecurity, row_security_active(oid), current_user::text
+FROM pg_class WHERE oid = 'palaver.conversations'::regclass;
+
+-- Conversations that would be out of everyone's sight: without an owner, or forked from another's.
+-- name: unowned
+SELECT c.id FROM palaver.conversations AS c
+LEFT JOIN palaver.conversations AS p ON p.root = c.root AND p.id = c.parent
+WHERE c.owner IS NULL OR (c.parent IS NOT NULL AND p.owner IS DISTINCT FROM c.owner)
+ORDER BY c.id LIMIT 6;
+
+-- name: policies
+SELECT format('DROP POLICY %I ON palaver.%I', policyname, tablename)
+FROM pg_policies WHERE schemaname = 'palaver';
+
+-- name: secured_tables
+SELECT format('ALTER TABLE palaver.%I NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY',
+              relname)
+FROM pg_class WHERE relnamespace = 'palaver'::regnamespace AND relrowsecurity;
 
 -- The rest is for a cluster: Citus.
 

@@ -30,7 +30,7 @@ from palaver.stores.text_index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
@@ -50,6 +50,7 @@ class PostgresSearchIndex:
     def __init__(self, connections: PostgresConnections) -> None:
         """Take the connections to the server."""
         self._connections = connections
+        self.secured = False  # whether row security is on
 
     def catch_up(self, horizons: Mapping[int, int | None]) -> None:
         """Index the messages that came since the last time.
@@ -58,14 +59,16 @@ class PostgresSearchIndex:
         what the server itself finds.
         """
         for node, horizon in horizons.items():
-            indexer = _Indexer(node, horizon)
+            indexer = _Indexer(node, horizon, self.lock)
             while self._connections.run(indexer.add_some):
                 pass
 
-    @staticmethod
-    def lock(connection: TimedConnection) -> None:
-        """Lock the index until the transaction ends."""
-        connection.execute(STATEMENTS["lock_index"])
+    def lock(self, connection: TimedConnection) -> list[tuple[Any, ...]]:
+        """Lock the index until the transaction ends; return how far it goes, by node and owner."""
+        if self.secured:
+            connection.execute(STATEMENTS["lock_secured_index"])
+            return connection.execute(STATEMENTS["indexed"]).fetchall()
+        return _lock_rows(connection)
 
     @staticmethod
     def replace(
@@ -83,12 +86,14 @@ class PostgresSearchIndex:
         limit: int,
         *,
         root: str = "",
+        owner: str | None = None,
     ) -> list[Hit]:
-        """Return the messages with all words of a query, in ranges of a family or anywhere."""
+        """Return the messages with all words of a query: of a family, of an owner, or anywhere."""
         wanted = parse_query(query)
         if not wanted or limit <= 0:
             return []
-        return collect_hits(self._candidates(wanted, ranges, limit, root), query, wanted, limit)
+        found = self._candidates(wanted, ranges, limit, root, owner)
+        return collect_hits(found, query, wanted, limit)
 
     def _candidates(
         self,
@@ -96,6 +101,7 @@ class PostgresSearchIndex:
         ranges: Sequence[tuple[str, int, int]] | None,
         limit: int,
         root: str,
+        owner: str | None,
     ) -> Iterator[tuple[str, int, str]]:
         """Yield what the index finds, the newest first; bodies are read when they are needed.
 
@@ -104,7 +110,10 @@ class PostgresSearchIndex:
         lexemes = sorted({_lexeme(word) for phrase in wanted for word in phrase})
         values: dict[str, Any] = {"query": " & ".join(f"'{lexeme}'" for lexeme in lexemes)}
         name = "search"
-        if ranges is not None:
+        if owner is not None and ranges is None:
+            name = "search_of_owner"
+            values["owner"] = owner
+        elif ranges is not None:
             name = "search_in"
             names, starts, stops = zip(*ranges, strict=True)
             values |= {"root": root, "names": list(names), "starts": list(starts)}
@@ -131,7 +140,13 @@ class _Indexer:
     still be under way, and the next time has to look from there.
     """
 
-    def __init__(self, node: int = 0, horizon: int | None = None) -> None:
+    def __init__(
+        self,
+        node: int = 0,
+        horizon: int | None = None,
+        lock: Callable[[TimedConnection], list[tuple[Any, ...]]] | None = None,
+    ) -> None:
+        self._lock = lock or _lock_rows
         self._node = node
         self._horizon = horizon
         self._upto = -1  # the last change that was indexed completely
@@ -141,12 +156,14 @@ class _Indexer:
     def add_some(self, connection: TimedConnection) -> bool:
         """Index some messages; return whether there may be more."""
         with connection.transaction():
-            known = dict(connection.execute(STATEMENTS["lock_index"]).fetchall())
-            if min(known.values(), default=0) < 0:
+            owner = connection.owner or ""
+            rows = self._lock(connection)
+            if min((upto for *_, upto in rows), default=0) < 0:
                 raise EncryptionError(SEARCH_IS_OFF)
-            if self._node not in known:
-                connection.execute(STATEMENTS["add_index_node"], (self._node,))
-            indexed = known.get(self._node, 0)
+            known = {who: upto for node, who, upto in rows if node == self._node}
+            indexed = max(known.get(owner, 0), known.get("", 0))  # all owners' up to there
+            if owner not in known:
+                connection.execute(STATEMENTS["add_index_node"], (self._node, owner, indexed))
             upto, settled, done = self._upto, self._settled, self._done
             if indexed > upto:  # at first, and where another process came further
                 upto, settled, done = indexed, True, 0
@@ -156,12 +173,12 @@ class _Indexer:
             ).fetchall()
             if not changes:
                 return False
-            rows = connection.execute(STATEMENTS["to_index"], _columns(changes, done)).fetchall()
-            count = _fitting([size for *_, size in rows])
-            _index(connection, rows[:count])
+            found = connection.execute(STATEMENTS["to_index"], _columns(changes, done)).fetchall()
+            count = _fitting([size for *_, size in found])
+            _index(connection, found[:count])
             complete = len(changes)
-            if count < len(rows) or count == _MAX_MESSAGES:  # the last may have more
-                which, *_, position, _ = rows[count - 1]
+            if count < len(found) or count == _MAX_MESSAGES:  # the last may have more
+                which, *_, position, _ = found[count - 1]
                 done = position + 1 - changes[which - 1][2]
                 complete = which - 1
             else:
@@ -170,9 +187,13 @@ class _Indexer:
                 settled = settled and is_settled
                 if settled:
                     indexed = upto
-            connection.execute(STATEMENTS["note_indexed"], (indexed, self._node))
+            connection.execute(STATEMENTS["note_indexed"], (indexed, self._node, owner))
         self._upto, self._settled, self._done = upto, settled, done
         return complete < len(changes) or complete == _MAX_MESSAGES
+
+
+def _lock_rows(connection: TimedConnection) -> list[tuple[Any, ...]]:
+    return connection.execute(STATEMENTS["lock_index"]).fetchall()
 
 
 def _columns(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 from msgspec.structs import replace
 
-from palaver.errors import AlreadyExists, LeaseTaken, StoreDamaged, StoreError
+from palaver.errors import (
+    AlreadyExists,
+    LeaseTaken,
+    Stale,
+    StoreDamaged,
+    StoreError,
+    UnknownConversation,
+)
 from palaver.history.erase import tombstone
 from palaver.history.frame import SHIFTS
 from palaver.history.log import packed_count
@@ -57,6 +64,7 @@ from palaver.stores.records import (
     boot_id,
     check_journal_rows,
     check_known,
+    check_label,
     check_message_rows,
     check_order,
     check_records,
@@ -64,6 +72,7 @@ from palaver.stores.records import (
     describe_holder,
     encode_body,
     follow,
+    label_hash,
     latest_in_order,
     monotonic_ms,
     pack_counts,
@@ -98,7 +107,7 @@ _APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for mo
 _PLAIN: Final = BodyCodec()
 _PAGE: Final = 500
 _MAX_HEADS: Final = 1_000  # heads that are cached
-_HEAD_COLUMNS: Final = 17  # what the last journal record left
+_HEAD_COLUMNS: Final = 18  # what the last journal record left
 _TAGS: Final = 13  # the column of the tags, as JSON
 _LAST_COLUMNS: Final = 7  # the last message
 _NOTHING: Final = -1, NONE_IN_ORDER
@@ -159,13 +168,13 @@ class SQLiteBackend:
     def _create(self, head: Head, first: Change) -> int:
         parent = None if head.parent is None else self._cid(head.parent, self._writer)
         counts, tags = unpack_counts(head.counts), json.dumps(head.tags)
-        mark = row_hash(b"", head.id, parent, head.base, head.origin, head.created, 0, head.title,
-                        tags)  # fmt: skip
+        mark = label_hash(head.id, parent, head.base, head.origin, head.created, 0, head.title,
+                          tags, head.owner)  # fmt: skip
         try:
             self._writer.execute(
                 QUERIES["insert_conversation"],
                 (head.id, head.stop, head.length, *counts, head.size, parent, head.base,
-                 head.origin, head.title, tags, head.created, head.updated, mark),
+                 head.origin, head.title, tags, head.created, head.updated, head.owner, mark),
             )  # fmt: skip
         except apsw.ConstraintError:
             msg = f"a conversation has the id {head.id!r} already"
@@ -320,46 +329,83 @@ class SQLiteBackend:
             cid = self._cid(conversation, self._writer)
             if after is not None:
                 self._check_version(cid, conversation, after)
-            self._label(cid, lambda erased, *_: (erased, title, json.dumps(list(tags))))
+            self._label(
+                cid, lambda erased, _, __, owner: (erased, title, json.dumps(list(tags)), owner)
+            )
 
         self._write(work)
 
-    def _label(self, cid: int, change: Callable[[int, str | None, str], tuple[Any, ...]]) -> None:
-        """Change a conversation's count of erasures, title or tags, and its hash."""
-        row: Any = self._writer.execute(QUERIES["labels"], (cid,)).fetchone()
-        if row is None:  # another process has deleted it meanwhile
-            refuse_unknown(f"number {cid}")
-        *fixed, erased, title, tags = row
-        labels = change(erased, title, tags)
-        self._writer.execute(QUERIES["label"], (*labels, row_hash(b"", *fixed, *labels), cid))
-
-    def delete(self, conversation: str, *, after: int | None = None) -> None:
-        """Delete a conversation that nothing was forked from."""
+    def set_owner(self, conversation: str, owner: str | None, *, after: int | None = None) -> None:
+        """Set whom a conversation belongs to."""
 
         def work() -> None:
             cid = self._cid(conversation, self._writer)
             if after is not None:
                 self._check_version(cid, conversation, after)
-            fork = self._writer.execute(QUERIES["a_fork_of"], (cid,)).fetchone()
-            if fork is not None:
-                refuse_forked(fork[0])
-            for number, body in self._writer.execute(QUERIES["all_rows"], (cid,)):
-                self._index.remove(number, cid, body)
-            newest: int = self._writer.execute(QUERIES["newest"]).get
-            for table in ("messages", "journal", "leases", "records", "conversations"):
-                self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
-            self._writer.execute(QUERIES["keep_counting"], (newest,))
-            self._writer.execute(QUERIES["index_again"])
+            self._label(cid, lambda *labels: (*labels[:-1], owner))
 
         self._write(work)
+
+    def _label(self, cid: int, change: Callable[..., tuple[Any, ...]]) -> None:
+        """Change a conversation's count of erasures, title, tags or owner, and its hash."""
+        row: Any = self._writer.execute(QUERIES["labels"], (cid,)).fetchone()
+        if row is None:  # another process has deleted it meanwhile
+            refuse_unknown(f"number {cid}")
+        *fixed, erased, title, tags, owner = row
+        labels = change(erased, title, tags, owner)
+        self._writer.execute(QUERIES["label"], (*labels, label_hash(*fixed, *labels), cid))
+
+    def delete(self, conversation: str, *, after: int | None = None) -> None:
+        """Delete a conversation that nothing was forked from."""
+        fork = self._write(lambda: self._delete(conversation, after))
+        if fork is not None:
+            refuse_forked(fork)
         self._forget(conversation)
         self._finish_erasure()
+
+    def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
+        """Delete conversations that are still at a version and that nothing was forked from."""
+
+        def work() -> list[str]:
+            deleted: list[str] = []
+            for name, version in conversations:
+                with suppress(UnknownConversation, Stale):
+                    if self._delete(name, version) is None:
+                        deleted.append(name)
+            return deleted
+
+        deleted = self._write(work)
+        for name in deleted:
+            self._forget(name)
+        self.erasures += 1
+        return deleted
+
+    def sweep(self) -> None:
+        """Empty the write-ahead log, which still has the bytes of what `delete_all` deleted."""
+        self._connections.truncate_wal()
 
     def _forget(self, conversation: str) -> None:
         """Forget the number and the ancestors of a conversation that is not there."""
         cid = self._cids.pop(conversation, None)
         if cid is not None:
             self._lineages.forget(cid)
+
+    def _delete(self, conversation: str, after: int | None) -> str | None:
+        """Delete a conversation inside a transaction, or return the id of a fork of it."""
+        cid = self._cid(conversation, self._writer)
+        if after is not None:
+            self._check_version(cid, conversation, after)
+        fork: str | None = self._writer.execute(QUERIES["a_fork_of"], (cid,)).get
+        if fork is not None:
+            return fork
+        for number, body in self._writer.execute(QUERIES["all_rows"], (cid,)):
+            self._index.remove(number, cid, body)
+        newest: int = self._writer.execute(QUERIES["newest"]).get
+        for table in ("messages", "journal", "leases", "records", "conversations"):
+            self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
+        self._writer.execute(QUERIES["keep_counting"], (newest,))
+        self._writer.execute(QUERIES["index_again"])
+        return None
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""
@@ -494,10 +540,12 @@ class SQLiteBackend:
             self.head(conversation)
         return self._lineages.get(self._cid(conversation))
 
-    def listing(self, *, after: str | None, limit: int, tag: str | None) -> Listing:
+    def listing(
+        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+    ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         with translate_errors(self.path), self._reader() as reader:
-            rows = read_page(reader, parse_cursor(after), limit + 1, tag)
+            rows = read_page(reader, parse_cursor(after), limit + 1, tag, owner)
         heads = tuple(_decode_current_head(row) for _, row in rows[:limit])
         more = f"{rows[limit - 1][0]}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
@@ -619,13 +667,15 @@ class SQLiteBackend:
         start, stop = (self._first_after(conversation, version) for version in (after, upto))
         return dict(self._read("keys", self._cid(conversation), after, upto, start, stop))
 
-    def search(self, words: str, conversation: str | None, limit: int) -> list[Hit]:
+    def search(
+        self, words: str, conversation: str | None, limit: int, *, owner: str | None = None
+    ) -> list[Hit]:
         """Return the messages with all these words, best first."""
         parse_query(words)  # a query that is refused waits for nothing
         ranges = None if conversation is None else self._lineage(conversation).row_ranges()
         with translate_errors(self.path), self._reader() as reader:
             self._index.catch_up(reader)
-            hits = self._index.search(reader, words, ranges, limit)
+            hits = self._index.search(reader, words, ranges, limit, owner)
         if conversation is not None:  # inherited messages have the same position there
             hits = [replace(hit, conversation=conversation) for hit in hits]
         return hits
@@ -749,7 +799,7 @@ class SQLiteBackend:
     def unsound(self, conversation: str) -> Iterator[str]:
         """Yield what is wrong with the rows of a conversation other than its messages'."""
         cid = self._cid(conversation)
-        yield from check_rows(self._read("label_hash", cid))
+        yield from check_label(self._read("label_hash", cid))
         yield from check_journal_rows(
             lambda version: self._read("journal_hashes", cid, version, _PAGE)
         )
@@ -791,7 +841,7 @@ class SQLiteBackend:
         """Replace the stored form of a title."""
         cid = self._cid(conversation)
         self._write(
-            lambda: self._label(cid, lambda erased, title, tags: (erased, change(title), tags))
+            lambda: self._label(cid, lambda erased, title, *rest: (erased, change(title), *rest))
         )
 
     def destroy_leftovers(self) -> None:
@@ -868,7 +918,8 @@ def _add_appends(left: Head, last: tuple[Any, ...]) -> Head:
     counts = pack_counts(seq, system, user, assistant) + (1 | 1 << SHIFTS[ROLES[role]])
     return Head(left.id, version, seq + 1, seq + 1, counts, left.framed,
                 left.size + seq + 1 - left.length, left.parent, left.base, left.origin, left.title,
-                left.tags, left.created, max(left.updated, at), left.erased)  # fmt: skip
+                left.tags, left.created, max(left.updated, at), left.erased,
+                left.owner)  # fmt: skip
 
 
 def _decode_data(text: str | None) -> Mapping[str, Any]:

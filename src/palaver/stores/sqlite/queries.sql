@@ -5,7 +5,7 @@
 -- The parent's number comes last of all.
 -- name: head
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased, c.owner,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at,
        c.cid, c.version, c.hash, c.parent
 FROM conversations AS c
@@ -26,7 +26,7 @@ SELECT cid FROM conversations WHERE id = ?;
 -- name: list
 SELECT c.updated,
        c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased, c.owner,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
 FROM conversations AS c
 LEFT JOIN conversations AS p ON p.cid = c.parent
@@ -37,16 +37,32 @@ WHERE (c.updated, c.id) < (?1, ?2)
 ORDER BY c.updated DESC, c.id DESC
 LIMIT ?4;
 
--- name: list_one
+-- The same of an owner, in the order of another index.
+-- name: list_of_owner
 SELECT c.updated,
        c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased, c.owner,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
 FROM conversations AS c
 LEFT JOIN conversations AS p ON p.cid = c.parent
 LEFT JOIN messages AS m
     ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
-WHERE c.cid = ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?2));
+WHERE c.owner = ?5 AND (c.updated, c.id) < (?1, ?2)
+  AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?3))
+ORDER BY c.updated DESC, c.id DESC
+LIMIT ?4;
+
+-- name: list_one
+SELECT c.updated,
+       c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased, c.owner,
+       m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
+FROM conversations AS c
+LEFT JOIN conversations AS p ON p.cid = c.parent
+LEFT JOIN messages AS m
+    ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
+WHERE c.cid = ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?2))
+  AND (?3 IS NULL OR c.owner = ?3);
 
 -- name: behind
 SELECT listed, max(coalesce((SELECT max(number) FROM messages), 0), listed),
@@ -77,7 +93,7 @@ UPDATE listing SET listed = max(listed, ?);
 
 -- name: forks
 SELECT c.id, c.version, c.stop, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
-       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased,
+       p.id, c.base, c.origin, c.title, c.tags, c.created, c.updated, c.erased, c.owner,
        m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at
 FROM conversations AS p
 JOIN conversations AS c ON c.parent = p.cid
@@ -90,8 +106,8 @@ SELECT id FROM conversations WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: insert_conversation
 INSERT INTO conversations (id, version, stop, length, n_system, n_user, n_assistant, framed, size,
-                           parent, base, origin, title, tags, created, updated, hash)
-VALUES (?, 0, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                           parent, base, origin, title, tags, created, updated, owner, hash)
+VALUES (?, 0, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: standing
 SELECT max(version, coalesce((SELECT version FROM messages WHERE cid = ?1
@@ -272,10 +288,11 @@ ORDER BY j.number;
 
 -- What is said of a conversation, in the order of its hash.
 -- name: labels
-SELECT id, parent, base, origin, created, erased, title, tags FROM conversations WHERE cid = ?;
+SELECT id, parent, base, origin, created, erased, title, tags, owner
+FROM conversations WHERE cid = ?;
 
 -- name: label
-UPDATE conversations SET erased = ?, title = ?, tags = ?, hash = ? WHERE cid = ?;
+UPDATE conversations SET erased = ?, title = ?, tags = ?, owner = ?, hash = ? WHERE cid = ?;
 
 -- name: lease
 SELECT holder, token, expires, lasts, boot FROM leases WHERE cid = ?;
@@ -397,7 +414,7 @@ WHERE m.cid = ? ORDER BY m.seq;
 SELECT m.number, m.cid, m.seq, c.id
 FROM words CROSS JOIN messages AS m ON m.number = words.rowid
 CROSS JOIN conversations AS c ON c.cid = m.cid
-WHERE words MATCH ? ORDER BY words.rank, m.number DESC;
+WHERE words MATCH ?1 AND (?2 IS NULL OR c.owner = ?2) ORDER BY words.rank, m.number DESC;
 
 -- After a deletion: what the index has ends with the last message there is.
 -- name: index_again
@@ -412,7 +429,7 @@ FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 SELECT seq, behind, time, id FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
 -- name: label_hash
-SELECT 'the head', hash, NULL, id, parent, base, origin, created, erased, title, tags
+SELECT hash, id, parent, base, origin, created, erased, title, tags, owner
 FROM conversations WHERE cid = ?;
 
 -- name: journal_hashes

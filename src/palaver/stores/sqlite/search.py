@@ -183,12 +183,13 @@ class SQLiteSearchIndex:
         query: str,
         ranges: Sequence[tuple[int, int, int]] | None,
         limit: int,
+        owner: str | None = None,
     ) -> list[Hit]:
-        """Return the messages with all words of a query, in a conversation's ranges or anywhere."""
+        """Return the messages with all words of a query: in ranges, of an owner, or anywhere."""
         wanted = parse_query(query)
         if not wanted or limit <= 0:
             return []
-        with closing(_candidates(reader, wanted, ranges)) as candidates:
+        with closing(_candidates(reader, wanted, ranges, owner)) as candidates:
             return collect_hits(candidates, query, wanted, limit)
 
 
@@ -196,11 +197,12 @@ def _candidates(
     reader: apsw.Connection,
     wanted: Sequence[Sequence[str]],
     ranges: Sequence[tuple[int, int, int]] | None,
+    owner: str | None,
 ) -> Generator[tuple[str, int, str]]:
     """Yield what the index finds, best first: conversation, position and body."""
     bounds = None if ranges is None else {cid: (start, stop) for cid, start, stop in ranges}
     expression = _expression(wanted, bounds)
-    with closing(reader.execute(QUERIES["search"], (expression,))) as found:
+    with closing(reader.execute(QUERIES["search"], (expression, owner))) as found:
         for number, cid, position, name in found:
             if bounds is not None:
                 start, stop = bounds.get(cid, (0, 0))
@@ -313,19 +315,27 @@ class _Fresh(NamedTuple):
 
 
 def read_page(
-    reader: apsw.Connection, before: tuple[int, str], limit: int, tag: str | None
+    reader: apsw.Connection,
+    before: tuple[int, str],
+    limit: int,
+    tag: str | None,
+    owner: str | None,
 ) -> list[tuple[int, tuple[Any, ...]]]:
     """Return up to `limit` rows that come before a time and id, each with its time of change."""
     fresh = _read_fresh(reader)
-    rows: Any = reader.execute(QUERIES["list"], (*before, tag, limit + len(fresh))).fetchall()
+    values = *before, tag, limit + len(fresh)
+    if owner is None:
+        rows: Any = reader.execute(QUERIES["list"], values).fetchall()
+    else:
+        rows = reader.execute(QUERIES["list_of_owner"], (*values, owner)).fetchall()
     known = {entry.id for entry in fresh}
     found: list[tuple[int, str, tuple[Any, ...]]] = [
         (*_check(row[0], row[1]), row[1:]) for row in rows if row[1] not in known
     ]
     latest = sorted(((entry.updated, entry.id, entry.cid) for entry in fresh), reverse=True)
     later = [entry for entry in latest if entry[:2] < before]
-    for updated, name, cid in later if tag is not None else later[:limit]:
-        rows = reader.execute(QUERIES["list_one"], (cid, tag)).fetchall()
+    for updated, name, cid in later[:limit] if tag is owner is None else later:
+        rows = reader.execute(QUERIES["list_one"], (cid, tag, owner)).fetchall()
         found += [(updated, name, row[1:]) for row in rows]
     found.sort(key=lambda entry: entry[:2], reverse=True)
     return [(updated, row) for updated, _, row in found[:limit]]

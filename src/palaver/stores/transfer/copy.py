@@ -138,12 +138,14 @@ def _chunks(changes: Iterator[Change]) -> Iterator[list[Change]]:
 
 
 def _copy_rest(source: Backend, target: Backend, head: Head, before: int) -> None:
-    """Copy title, tags and records as they are now, and erasures since the last copy."""
+    """Copy title, tags, owner and records as they are now, and erasures since the last copy."""
     there = target.head(head.id)
     if there.version != head.version:
         return  # the copy was changed in the target: it is left alone
     if (there.title, there.tags) != (head.title, head.tags):
         target.describe(head.id, head.title, head.tags)
+    if there.owner != head.owner:
+        target.set_owner(head.id, head.owner)
     mine, theirs = read_records(source, head.id), read_records(target, head.id)
     if mine != theirs:
         wanted = {(kind, name) for kind, name, _ in mine}

@@ -6,7 +6,7 @@ and the records beside the log, so that an imported conversation can be undone, 
 back like the exported one. It is one JSON document
 
     {"version": 2, "timestamp": …, "id": …, "title": …, "tags": […], "created": …, "teamTask": …,
-     "records": [{kind, name, value}], "messages": […],
+     "owner"?: …, "records": [{kind, name, value}], "messages": […],
      "changes": [{version, kind, at, count, stop, frame?, replaces?, key?, data?}]}
 
 or the same as JSON lines, for large ones: a header, records, and each change after the messages it
@@ -99,6 +99,7 @@ def _write_lines(
         "created": head.created,
         "teamTask": store.get(conversation).at(head.version).team_task,
         "messages": head.length,
+        **({} if head.owner is None else {"owner": head.owner}),
     }
     for kind, name, value in records:
         data = base64.b64encode(value).decode()

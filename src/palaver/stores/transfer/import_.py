@@ -15,10 +15,11 @@ import tempfile
 from array import array
 from contextlib import contextmanager
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from palaver.errors import AlreadyExists, StoreDamaged, ValidationError
 from palaver.history.frame import IMPORT, MASK, Batch, Branch, Frame, Leaf, numbering_after, size
@@ -35,7 +36,7 @@ from palaver.messages.limits import (
     freeze_mapping,
 )
 from palaver.stores.frame_codec import FrameCodec
-from palaver.stores.records import MERGED_POSITIONS, Change, Head, read_positions
+from palaver.stores.records import MERGED_POSITIONS, Change, Head, check_owner, read_positions
 from palaver.stores.transfer.copy import first_head
 from palaver.stores.transfer.snapshot_v1 import read_snapshot
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from palaver.stores.transfer.export import Progress
     from palaver.stores.transfer.snapshot_v1 import Snapshot
 
-__all__ = ["import_conversation"]
+__all__ = ["check_conversation", "import_conversation"]
 
 _Line: TypeAlias = dict[str, Raw]
 _T = TypeVar("_T")
@@ -63,41 +64,50 @@ _NOT_INTO: Final = "is a whole conversation, which can't go into another"
 
 def import_conversation(
     store: Store,
-    stream: BinaryIO,
+    stream: IO[bytes],
     *,
     id: str | None = None,  # noqa: A002 - the word for it
     into: str | None = None,
+    owner: str | None = None,
     progress: Progress | None = None,
 ) -> StoredHistory:
     """Read a conversation of any form into a store: all of it or, where anything is wrong, nothing.
 
     Everything is checked before anything is stored. The id is the exported one, unless another is
     given; a snapshot of version 1 has none and gets a new one. Raises `AlreadyExists` for an id
-    that is taken.
+    that is taken. It belongs to `owner`, or to whom the exported one belonged.
 
     A snapshot of version 1 can also go `into` an existing conversation: its messages and team task
     replace those of the conversation, in one change that can be undone and rolled back.
     """
     if id is not None:
         check_name(id, "$.id")
+    check_owner(owner)
     if into is not None:
         return _import_into(store.get(into), stream, id)
     with _rereadable(stream) as (readable, start):
         if _is_lines(readable, start):
-            name = _import_lines(store, lambda: _read_lines(readable, start), id, progress)
+            name = _import_lines(store, lambda: _read_lines(readable, start), id, owner, progress)
         else:
             data = readable.read(MAX_DOCUMENT + 1)
             document = load_json(data, unique=False)
             if isinstance(document, dict) and document.get("version") == _VERSION:
                 del document
-                name = _import_lines(store, lambda: _document_lines(data), id, progress)
+                name = _import_lines(store, lambda: _document_lines(data), id, owner, progress)
             else:
-                name = _import_version_1(store, document, id)
+                name = _import_version_1(store, document, id, owner)
     return store.get(name)
 
 
+def check_conversation(stream: IO[bytes]) -> None:
+    """Raise what is wrong with a conversation as lines; the stream is back at its start then."""
+    for _ in _ConversationReader(_read_lines(stream, 0)).changes():
+        pass
+    stream.seek(0)
+
+
 @contextmanager
-def _rereadable(stream: BinaryIO) -> Generator[tuple[IO[bytes], int]]:
+def _rereadable(stream: IO[bytes]) -> Generator[tuple[IO[bytes], int]]:
     """Yield a stream that can be read twice, and its start: first to check, then to store."""
     if stream.seekable():
         yield stream, stream.tell()
@@ -134,6 +144,7 @@ def _import_lines(
     store: Store,
     lines: Callable[[], Iterator[_Line]],
     name: str | None,
+    owner: str | None,
     progress: Progress | None,
 ) -> str:
     """Read everything once, to check it, and once more, to store it."""
@@ -158,11 +169,14 @@ def _import_lines(
 
     changes = counted()
     first = next(changes)
-    store.backend.adopt(first_head(again.head(), first), chain([first], changes))
+    head = first_head(again.head(), first)
+    if owner is not None:
+        head = replace(head, owner=owner)
+    store.backend.adopt(head, chain([first], changes))
     return again.name
 
 
-def _import_into(history: StoredHistory, stream: BinaryIO, name: str | None) -> StoredHistory:
+def _import_into(history: StoredHistory, stream: IO[bytes], name: str | None) -> StoredHistory:
     """Replace the messages of a conversation by those of a snapshot of version 1."""
     if name is not None:
         raise ValidationError(
@@ -179,7 +193,7 @@ def _import_into(history: StoredHistory, stream: BinaryIO, name: str | None) -> 
     return history
 
 
-def _import_version_1(store: Store, document: object, name: str | None) -> str:
+def _import_version_1(store: Store, document: object, name: str | None, owner: str | None) -> str:
     """Create a conversation with messages and team task in one change, at the snapshot's time."""
     snapshot = read_snapshot(document)
     messages = snapshot.messages
@@ -197,7 +211,7 @@ def _import_version_1(store: Store, document: object, name: str | None) -> str:
     )
     head = Head(
         id=first.conversation, version=0, stop=0, length=0, counts=0, framed=0, size=0,
-        created=snapshot.timestamp,
+        created=snapshot.timestamp, owner=owner,
     )  # fmt: skip
     store.backend.create(first_head(head, first), first)
     return first.conversation
@@ -225,6 +239,7 @@ class _Header(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     tags: tuple[str, ...] = ()
     team_task: str | None = None
     messages: int | None = None
+    owner: str | None = None
 
 
 class _ChangeLine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -262,6 +277,7 @@ class _Document(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
     tags: tuple[str, ...] = ()
     team_task: str | None = None
     records: list[Raw] = []
+    owner: str | None = None
 
 
 def _decode(raw: bytes | Raw, kind: type[_T], path: str) -> _T:
@@ -293,6 +309,7 @@ def _document_lines(data: bytes) -> Iterator[_Line]:
             ("tags", document.tags),
             ("teamTask", document.team_task),
             ("messages", len(document.messages)),
+            ("owner", document.owner),
         )
     }
     for record in document.records:
@@ -340,6 +357,7 @@ class _ConversationReader:
             check_text(header.title, "$.title")
         for index, tag in enumerate(header.tags):
             check_name(tag, f"$.tags[{index}]")
+        check_owner(header.owner)
         return header
 
     def head(self) -> Head:
@@ -347,7 +365,7 @@ class _ConversationReader:
         header = self._header
         return Head(
             id=self.name, version=0, stop=0, length=0, counts=0, framed=0, size=0,
-            title=header.title, tags=header.tags, created=header.created,
+            title=header.title, tags=header.tags, created=header.created, owner=header.owner,
         )  # fmt: skip
 
     def changes(self) -> Iterator[Change]:

@@ -133,6 +133,7 @@ def bad_names_are_refused_before_anything_is_stored(trial: Trial) -> None:
         "an id": lambda: store.create(id=""),
         "a title": lambda: store.create(title="\0"),
         "a tag": lambda: store.create(tags=[""]),
+        "an owner": lambda: store.create(owner=""),
         "a fork's id": lambda: history.fork(id=""),
         "a fork that is its own parent": lambda: history.fork(id=history.id),
     }
@@ -171,6 +172,51 @@ def titles_and_tags_can_change(trial: Trial) -> None:
     trial.store.describe(name)
     found = trial.reopen().get(name)
     expect((None, ()), (found.title, found.tags), "after an empty describe")
+
+
+@CHECKS
+def the_conversations_of_an_owner_are_listed_and_searched_apart(trial: Trial) -> None:
+    """A fork belongs to its parent's owner; the owner can change, and a listing follows."""
+    mine, word = f"owner {new_id()}", f"w{new_id()}".replace("-", "")
+    store = trial.store
+    text = Message("user", word)
+    first, other = store.create([text], owner=mine), store.create([text], owner=f"not {mine}")
+    fork = first.fork()
+    fork.append(text)
+    expect((mine, None), (fork.owner, store.create([text]).owner), "owners")
+
+    def listed(owner: str) -> set[str]:
+        return {head.id for head in store.list(owner=owner).conversations}
+
+    def found(owner: str) -> set[str]:
+        return {hit.conversation for hit in store.search(word, owner=owner)}
+
+    expect({first.id, fork.id}, listed(mine), "listed")
+    expect({first.id, fork.id}, found(mine), "found")
+    store.set_owner(other.id, mine)
+    store.set_owner(first.id, None)
+    expect(
+        (mine, None), (store.head(other.id).owner, trial.another().get(first.id).owner), "owners"
+    )
+    expect({other.id, fork.id}, listed(mine), "listed then")
+    expect({other.id, fork.id}, found(mine), "found then")
+    expect([], list(store.verify(other.id)), "problems")
+
+
+@CHECKS
+def several_conversations_are_deleted_at_once(trial: Trial) -> None:
+    """Each only if it is still at the version that is given, and nothing was forked from it."""
+    store = trial.store
+    names = [store.create(make_messages("u1"), id=f"{number} {new_id()}").id for number in range(5)]
+    store.get(names[1]).append(make_message("u2"))
+    store.get(names[2]).fork()
+    wanted = [(name, 0) for name in (*names[:4], f"not {names[0]}")]
+    gone = [names[0], names[3]]
+    expect(gone, sorted(store.backend.delete_all(wanted)), "those deleted")
+    there = [name for name in names if name in trial.another()]
+    expect([names[1], names[2], names[4]], there, "those that are there")
+    expect([], [hit for name in there for hit in store.verify(name)], "problems")
+    expect([], store.backend.delete_all([]), "none of none")
 
 
 @CHECKS

@@ -605,6 +605,7 @@ WITHOUT_VERSION: Final[dict[str, Change]] = {
     "describe": lambda store, history, expect: store.describe(
         history.id, title="new", expect=expect
     ),
+    "set_owner": lambda store, history, expect: store.set_owner(history.id, "new", expect=expect),
 }
 """Changes that make no version of the conversation: many can follow the same one."""
 
@@ -622,9 +623,9 @@ def _prepared(store: Store, what: str) -> StoredHistory:
     return history
 
 
-def _seen(store: Store, history: StoredHistory) -> tuple[dict[str, Any], str | None, list[str]]:
+def _seen(store: Store, history: StoredHistory) -> tuple[Any, ...]:
     found = store.get(history.id)
-    return dump_history(found), found.title, store.backend.family(history.id)
+    return dump_history(found), found.title, found.owner, store.backend.family(history.id)
 
 
 @CHECKS

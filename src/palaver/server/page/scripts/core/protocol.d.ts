@@ -273,6 +273,7 @@ export interface ConversationHeadShape {
   updated: number;
   parent: string | null;
   origin: number | null;
+  owner: string | null;
   preview?: string;
   name?: string;
   state?: ActivityShape;

@@ -42,6 +42,8 @@ export class Sidebar extends HTMLElement {
   next = null;
   /** The tag that the list is limited to. */
   tag = "";
+  /** The owner that the list is limited to. */
+  owner = "";
   list = h("div", { class: "conversations" });
   search = new Search(() => this.#list());
   // entries of the end that was drawn before may come first
@@ -140,7 +142,7 @@ export class Sidebar extends HTMLElement {
     const next = this.next;
     this.next = null;
     try {
-      const page = await api.get("conversations", { query: { limit: PAGE, after, tag: this.tag || null } });
+      const page = await api.get("conversations", { query: { limit: PAGE, after, tag: this.tag || null, owner: this.owner || null } });
       if (after === null) this.#forget(page.items);
       for (const head of page.items) this.heads.set(head.id, head);
       // read again from the top, the list still goes on where it went on before
@@ -179,7 +181,8 @@ export class Sidebar extends HTMLElement {
     // a search reads on through the titles, but not without end
     const end = this.next && (!search.text || all.length < SEARCHED) ? h("div", { class: "sentinel" }) : null;
     const rows = [
-      this.tag ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only("") }, this.tag, icon("x")) : null,
+      this.tag ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only("", this.owner) }, this.tag, icon("x")) : null,
+      this.owner ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only(this.tag, "") }, "@", visible(this.owner), icon("x")) : null,
       h("ul", null, ...shown.map((head) => this.#row(head))),
       search.text && found.length ? [h("h2", { class: "group" }, t("sidebar.found")), h("ul", null, ...found.map((hit) => search.row(hit)))] : null,
       !shown.length && !found.length ? h("p", { class: "empty small" }, t(search.text ? "sidebar.nothing" : "sidebar.none")) : null,
@@ -193,11 +196,22 @@ export class Sidebar extends HTMLElement {
     });
   }
 
-  /** @param {string} tag */
-  #only(tag) {
+  /** @param {string} tag @param {string} owner */
+  #only(tag, owner) {
     this.tag = tag;
+    this.owner = owner;
     this.heads.clear();
     this.#load(null);
+  }
+
+  /** The tags and the owner, each with what it limits the list to. @param {Head} head */
+  #chips({ tags, owner }) {
+    const chip = (/** @type {any} */ text, /** @type {string} */ label, /** @type {() => void} */ onclick) =>
+      h("button", { type: "button", class: "chip tag", "aria-label": label, onclick }, text);
+    return [
+      ...tags.map((tag) => chip(tag, t("sidebar.only", { tag }), () => this.#only(tag, this.owner))),
+      owner ? chip(["@", visible(owner)], t("sidebar.owner", { owner }), () => this.#only(this.tag, owner)) : null,
+    ];
   }
 
   /** @param {Head} head */
@@ -227,7 +241,7 @@ export class Sidebar extends HTMLElement {
           waiting ? h("span", { class: "chip warn" }, t("sidebar.waiting", { n: waiting })) : null,
         ),
       ),
-      head.tags.length ? h("div", { class: "tags" }, ...head.tags.map((tag) => h("button", { type: "button", class: "chip tag", "aria-label": t("sidebar.only", { tag }), onclick: () => this.#only(tag) }, tag))) : null,
+      head.tags.length || head.owner ? h("div", { class: "tags" }, ...this.#chips(head)) : null,
       h("button", { type: "button", class: "quiet row-menu", "aria-label": t("sidebar.menu", { name: title }), "aria-haspopup": "menu", "aria-expanded": "false", onclick: menu }, icon("more")),
     );
   }
