@@ -264,12 +264,16 @@ class PostgresBackend:
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
-        attempt = new_attempt()
+        attempt, sent = new_attempt(), False
+
+        def send(connection: TimedConnection, root: str) -> int:
+            nonlocal sent
+            again, sent = sent, True
+            return commit(connection, root, change, attempt, again=again)
+
         version = self._in_family(
             change.conversation,
-            lambda root: self._connections.run(
-                lambda connection: commit(connection, root, change, attempt)
-            ),
+            lambda root: self._connections.run(lambda connection: send(connection, root)),
         )
         self._notifier.notify()
         return version

@@ -33,7 +33,12 @@ from palaver.stores.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from palaver.stores.postgres.connections import Cursor, PostgresConnections, TimedConnection
+    from palaver.stores.postgres.connections import (
+        Cursor,
+        PostgresConnections,
+        TimedConnection,
+        Values,
+    )
     from palaver.stores.records import Record
 
 __all__ = [
@@ -137,19 +142,25 @@ def _attempt_of(
     return None if row is None else int(row[0])
 
 
-def commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> int:
-    """Store a change and return its version."""
-    name, values = _statement(root, change, attempt, 0)
-    return _committed(change, connection.execute(STATEMENTS[name], values).fetchone())
+def commit(
+    connection: TimedConnection, root: str, change: Change, attempt: int, *, again: bool = False
+) -> int:
+    """Store a change and return its version.
+
+    `again` tells that it may have been stored by this attempt before, and the answer was lost.
+    """
+    name, values = _statement(root, change, attempt, 0, again=again)
+    return _committed(change, connection.ask(STATEMENTS[name], values))
 
 
 def _committed(change: Change, row: tuple[Any, ...] | None) -> int:
     """Return the version of a change that was made, now or before, or raise what is against it."""
     outcome, *numbers = [Outcome.UNKNOWN] if row is None else row[0]
     if outcome in (Outcome.MADE, Outcome.MADE_BEFORE):
-        made, first, version, stop, length, system, user, assistant, framed, size, erased = numbers
+        made, *place = numbers
         if made == change.after + 1:
             return int(made)
+        first, version, stop, length, system, user, assistant, framed, size, erased = place
         counts = pack_counts(length, system, user, assistant)
         head = Head(change.conversation, version, stop, length, counts, framed, size, erased=erased)
         return Placed(made, first, head)
@@ -262,10 +273,12 @@ class Adoption:
         return version
 
 
-def _statement(root: str, change: Change, attempt: int, index: int) -> tuple[str, dict[str, Any]]:
+def _statement(
+    root: str, change: Change, attempt: int, index: int, *, again: bool = False
+) -> tuple[str, Values]:
     """Return the statement that makes a change, and its values; one message is the common case."""
     if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
-        return "append", _append_values(root, change, attempt, index)
+        return "append", _append_values(root, change, attempt, index, again=again)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
         **record_values(change.conversation, change.records), "root": root,
@@ -274,18 +287,18 @@ def _statement(root: str, change: Change, attempt: int, index: int) -> tuple[str
     }  # fmt: skip
 
 
-def _append_values(root: str, change: Change, attempt: int, index: int) -> dict[str, Any]:
+def _append_values(
+    root: str, change: Change, attempt: int, index: int, *, again: bool
+) -> tuple[Any, ...]:
     """Return the values of the statement `append`."""
     (message,) = change.messages
     body = encode_body(message)
-    return {
-        "root": root, "id": change.conversation, "after": change.after, "first": change.first,
-        "anywhere": change.anywhere, "at": change.at, "stop": change.stop, "size": change.size,
-        "token": change.token, "key": change.key, "attempt": attempt, "index": index,
-        "role": ROLE_NUMBERS[message.role], "time": message.timestamp,
-        "hash": row_hash(body.encode(), change.conversation, None), "message": message.id,
-        "body": body, "mark": _journal_mark(change, None),
-    }  # fmt: skip
+    return (
+        root, change.conversation, change.after, change.anywhere, again, change.first, change.stop,
+        change.size, change.at, change.key, change.token, attempt, index,
+        _journal_mark(change, None), ROLE_NUMBERS[message.role], message.timestamp,
+        row_hash(body.encode(), change.conversation, None), message.id, body,
+    )  # fmt: skip
 
 
 def _create_values(

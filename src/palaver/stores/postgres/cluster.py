@@ -44,7 +44,9 @@ _NUMBERS: Final = 1 << 22  # numbers that a transaction has, as in functions.sql
 _PAUSE: Final = 0.02
 _SOON: Final = 0.1
 _TABLES: Final = ("conversations", "messages", "journal", "records", "words", "names")
-_DELEGATED: Final = ("commit_change", "create_conversation", "keep_records", "take_lease")
+_DELEGATED: Final = (
+    "append_message", "commit_change", "create_conversation", "keep_records", "take_lease",
+)  # fmt: skip
 _EVERYWHERE: Final = ("node", "next_number", "add_messages", "put_records")
 _OPEN: Final = "open_conversation"
 

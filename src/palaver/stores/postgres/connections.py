@@ -351,7 +351,19 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
         self.longest: float | None = None
         self.is_at_work: Callable[[int], bool] | None = None
         self.opened = self.used = time.monotonic()
+        self._small: Cursor | None = None
         _open.connections.add(self)
+
+    def ask(self, statement: bytes, values: Values) -> tuple[Any, ...] | None:
+        """Run a statement that answers with one small row, and return that.
+
+        It runs on a cursor that is kept: a new one would look up again how each value is sent,
+        which is a third of what the client has to do for an append.
+        """
+        cursor = self._small
+        if cursor is None:
+            cursor = self._small = self.cursor()
+        return cursor.execute(statement, values).fetchone()
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:  # noqa: ANN401 - psycopg's own
         """Wait for the server's answer, and no longer than the limit for each part of it."""

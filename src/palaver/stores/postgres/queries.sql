@@ -49,11 +49,9 @@ SELECT palaver.commit_change(
     %(kinds)b::text[], %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[]);
 
 -- name: append
-SELECT palaver.commit_change(
-    %(root)s::text, %(id)s::text, %(after)s, %(anywhere)s, %(first)s, %(stop)s, %(size)s, 'append',
-    %(at)s, %(key)s::text, %(token)s::bigint, %(attempt)s, %(index)s, %(mark)s,
-    ARRAY[%(role)s]::bigint[], ARRAY[%(time)s]::bigint[], ARRAY[%(hash)s]::bigint[],
-    ARRAY[%(message)s]::text[], ARRAY[%(body)s]::text[]);
+SELECT palaver.append_message(
+    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s::text, %s::bigint, %s, %s, %s, %s, %s, %s,
+    %s::text, %s::text);
 
 -- name: outcome
 SELECT attempt FROM palaver.journal WHERE root = %s AND conversation = %s AND version = %s;
