@@ -47,7 +47,7 @@ _TABLES: Final = ("conversations", "messages", "journal", "records", "words", "n
 _DELEGATED: Final = (
     "append_message", "commit_change", "create_conversation", "keep_records", "take_lease",
 )  # fmt: skip
-_EVERYWHERE: Final = ("node", "next_number", "add_messages", "put_records")
+_EVERYWHERE: Final = ("node", "shift", "next_number", "add_messages", "put_records")
 _OPEN: Final = "open_conversation"
 
 

@@ -540,6 +540,7 @@ def shift_numbers(
             ahead = find(connection)  # another process may have been quicker
             if ahead > 0:
                 connection.execute(STATEMENTS["shift"], (ahead,))
+                connection.execute(STATEMENTS["define_shift"])
 
 
 def _ahead(connection: TimedConnection) -> int:

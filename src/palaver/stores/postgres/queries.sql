@@ -426,6 +426,9 @@ UPDATE palaver.store SET version = %s;
 -- name: shift
 UPDATE palaver.store SET shift = shift + %s;
 
+-- name: define_shift
+SELECT palaver.define_shift();
+
 -- The rest is for a cluster: Citus.
 
 -- name: has_extension
