@@ -537,6 +537,8 @@ def shift_numbers(
     if find(connection) > 0:
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
+            if find is not _ahead:
+                connection.execute(STATEMENTS["one_by_one"])
             ahead = find(connection)  # another process may have been quicker
             if ahead > 0:
                 connection.execute(STATEMENTS["shift"], (ahead,))
