@@ -104,6 +104,9 @@ class Backend(Protocol):
 
         When it returns, the change is on disk. A change whose key is known is not made again: its
         version is returned as an `AlreadyCommitted`.
+
+        A backend may have a method `commit_and_release(change, lease)` too: it does the same and
+        gives a lease back, which a server does in one round trip.
         """
         ...
 
@@ -271,6 +274,10 @@ class Backend(Protocol):
         One clock that all users of the store share measures the seconds: the database server's, or
         the machine's monotonic one. The token rises with every holder, and when the same holder
         comes back after its lease expired.
+
+        A backend may have a method `begin_work(conversation, holder, seconds, kinds)` too: it does
+        the same, and returns a `Work` with the lease, and what is read then: the records of these
+        kinds, and after them the head.
         """
         ...
 

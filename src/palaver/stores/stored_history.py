@@ -312,6 +312,30 @@ _PATIENCE: Final = 3
 """How often others may overtake a change before it is planned and committed in one transaction."""
 
 
+class _LastChange:
+    """The last change under a lease, which is given back with it if the backend can do that."""
+
+    def __init__(self, backend: Backend, lease: Lease) -> None:
+        """Take the lease."""
+        self._backend = backend
+        self._lease = lease
+        self._released = False
+
+    def commit(self, change: Change) -> int:
+        """Commit the change."""
+        both = getattr(self._backend, "commit_and_release", None)
+        if both is None:
+            return self._backend.commit(change)
+        version: int = both(change, self._lease)
+        self._released = True
+        return version
+
+    def release(self) -> None:
+        """Give the lease back, unless it was with the change."""
+        if not self._released:
+            self._backend.release(self._lease)
+
+
 class StoredHistory(BaseHistory):
     """A history in a store. `Store.create` and `Store.get` return it."""
 
@@ -386,10 +410,16 @@ class StoredHistory(BaseHistory):
         self._token = None if lease is None else lease.token
         return self
 
-    def refresh(self) -> Self:
-        """Read the newest version, so that changes made by other processes become visible."""
+    def refresh(self, head: Head | None = None) -> Self:
+        """Read the newest version, so that changes made by other processes become visible.
+
+        `head` is the newest head, where the caller has just read it.
+        """
         with self._lock:
-            self._read_newest()
+            if head is None:
+                self._read_newest()
+            elif head.version >= self._state.version:
+                self._catch_up(head)
             return self
 
     def _read_newest(self) -> None:
@@ -453,12 +483,14 @@ class StoredHistory(BaseHistory):
         lease: Lease | None = None,
         unless: Callable[[View], None] | None = None,
         send: Callable[[Change], int] | None = None,
+        commit_with: Callable[[Change], int] | None = None,
     ) -> int:
         """Plan a change on the newest state and commit it; return the version it made.
 
         Returns an `AlreadyCommitted` version if it was committed before under the same key, and the
         newest version if there is nothing to change. `unless` is called with each view the change
-        would follow; what it raises stops the change. `send` replaces the backend's `commit`.
+        would follow; what it raises stops the change. `send` replaces the backend's `commit`, and
+        `commit_with` does if it does the same for every change.
         """
         with self._lock:
             token = self._token if lease is None else lease.token
@@ -479,7 +511,7 @@ class StoredHistory(BaseHistory):
                     if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
                         again = partial(self._prepare, planner, stale, key, token, records)
                         return self._commit_in_turn(again)
-                    version = self._backend.commit(change) if send is None else send(change)
+                    version = (send or commit_with or self._backend.commit)(change)
                 except Stale:
                     policy = when_stale if expect is None else "replan"
                     stale = self._look_again(commit, policy, stale)
@@ -658,15 +690,17 @@ class StoredHistory(BaseHistory):
         key: str | None = None,
         records: Sequence[Record] = (),
         lease: Lease | None = None,
+        release: bool = False,
         unless: Callable[[View], None] | None = None,
         expect: Expected | None = None,
     ) -> Result:
         """Add messages at the end, in one change; a `key` makes repeating it harmless.
 
         `records` are stored beside the log in the same change. Under a `lease` that another worker
-        holds by now it is refused with `LeaseLost`. `unless` is called with the view that the
-        messages would follow, whoever wrote it; what it raises stops the change. `expect` is the
-        version that they must follow; `VersionMismatch` if that is not the newest.
+        holds by now it is refused with `LeaseLost`; with `release` the lease is given back by the
+        same change. `unless` is called with the view that the messages would follow, whoever wrote
+        it; what it raises stops the change. `expect` is the version that they must follow;
+        `VersionMismatch` if that is not the newest.
         """
         check_idempotency_key(key)
         records = tuple(records)
@@ -677,12 +711,16 @@ class StoredHistory(BaseHistory):
             new = read_messages(messages)
         if not new:  # nothing to add: only `expect` counts
             records, unless = (), None
+        ending = _LastChange(self._backend, lease) if release and lease is not None else None
         with self._lock:
             self._commit(
                 lambda state: plan_append(state, new), key=key, records=records, lease=lease,
                 unless=unless, expect=expect,
+                commit_with=None if ending is None else ending.commit,
             )  # fmt: skip
             result = self._state.result()
+        if ending is not None:
+            ending.release()
         self._announce()
         return result
 

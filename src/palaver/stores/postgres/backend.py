@@ -44,11 +44,14 @@ from palaver.stores.postgres.changes import (
     Outcome,
     Relabelled,
     commit,
+    committed,
     create,
     journal_hash,
     lock,
     new_attempt,
     record_values,
+    release_made,
+    send_commit,
     transaction_number,
 )
 from palaver.stores.postgres.cluster import (
@@ -72,6 +75,7 @@ from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, lab
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
+    AlreadyCommitted,
     Change,
     Erased,
     Head,
@@ -80,6 +84,7 @@ from palaver.stores.records import (
     Lease,
     Listing,
     StoredFrame,
+    Work,
     check_journal_rows,
     check_known,
     check_message_rows,
@@ -275,6 +280,25 @@ class PostgresBackend:
             change.conversation,
             lambda root: self._connections.run(lambda connection: send(connection, root)),
         )
+        self._notifier.notify()
+        return version
+
+    def commit_and_release(self, change: Change, lease: Lease) -> int:
+        """Store a change as `commit` does, and give a lease back, in one round trip."""
+        attempt = new_attempt()
+
+        def send(connection: TimedConnection, root: str) -> int:
+            with connection.pipeline():
+                answer = send_commit(connection, root, change, attempt)
+                release_made(connection, root, change, attempt, lease.token)
+            return committed(change, answer.fetchone())
+
+        version = self._in_family(
+            change.conversation,
+            lambda root: self._connections.run(lambda connection: send(connection, root)),
+        )
+        if isinstance(version, AlreadyCommitted):
+            self.release(lease)
         self._notifier.notify()
         return version
 
@@ -639,6 +663,37 @@ class PostgresBackend:
         if found != holder:
             raise LeaseTaken(describe_holder(found, left))
         return Lease(conversation, holder, token, expires, seconds)
+
+    def begin_work(
+        self, conversation: str, holder: str, seconds: float, kinds: Sequence[str]
+    ) -> Work:
+        """Take the lease as `lease` does, and read what work begins with, in one round trip."""
+
+        def take(connection: TimedConnection, root: str) -> Work:
+            where = root, conversation
+            values = {"root": root, "id": conversation, "holder": holder, "lasts": lasts}
+            with connection.pipeline():
+                lease = connection.execute(STATEMENTS["lease"], values)
+                records = connection.execute(STATEMENTS["records_of"], (*where, list(kinds)))
+                head = connection.execute(STATEMENTS["head"], where)
+            found, *numbers = lease.fetchone() or (None, None)
+            row = head.fetchone()
+            if numbers[0] is None or row is None:
+                refuse_unknown(conversation)
+            token, expires, left = numbers
+            if found != holder:
+                raise LeaseTaken(describe_holder(found, left))
+            read: dict[str, dict[str, bytes]] = {kind: {} for kind in kinds}
+            for kind, name, value in records.fetchall():
+                read[kind][name] = value
+            taken = Lease(conversation, holder, token, expires, seconds)
+            return Work(taken, _decode_head(row), read)
+
+        lasts = round(seconds * 1000)
+        return self._in_family(
+            conversation,
+            lambda root: self._connections.run(lambda connection: take(connection, root)),
+        )
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""

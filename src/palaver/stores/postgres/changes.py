@@ -46,11 +46,14 @@ __all__ = [
     "Outcome",
     "Relabelled",
     "commit",
+    "committed",
     "create",
     "journal_hash",
     "lock",
     "new_attempt",
     "record_values",
+    "release_made",
+    "send_commit",
     "transaction_number",
 ]
 
@@ -150,10 +153,24 @@ def commit(
     `again` tells that it may have been stored by this attempt before, and the answer was lost.
     """
     name, values = _statement(root, change, attempt, 0, again=again)
-    return _committed(change, connection.ask(STATEMENTS[name], values))
+    return committed(change, connection.ask(STATEMENTS[name], values))
 
 
-def _committed(change: Change, row: tuple[Any, ...] | None) -> int:
+def send_commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> Cursor:
+    """Send a change inside of a pipeline; `committed` takes the row of the answer."""
+    name, values = _statement(root, change, attempt, 0, again=True)
+    return connection.execute(STATEMENTS[name], values)
+
+
+def release_made(
+    connection: TimedConnection, root: str, change: Change, attempt: int, token: int
+) -> None:
+    """Give a lease back, if an attempt has made its change."""
+    where = {"root": root, "id": change.conversation, "after": change.after}
+    connection.execute(STATEMENTS["release_made"], where | {"attempt": attempt, "token": token})
+
+
+def committed(change: Change, row: tuple[Any, ...] | None) -> int:
     """Return the version of a change that was made, now or before, or raise what is against it."""
     outcome, *numbers = [Outcome.UNKNOWN] if row is None else row[0]
     if outcome in (Outcome.MADE, Outcome.MADE_BEFORE):
@@ -265,7 +282,7 @@ class Adoption:
         for change, answer in answers:
             row = answer.fetchone()
             if self._head is None or change.after >= 0:
-                version = _committed(change, row)
+                version = committed(change, row)
                 continue
             if row is not None and row[0][0] == Outcome.EXISTS:
                 _refuse_existing(self._head.id)

@@ -194,6 +194,13 @@ SELECT * FROM palaver.take_lease(%(root)s::text, %(id)s::text, %(holder)s::text,
 UPDATE palaver.conversations SET lease_expires = 0
 WHERE root = %s AND id = %s AND lease_token = %s;
 
+-- name: release_made
+UPDATE palaver.conversations AS c SET lease_expires = 0
+WHERE c.root = %(root)s AND c.id = %(id)s AND c.lease_token = %(token)s
+  AND EXISTS (SELECT 1 FROM palaver.journal AS j
+              WHERE j.root = %(root)s AND j.conversation = %(id)s AND j.version > %(after)s
+                AND j.attempt = %(attempt)s);
+
 -- name: keep
 SELECT palaver.keep_records(%s::text, %s::text, %s::bigint, %b::text[], %b::text[], %b::bytea[],
                             %b::bigint[]);
@@ -212,6 +219,10 @@ SELECT DISTINCT kind FROM palaver.records WHERE root = %s AND conversation = %s 
 SELECT name, value FROM palaver.records WHERE root = %s AND conversation = %s AND kind = %s
   AND name >= %s
 ORDER BY name;
+
+-- name: records_of
+SELECT kind, name, value FROM palaver.records
+WHERE root = %s AND conversation = %s AND kind = ANY (%s::text[]) ORDER BY kind, name;
 
 -- name: records_until
 SELECT name, value FROM palaver.records
