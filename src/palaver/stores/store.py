@@ -587,4 +587,5 @@ class Store:
     anewest = in_thread(newest)
     ajournal = in_thread(journal)
     alease = in_thread(lease)
+    abegin_work = in_thread(begin_work)
     arelease = in_thread(release)
