@@ -162,6 +162,7 @@ def _one_queue(server: Server, count: int) -> Iterator[Row]:
     """Sixteen processes that append to one conversation; the time of one append in all."""
     found: list[tuple[float, float]] = []
     tails: list[tuple[float, float]] = []
+    other = 0.0
     with server.database() as address:
         _fill(address)
         with psycopg.connect(address, autocommit=True) as line:

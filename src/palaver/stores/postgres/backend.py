@@ -676,11 +676,10 @@ class PostgresBackend:
                 lease = connection.execute(STATEMENTS["lease"], values)
                 records = connection.execute(STATEMENTS["records_of"], (*where, list(kinds)))
                 head = connection.execute(STATEMENTS["head"], where)
-            found, *numbers = lease.fetchone() or (None, None)
+            found, token, expires, left = lease.fetchall()[0]
             row = head.fetchone()
-            if numbers[0] is None or row is None:
+            if token is None or row is None:
                 refuse_unknown(conversation)
-            token, expires, left = numbers
             if found != holder:
                 raise LeaseTaken(describe_holder(found, left))
             read: dict[str, dict[str, bytes]] = {kind: {} for kind in kinds}

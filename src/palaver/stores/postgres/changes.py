@@ -269,8 +269,8 @@ class Adoption:
         if head is not None and change.after < 0:
             if self._root != head.id:
                 connection.execute(STATEMENTS["claim_name"], (head.id, self._root))
-            values = _create_values(self._root, head, change, self._attempt, index)
-            answer = connection.execute(STATEMENTS["create"], values)
+            first = _create_values(self._root, head, change, self._attempt, index)
+            answer = connection.execute(STATEMENTS["create"], first)
         else:
             name, values = _statement(self._root, change, self._attempt, index)
             answer = connection.execute(STATEMENTS[name], values)
