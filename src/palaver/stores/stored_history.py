@@ -54,6 +54,7 @@ from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
 from palaver.stores.backend import (
+    LastChange,
     Opened,
     check_creation_key,
     create_once,
@@ -312,30 +313,6 @@ _PATIENCE: Final = 3
 """How often others may overtake a change before it is planned and committed in one transaction."""
 
 
-class _LastChange:
-    """The last change under a lease, which is given back with it if the backend can do that."""
-
-    def __init__(self, backend: Backend, lease: Lease) -> None:
-        """Take the lease."""
-        self._backend = backend
-        self._lease = lease
-        self._released = False
-
-    def commit(self, change: Change) -> int:
-        """Commit the change."""
-        both = getattr(self._backend, "commit_and_release", None)
-        if both is None:
-            return self._backend.commit(change)
-        version: int = both(change, self._lease)
-        self._released = True
-        return version
-
-    def release(self) -> None:
-        """Give the lease back, unless it was with the change."""
-        if not self._released:
-            self._backend.release(self._lease)
-
-
 class StoredHistory(BaseHistory):
     """A history in a store. `Store.create` and `Store.get` return it."""
 
@@ -411,19 +388,11 @@ class StoredHistory(BaseHistory):
         return self
 
     def refresh(self, head: Head | None = None) -> Self:
-        """Read the newest version, so that changes made by other processes become visible.
-
-        `head` is the newest head, where the caller has just read it.
-        """
+        """Read the newest version, or take a `head` just read: others' changes become visible."""
         with self._lock:
-            if head is None:
-                self._read_newest()
-            elif head.version >= self._state.version:
-                self._catch_up(head)
+            if head is None or head.version >= self._state.version:
+                self._catch_up(head or self._backend.head(self.id))
             return self
-
-    def _read_newest(self) -> None:
-        self._catch_up(self._backend.head(self.id))
 
     def _catch_up(self, head: Head) -> None:
         """Go on from a newer head: read what it says others have changed."""
@@ -489,8 +458,7 @@ class StoredHistory(BaseHistory):
 
         Returns an `AlreadyCommitted` version if it was committed before under the same key, and the
         newest version if there is nothing to change. `unless` is called with each view the change
-        would follow; what it raises stops the change. `send` replaces the backend's `commit`, and
-        `commit_with` does if it does the same for every change.
+        would follow; what it raises stops the change. `send` or `commit_with` replaces `commit`.
         """
         with self._lock:
             token = self._token if lease is None else lease.token
@@ -557,7 +525,7 @@ class StoredHistory(BaseHistory):
     def _committed(self, commit: Commit, change: Change, version: int) -> int:
         """Make a commit visible that the backend has, under the version that it answered."""
         if type(version) is AlreadyCommitted:
-            self._read_newest()
+            self.refresh()
             return version
         first = version.first if isinstance(version, Placed) else change.first
         if self._listeners:
@@ -593,7 +561,7 @@ class StoredHistory(BaseHistory):
         made: list[tuple[Commit, Change]] = []
 
         def changes() -> Iterator[Change]:
-            self._read_newest()
+            self.refresh()
             prepared = prepare()
             if prepared is not None:
                 made.append(prepared)
@@ -697,10 +665,9 @@ class StoredHistory(BaseHistory):
         """Add messages at the end, in one change; a `key` makes repeating it harmless.
 
         `records` are stored beside the log in the same change. Under a `lease` that another worker
-        holds by now it is refused with `LeaseLost`; with `release` the lease is given back by the
-        same change. `unless` is called with the view that the messages would follow, whoever wrote
-        it; what it raises stops the change. `expect` is the version that they must follow;
-        `VersionMismatch` if that is not the newest.
+        holds by now it is refused with `LeaseLost`; `release` gives it back with the change.
+        `unless` is called with the view that they would follow; what it raises stops the change.
+        `expect` is the version that they must follow; `VersionMismatch` if it is not the newest.
         """
         check_idempotency_key(key)
         records = tuple(records)
@@ -711,16 +678,14 @@ class StoredHistory(BaseHistory):
             new = read_messages(messages)
         if not new:  # nothing to add: only `expect` counts
             records, unless = (), None
-        ending = _LastChange(self._backend, lease) if release and lease is not None else None
+        ending = LastChange(self._backend, lease if release else None)
         with self._lock:
             self._commit(
                 lambda state: plan_append(state, new), key=key, records=records, lease=lease,
-                unless=unless, expect=expect,
-                commit_with=None if ending is None else ending.commit,
+                unless=unless, expect=expect, commit_with=ending.commit,
             )  # fmt: skip
             result = self._state.result()
-        if ending is not None:
-            ending.release()
+        ending.release()
         self._announce()
         return result
 
