@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import random
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,10 +27,29 @@ if TYPE_CHECKING:
     Step = Callable[[], object]
     Job = Callable[[str, int], Step]
 
-__all__ = ["BODY", "INSERT", "Spell", "append_own", "insert_own", "together"]
+__all__ = [
+    "BODY",
+    "INSERT",
+    "MANY",
+    "Spell",
+    "append_any",
+    "append_own",
+    "append_share",
+    "append_to_one",
+    "insert_own",
+    "insert_to_one",
+    "together",
+]
 
 BODY: Final = "x" * 400
 INSERT: Final = "INSERT INTO bare (conversation, seq, body) VALUES (%s, %s, %s)"
+INSERT_TO_ONE: Final = """
+WITH head AS (UPDATE bare_head SET length = length + 1 WHERE conversation = %s RETURNING length)
+INSERT INTO bare (conversation, seq, body) SELECT %s, length, %s FROM head
+"""
+MANY: Final = [f"talk-{number:03}" for number in range(200)]
+"""Conversations for many processes, each a share of them or all of them."""
+_SHARES: Final = 8
 _WARM: Final = 5
 
 
@@ -101,6 +121,40 @@ def append_own(address: str, _number: int) -> Step:
     """Append to a conversation of one's own."""
     history = palaver.open(address).create()
     return lambda: history.append(user(BODY))
+
+
+def append_to_one(address: str, _number: int) -> Step:
+    """Append to the conversation that everyone appends to."""
+    history = palaver.open(address).get(MANY[0])
+    return lambda: history.append(user(BODY))
+
+
+def append_share(address: str, number: int) -> Step:
+    """Append to those conversations that only this process appends to."""
+    return _append_to(address, number, MANY[number::_SHARES])
+
+
+def append_any(address: str, number: int) -> Step:
+    """Append to any conversation: others were mostly there meanwhile."""
+    return _append_to(address, number, MANY)
+
+
+def _append_to(address: str, number: int, names: list[str]) -> Step:
+    store = palaver.open(address)
+    histories = [store.get(name) for name in names]
+    draw = random.Random(number)  # noqa: S311 - repeatable, not a secret
+    return lambda: draw.choice(histories).append(user(BODY))
+
+
+def insert_to_one(address: str, _number: int) -> Step:
+    """The least that it takes to stand in one queue: the lock of a row, and a row."""
+    line = psycopg.connect(address, autocommit=True)
+
+    def step() -> None:
+        body = dump(user(BODY)).decode()
+        line.execute(INSERT_TO_ONE, (MANY[0], MANY[0], body), prepare=True)
+
+    return step
 
 
 def insert_own(address: str, number: int) -> Step:

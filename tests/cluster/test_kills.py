@@ -34,7 +34,7 @@ class Campaign:
         """Make a conversation for every writer, and one for all."""
         self.address = address
         self.stop = threading.Event()
-        self.open = threading.Barrier(WRITERS + 2)  # nobody opens a store while servers are killed
+        self.ready = threading.Barrier(WRITERS + 2)  # everyone has the store open
         self.acknowledged: list[tuple[str, str]] = []
         self.failed: list[tuple[str, str]] = []
         self.errors: list[str] = []
@@ -49,7 +49,7 @@ class Campaign:
         draw = random.Random(number)  # noqa: S311 - no secret
         with palaver.open(self.address) as store:
             histories = [store.get(name) for name in (self.shared, self.own[number])]
-            self.open.wait(timeout=60)
+            self.ready.wait(60)
             for count in range(1_000_000):
                 if self.stop.is_set():
                     return
@@ -65,11 +65,11 @@ class Campaign:
         """Follow the whole store, and go on from the last change after an error."""
         with palaver.open(self.address) as store:
             cursor = self.start
-            self.open.wait(timeout=60)
+            self.ready.wait(60)
             while True:
                 done = self.stop.is_set()
                 try:
-                    for change in store.follow(after=cursor, seconds=1):
+                    for change in store.follow(after=cursor, seconds=5 if done else 1):
                         self.heard.append(change)
                         cursor = change.cursor
                 except StoreError as error:
@@ -97,7 +97,7 @@ def test_nothing_is_lost_while_servers_are_killed_and_shards_move(postgres: str)
         work = [pool.submit(campaign.write, number) for number in range(WRITERS)]
         work.append(pool.submit(campaign.follow))
         moved = 0
-        campaign.open.wait(timeout=60)
+        campaign.ready.wait(60)
         try:
             for number in range(KILLS):
                 time.sleep(0.5)

@@ -12,7 +12,7 @@ __all__ = ["Ear"]
 
 _LENGTH: Final = 4
 _WRITES: Final = re.compile(
-    rb"\b(INSERT|UPDATE|DELETE)\b(?<!FOR UPDATE)|palaver\.(commit|create|keep|take)_"
+    rb"\b(INSERT|UPDATE|DELETE)\b(?<!FOR UPDATE)|palaver\.(append|commit|create|keep|take)_"
 )
 
 

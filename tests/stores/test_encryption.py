@@ -19,7 +19,13 @@ from palaver import Key, assistant, system, user
 from palaver.errors import EncryptionError, PalaverError, StoreDamaged, StoreError, ValidationError
 from palaver.messages import Message, ReasoningPart, new_id, parse_message, to_dict
 from palaver.messages.parts import TextTime
-from palaver.stores.encryption import HIDDEN_TITLE
+from palaver.stores.encryption import (
+    _OPTIONAL,
+    _WITHOUT_CONTENT,
+    HIDDEN_TITLE,
+    EncryptedBackend,
+)
+from palaver.stores.postgres import PostgresBackend
 from palaver.stores.sqlite import SQLiteBackend
 from palaver.stores.text_index import SEARCH_IS_OFF
 from palaver.stores.transfer import copy_conversations, export_conversation, import_conversation
@@ -554,3 +560,21 @@ def test_a_conversation_that_is_deleted_meanwhile_is_left_out(path: Path) -> Non
         store.encrypt(NEW, progress=progress)
         assert {"talk-1", "talk-2", "later"} == {head.id for head in store}
         assert b"plain" not in bytes_in(path.parent)
+
+
+@pytest.mark.parametrize("kind", [SQLiteBackend, PostgresBackend])
+def test_every_method_of_a_backend_encrypts_or_has_no_content(kind: type) -> None:
+    """A new method is not passed on unseen: what it takes or gives may be content."""
+    only_inside = {
+        "destroy_leftovers", "hash_row", "replace_rows", "retitle", "set_encrypted", "stored_rows",
+    }  # fmt: skip
+    known = {*vars(EncryptedBackend), *_OPTIONAL, *_WITHOUT_CONTENT, *only_inside}
+    assert [] == [name for name in vars(kind) if not name.startswith("_") and name not in known]
+
+
+def test_what_is_not_known_to_be_without_content_is_not_passed_on(tmp_path: Path) -> None:
+    with (
+        palaver.open(tmp_path / "c.db", key=Key.generate()) as store,
+        pytest.raises(AttributeError),
+    ):
+        getattr(store.backend, "set_encrypted")  # noqa: B009 - it is not declared

@@ -203,9 +203,10 @@ class ToolCallBatch:
     ) -> _Started:
         """Store the calls as running; of those that are done already, only results are missing."""
         access = self._access
-        lease = access.lease.acquire()
+        work = access.begin_calls()
+        lease = work.lease
         try:
-            known = access.open_calls(calls, approved)
+            known = access.open_calls(work, calls, approved)
             done = {name: entry for name, entry in known.items() if entry.done}
             _refuse_running(known.values())
             running = {
@@ -246,7 +247,7 @@ class ToolCallBatch:
         with self._late_lock:
             settled = {entry.id: self._late.get(entry.id, entry) for entry in finished}
             try:
-                return settled, *self._access.append_results([*settled.values()], lease)
+                return settled, *self._access.append_results([*settled.values()], lease, last=True)
             finally:
                 self._appended = True
 

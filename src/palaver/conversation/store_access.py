@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from palaver.history import View
     from palaver.stores import StoredHistory
     from palaver.stores.lease import SharedLease
-    from palaver.stores.records import JournalEntry, Record
+    from palaver.stores.records import JournalEntry, Record, Work
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
@@ -79,11 +79,15 @@ class StepIntent(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class OpenStep(Struct, frozen=True):
-    """A step that has begun: its intent, its lease and the request to send."""
+    """A step that has begun: its intent, its lease and the request to send.
+
+    `records` are those that it began with, by kind and name: nobody else changes them meanwhile.
+    """
 
     intent: StepIntent
     lease: Lease
     request: Request
+    records: dict[str, dict[str, bytes]]
 
 
 class _StepAnswer(Struct, frozen=True):
@@ -184,20 +188,21 @@ class StoreAccess:
         """
         check_idempotency_key(key)  # it is stored with the answer, when it is too late to refuse
         history = self.history
-        lease = self.lease.acquire("step")
+        work = self.lease.begin("step", (USAGE, CALL, ANSWER))
+        lease, records = work.lease, work.records
         try:
-            history.refresh()
-            if key is not None and (known := self._find_answer(key)) is not None:
+            history.refresh(work.head)
+            if key is not None and (known := self._find_answer(key, records)) is not None:
                 self.lease.release(lease)
                 return known
-            self.usage()  # damage is found now, not when an answer is to be stored
-            request = self.request(form, target)
+            read_usage(records[USAGE])  # damage is found now, not when an answer is to be stored
+            request = self._request(form, target, read_ledger(records[CALL]))
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.lease.release(lease)
             raise
-        return OpenStep(intent, lease, request)
+        return OpenStep(intent, lease, request, records)
 
     def save_draft(self, step: OpenStep, message: Message) -> None:
         """Store what has arrived of an answer."""
@@ -222,48 +227,33 @@ class StoreAccess:
             message = add_cost(drop_empty_usage(message))
             entries = tuple(pending_entries(message))
             counted = self.tally.total(history.view) + self.tally.weigh(message)
-            usage = self.usage().after(message, history.version + 1, counted)
+            usage = read_usage(step.records[USAGE]).after(message, history.version + 1, counted)
             records = [
                 *_removals(intent.id),
                 *(entry.record() for entry in entries),
                 usage.record(),
             ]
             if intent.key is not None and complete:
-                records += self._answer_records(intent.key, message)
+                records += _answer_records(intent.key, message, step.records)
             with (
                 self.announcer.silently() if complete else nullcontext(),
-                self.lease.writing(step.lease) as lease,
+                self.lease.finishing(step.lease) as (lease, release),
             ):
-                history.extend([message], key=intent.id, records=records, lease=lease)
+                history.extend(
+                    [message], key=intent.id, records=records, lease=lease, release=release
+                )
         finally:
             self.lease.release(step.lease)
         return message, usage, entries
 
-    def _find_answer(self, key: str) -> Message | None:
+    def _find_answer(self, key: str, records: Mapping[str, dict[str, bytes]]) -> Message | None:
         """Return the answer of the step of a key, if it has one."""
-        stored = self._answers().get(key)
+        stored = _read_answers(records).get(key)
         if stored is None:
             return None
         log = self.history.view.log
         positions = log.positions_of(stored.message)
         return log[positions[0]] if positions else None
-
-    def _answers(self) -> dict[str, _StepAnswer]:
-        """Return which messages answered the steps that had keys."""
-        found = self.store.records(self.history.id, ANSWER)
-        try:
-            return {name: decode(value, _StepAnswer) for name, value in found.items()}
-        except msgspec.DecodeError as error:
-            msg = f"which messages answered which steps can't be read: {error}"
-            raise StoreDamaged(msg) from None
-
-    def _answer_records(self, key: str, message: Message) -> list[Record]:
-        """Return the records that remember an answer by its key and forget the oldest ones."""
-        known = self._answers()
-        by_age = sorted(known, key=lambda name: known[name].at)
-        old = by_age[: max(0, len(by_age) - _MAX_ANSWERS + 1)]
-        fresh = msgspec.json.encode(_StepAnswer(message.id, now_ms()))
-        return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]
 
     def withdraw(self, step: OpenStep | Message) -> None:
         """Undo `begin_step`: no model was asked."""
@@ -279,8 +269,11 @@ class StoreAccess:
 
     def request(self, form: str, target: Target) -> Request:
         """Return the request for the conversation as it is now; only what is new is converted."""
+        return self._request(form, target, self.ledger())
+
+    def _request(self, form: str, target: Target, ledger: Mapping[str, LedgerEntry]) -> Request:
         view, key = self.history.view, (form, target)
-        open_calls = {entry.call_id for entry in self.ledger().values() if not entry.done}
+        open_calls = {entry.call_id for entry in ledger.values() if not entry.done}
         if open_calls:
             fresh = converter(form, target, open_calls=open_calls)
             fresh.extend(view)
@@ -331,8 +324,12 @@ class StoreAccess:
                 found[call.id] = call_digest(self.history.id, located[0], call)
         return found
 
+    def begin_calls(self) -> Work:
+        """Take the lease for calls, and read what `open_calls` looks at."""
+        return self.lease.begin("calls", (CALL,))
+
     def open_calls(
-        self, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
+        self, work: Work, calls: Sequence[ToolCallPart], approved: Mapping[str, str] = EMPTY
     ) -> dict[str, LedgerEntry]:
         """Return the entries of calls that need a result, by the id of their part.
 
@@ -340,8 +337,8 @@ class StoreAccess:
         that has its result already or was never made, `CallChanged` one that was not started and
         differs in the view from what is given, or from its digest in `approved`.
         """
-        ledger, found = self.ledger(), dict[str, LedgerEntry]()
-        view = self.history.refresh().view
+        ledger, found = read_ledger(work.records[CALL]), dict[str, LedgerEntry]()
+        view = self.history.refresh(work.head).view
         for call in calls:
             entry = ledger.get(call.id)
             if entry is None or entry.state.status == "pending":
@@ -377,24 +374,26 @@ class StoreAccess:
         self._put([entry.record() for entry in entries], lease)
 
     def append_results(
-        self, entries: Sequence[LedgerEntry], lease: Lease
+        self, entries: Sequence[LedgerEntry], lease: Lease, *, last: bool = False
     ) -> tuple[list[Message], list[LedgerEntry]]:
         """Append results in the order of the calls, in one change.
 
-        A result whose call has left the view stays in the ledger. Returns the messages that were
-        appended and the entries that were not.
+        The `last` change of a work gives its lease back, unless results are left over. A result
+        whose call has left the view stays in the ledger. Returns the messages that were appended
+        and the entries that were not.
         """
         ordered = sorted(entries, key=lambda entry: entry.position)
         left = frozenset[str]()
         while here := [entry for entry in ordered if entry.id not in left]:
             key = f"results-{'-'.join(entry.id for entry in here)}"[:200]
             try:
-                with self.lease.writing(lease) as renewed:
+                with self._finishing(lease, over=last and not left) as (renewed, release):
                     self.history.extend(
                         [entry.message() for entry in here],
                         key=key,
                         records=[record for entry in here for record in entry.removals()],
                         lease=renewed,
+                        release=release,
                         unless=partial(_check_calls, here),
                     )
             except _CallsChanged as found:
@@ -408,6 +407,16 @@ class StoreAccess:
         if strays:
             self.save_entries(strays, lease)
         return [entry.message() for entry in here], strays
+
+    @contextmanager
+    def _finishing(self, lease: Lease, *, over: bool) -> Generator[tuple[Lease, bool]]:
+        """Give the lease to write under, and whether it is given back, which ends the work."""
+        if over:
+            with self.lease.finishing(lease) as ending:
+                yield ending
+        else:
+            with self.lease.writing(lease) as renewed:
+                yield renewed, False
 
     def save_late_result(self, entry: LedgerEntry) -> bool:
         """Store what came after a call's result, beside it; nothing if the call was erased."""
@@ -444,6 +453,26 @@ class StoreAccess:
     def _put(self, records: Sequence[Record], lease: Lease) -> None:
         with self.lease.writing(lease) as renewed:
             self.store.put_records(self.history.id, records, token=renewed.token)
+
+
+def _read_answers(records: Mapping[str, dict[str, bytes]]) -> dict[str, _StepAnswer]:
+    """Return which messages answered the steps that had keys."""
+    try:
+        return {name: decode(value, _StepAnswer) for name, value in records[ANSWER].items()}
+    except msgspec.DecodeError as error:
+        msg = f"which messages answered which steps can't be read: {error}"
+        raise StoreDamaged(msg) from None
+
+
+def _answer_records(
+    key: str, message: Message, records: Mapping[str, dict[str, bytes]]
+) -> list[Record]:
+    """Return the records that remember an answer by its key and forget the oldest ones."""
+    known = _read_answers(records)
+    by_age = sorted(known, key=lambda name: known[name].at)
+    old = by_age[: max(0, len(by_age) - _MAX_ANSWERS + 1)]
+    fresh = msgspec.json.encode(_StepAnswer(message.id, now_ms()))
+    return [(ANSWER, key, fresh), *((ANSWER, name, None) for name in old if name != key)]
 
 
 def _removals(step: str) -> list[Record]:

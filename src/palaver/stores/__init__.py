@@ -21,6 +21,7 @@ from palaver.stores.records import (
     Listing,
     Record,
     StoredFrame,
+    Work,
 )
 from palaver.stores.store import Store
 from palaver.stores.stored_history import StoredHistory
@@ -42,6 +43,7 @@ __all__ = [
     "Store",
     "StoredFrame",
     "StoredHistory",
+    "Work",
     "check_expected",
     "id_from_key",
     "open_store",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend",
+    "LastChange",
     "Opened",
     "check_creation_key",
     "check_family",
@@ -104,6 +105,9 @@ class Backend(Protocol):
 
         When it returns, the change is on disk. A change whose key is known is not made again: its
         version is returned as an `AlreadyCommitted`.
+
+        A backend may have a method `commit_and_release(change, lease)` too: it does the same and
+        gives a lease back, which a server does in one round trip.
         """
         ...
 
@@ -291,6 +295,10 @@ class Backend(Protocol):
         One clock that all users of the store share measures the seconds: the database server's, or
         the machine's monotonic one. The token rises with every holder, and when the same holder
         comes back after its lease expired.
+
+        A backend may have a method `begin_work(conversation, holder, seconds, kinds)` too: it does
+        the same, and returns a `Work` with the lease, and what is read then: the records of these
+        kinds, and after them the head.
         """
         ...
 
@@ -392,6 +400,30 @@ def check_creation_key(name: str | None, key: str | None) -> None:
     check_idempotency_key(key)
     if key is not None and name is None:
         raise ValidationError("needs an id beside it", path="$.key")
+
+
+class LastChange:
+    """The last change under a lease, which is given back with it if the backend can do that."""
+
+    def __init__(self, backend: Backend, lease: Lease | None) -> None:
+        """Take the lease; None if it is kept."""
+        self._backend = backend
+        self._lease = lease
+        self._released = False
+
+    def commit(self, change: Change) -> int:
+        """Commit the change."""
+        both = getattr(self._backend, "commit_and_release", None)
+        if self._lease is None or both is None:
+            return self._backend.commit(change)
+        version: int = both(change, self._lease)
+        self._released = True
+        return version
+
+    def release(self) -> None:
+        """Give the lease back, unless it was with the change."""
+        if self._lease is not None and not self._released:
+            self._backend.release(self._lease)
 
 
 def create_once(

@@ -58,7 +58,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message
-    from palaver.stores.records import Change, Erased, Head, Hit, JournalEntry, Listing, Record
+    from palaver.stores.records import (
+        Change,
+        Erased,
+        Head,
+        Hit,
+        JournalEntry,
+        Lease,
+        Listing,
+        Record,
+        Work,
+    )
 
 __all__ = ["Cipher", "EncryptedBackend", "Key", "as_ciphers", "decrypt_all", "encrypt_all"]
 
@@ -361,6 +371,23 @@ class EncryptableBackend(Backend, Protocol):
         """Destroy the bytes of what was replaced, in the database and in its write-ahead log."""
 
 
+_OPTIONAL: Final = {
+    "begin_work": "_begin_work",
+    "commit_and_release": "_commit_and_release",
+    "create_fork": "_create_fork",
+    "open": "_open",
+}
+"""What only some backends have, and what does it here."""
+_WITHOUT_CONTENT: Final = frozenset({
+    "adopts_in_turn", "after_fork_in_child", "before", "befores", "between_times", "check", "close",
+    "damaged", "delete", "delete_all", "distribute", "encrypted", "erasures", "examine", "family",
+    "generation", "keys", "kinds", "lease", "messages", "migrated", "named", "newest", "owner",
+    "positions_of", "release", "replaced", "secure_rows", "select", "set_owner", "stop", "sweep",
+    "unindexed", "unsound", "wait",
+})  # fmt: skip
+"""What is passed on as it is; messages are decrypted by the codec that the backend was given."""
+
+
 class EncryptedBackend:
     """A backend that encrypts what it is given, and hands it to another one.
 
@@ -375,13 +402,12 @@ class EncryptedBackend:
         self._titles: dict[str, tuple[str | None, str | None]] = {}
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the backend has it
-        """Pass on what has no content; `open` and `create_fork` only if the backend has them."""
+        """Pass on what has no content, and what a backend may have; nothing else, to be safe."""
+        own = _OPTIONAL.get(name)
+        if own is None and name not in _WITHOUT_CONTENT:
+            raise AttributeError(name=name, obj=self)
         found = getattr(self.inner, name)
-        if name == "open":
-            return self._open
-        if name == "create_fork":
-            return self._create_fork
-        return found
+        return found if own is None else getattr(self, own)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -398,6 +424,11 @@ class EncryptedBackend:
     def commit(self, change: Change) -> int:
         """Commit a change."""
         return self.inner.commit(self.sealing.seal_change(change))
+
+    def _commit_and_release(self, change: Change, lease: Lease) -> int:
+        inner: Any = self.inner  # it has `commit_and_release`, or this is not called
+        version: int = inner.commit_and_release(self.sealing.seal_change(change), lease)
+        return version
 
     def adopt(self, head: Head | None, changes: Iterable[Change]) -> int:
         """Commit changes that were made elsewhere."""
@@ -456,6 +487,18 @@ class EncryptedBackend:
     def forks(self, conversation: str) -> list[Head]:
         """Return the heads of the conversations that were forked from this one."""
         return [self._head(head) for head in self.inner.forks(conversation)]
+
+    def _begin_work(
+        self, conversation: str, holder: str, seconds: float, kinds: Sequence[str]
+    ) -> Work:
+        inner: Any = self.inner  # it has `begin_work`, or this is not called
+        work: Work = inner.begin_work(conversation, holder, seconds, kinds)
+        value = self.sealing.value
+        records = {
+            kind: {name: value(conversation, kind, name, data) for name, data in found.items()}
+            for kind, found in work.records.items()
+        }
+        return replace(work, head=self._head(work.head), records=records)
 
     def _open(self, conversation: str, last: int) -> Opened:
         inner: Any = self.inner  # it has `open`, or this is not called

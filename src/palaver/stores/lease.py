@@ -29,10 +29,10 @@ from palaver.messages.limits import check_number, describe_argument
 from palaver.stores.records import describe_holder, holder_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator, Sequence
     from types import TracebackType
 
-    from palaver.stores.records import Lease
+    from palaver.stores.records import Lease, Work
     from palaver.stores.store import Store
 
 __all__ = ["LEASE_SECONDS", "OnExit", "SharedLease", "check_lease", "clean_up", "run_shielded"]
@@ -109,26 +109,45 @@ class SharedLease:
     def acquire(self, work: Literal["run", "step", "calls"] = "calls") -> Lease:
         """Take the lease; raise `LeaseTaken` if another worker has it, or other work here."""
         with self._lock:
-            self._abandon_lost()
-            inside = self._run is not None and self._run in _runs.get()
-            most = 1 if inside and work == "step" else 0  # the run has it already
-            if (
-                (self._run is not None and not inside)
-                or self._alone is not None
-                or (work != "calls" and len(self._acquired) > most)
-            ):
-                self._refuse()
-            lease = self._take()
-            self._acquired.append(lease)
-            if work == "step":
-                self._alone = lease
-            return lease
+            return self._acquire(work, self._ask)
+
+    def begin(self, work: Literal["step", "calls"], kinds: Sequence[str]) -> Work:
+        """Take the lease as `acquire` does, and read the head and the records of these kinds."""
+        found: list[Work] = []
+
+        def ask() -> Lease:
+            found.append(
+                self._store.begin_work(
+                    self._conversation, self.holder, kinds, seconds=self._seconds
+                )
+            )
+            return found[-1].lease
+
+        with self._lock:
+            self._acquire(work, ask)
+        return found[-1]
+
+    def _acquire(self, work: Literal["run", "step", "calls"], ask: Callable[[], Lease]) -> Lease:
+        self._abandon_lost()
+        inside = self._run is not None and self._run in _runs.get()
+        most = 1 if inside and work == "step" else 0  # the run has it already
+        if (
+            (self._run is not None and not inside)
+            or self._alone is not None
+            or (work != "calls" and len(self._acquired) > most)
+        ):
+            self._refuse()
+        lease = self._take(ask)
+        self._acquired.append(lease)
+        if work == "step":
+            self._alone = lease
+        return lease
 
     def renew(self) -> None:
         """Make the lease last longer, unless it was given back meanwhile."""
         with self._lock:
             if self._acquired:
-                self._take()
+                self._take(self._ask)
 
     def holds(self, lease: Lease) -> bool:
         """Tell whether a lease that `acquire` returned was not released yet."""
@@ -140,19 +159,39 @@ class SharedLease:
         with self._lock:
             yield self._current if self._current is not None and self.holds(lease) else lease
 
+    @contextmanager
+    def finishing(self, lease: Lease) -> Generator[tuple[Lease, bool]]:
+        """Give the lease for the last change of a work, and whether that is to give it back.
+
+        It is unless other work goes on under it. When the block has ended, the work is over.
+        """
+        with self.writing(lease) as current:
+            last = len(self._acquired) == 1 and self.holds(lease)
+            yield current, last
+            if last:
+                self._forget(lease)
+                self._current = None
+        self.release(lease)
+
     def release(self, lease: Lease) -> None:
         """Give back what `acquire` returned; releasing it twice is harmless."""
         with self._lock:
             if not self.holds(lease):
                 return
-            self._acquired = [acquired for acquired in self._acquired if acquired is not lease]
-            if self._alone is lease:
-                self._alone = None
+            self._forget(lease)
             if not self._acquired:
                 current, self._current = self._current, None
                 self._store.release(current or lease)
 
-    def _take(self) -> Lease:
+    def _forget(self, lease: Lease) -> None:
+        self._acquired = [acquired for acquired in self._acquired if acquired is not lease]
+        if self._alone is lease:
+            self._alone = None
+
+    def _ask(self) -> Lease:
+        return self._store.lease(self._conversation, self.holder, seconds=self._seconds)
+
+    def _take(self, ask: Callable[[], Lease]) -> Lease:
         """Take or renew the lease; raise `LeaseLost` if it was held, and another had it since.
 
         A lease that ran out has a new token when it is renewed. If the token is the next one, then
@@ -162,7 +201,7 @@ class SharedLease:
         if before is None:
             self.holder = holder_name()
         try:
-            taken = self._store.lease(self._conversation, self.holder, seconds=self._seconds)
+            taken = ask()
         except LeaseTaken as error:
             if before is None:
                 raise

@@ -74,6 +74,7 @@ __all__ = [
     "SealedMessage",
     "StoreReport",
     "StoredFrame",
+    "Work",
     "boot_id",
     "check_idempotency_key",
     "check_journal_rows",
@@ -576,6 +577,14 @@ class Lease(Struct, frozen=True, gc=False):
     token: int
     expires: int
     seconds: float
+
+
+class Work(Struct, frozen=True):
+    """What work on a conversation begins with: lease, head, and records by kind and name."""
+
+    lease: Lease
+    head: Head
+    records: dict[str, dict[str, bytes]]
 
 
 def monotonic_ms() -> int:

@@ -54,6 +54,7 @@ from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
 from palaver.stores.backend import (
+    LastChange,
     Opened,
     check_creation_key,
     create_once,
@@ -392,14 +393,12 @@ class StoredHistory(BaseHistory):
         self._token = None if lease is None else lease.token
         return self
 
-    def refresh(self) -> Self:
-        """Read the newest version, so that changes made by other processes become visible."""
+    def refresh(self, head: Head | None = None) -> Self:
+        """Read the newest version, or take a `head` just read: others' changes become visible."""
         with self._lock:
-            self._read_newest()
+            if head is None or head.version >= self._state.version:
+                self._catch_up(head or self._backend.head(self.id))
             return self
-
-    def _read_newest(self) -> None:
-        self._catch_up(self._backend.head(self.id))
 
     def _catch_up(self, head: Head) -> None:
         """Go on from a newer head: read what it says others have changed."""
@@ -459,12 +458,13 @@ class StoredHistory(BaseHistory):
         lease: Lease | None = None,
         unless: Callable[[View], None] | None = None,
         send: Callable[[Change], int] | None = None,
+        commit_with: Callable[[Change], int] | None = None,
     ) -> int:
         """Plan a change on the newest state and commit it; return the version it made.
 
         Returns an `AlreadyCommitted` version if it was committed before under the same key, and the
         newest version if there is nothing to change. `unless` is called with each view the change
-        would follow; what it raises stops the change. `send` replaces the backend's `commit`.
+        would follow; what it raises stops the change. `send` or `commit_with` replaces `commit`.
         """
         with self._lock:
             token = self._token if lease is None else lease.token
@@ -485,7 +485,7 @@ class StoredHistory(BaseHistory):
                     if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
                         again = partial(self._prepare, planner, stale, key, token, records)
                         return self._commit_in_turn(again)
-                    version = self._backend.commit(change) if send is None else send(change)
+                    version = (send or commit_with or self._backend.commit)(change)
                 except Stale:
                     policy = when_stale if expect is None else "replan"
                     stale = self._look_again(commit, policy, stale)
@@ -531,7 +531,7 @@ class StoredHistory(BaseHistory):
     def _committed(self, commit: Commit, change: Change, version: int) -> int:
         """Make a commit visible that the backend has, under the version that it answered."""
         if type(version) is AlreadyCommitted:
-            self._read_newest()
+            self.refresh()
             return version
         first = version.first if isinstance(version, Placed) else change.first
         if self._listeners:
@@ -567,7 +567,7 @@ class StoredHistory(BaseHistory):
         made: list[tuple[Commit, Change]] = []
 
         def changes() -> Iterator[Change]:
-            self._read_newest()
+            self.refresh()
             prepared = prepare()
             if prepared is not None:
                 made.append(prepared)
@@ -664,15 +664,16 @@ class StoredHistory(BaseHistory):
         key: str | None = None,
         records: Sequence[Record] = (),
         lease: Lease | None = None,
+        release: bool = False,
         unless: Callable[[View], None] | None = None,
         expect: Expected | None = None,
     ) -> Result:
         """Add messages at the end, in one change; a `key` makes repeating it harmless.
 
         `records` are stored beside the log in the same change. Under a `lease` that another worker
-        holds by now it is refused with `LeaseLost`. `unless` is called with the view that the
-        messages would follow, whoever wrote it; what it raises stops the change. `expect` is the
-        version that they must follow; `VersionMismatch` if that is not the newest.
+        holds by now it is refused with `LeaseLost`; `release` gives it back with the change.
+        `unless` is called with the view that they would follow; what it raises stops the change.
+        `expect` is the version that they must follow; `VersionMismatch` if it is not the newest.
         """
         check_idempotency_key(key)
         records = tuple(records)
@@ -683,12 +684,14 @@ class StoredHistory(BaseHistory):
             new = read_messages(messages)
         if not new:  # nothing to add: only `expect` counts
             records, unless = (), None
+        ending = LastChange(self._backend, lease if release else None)
         with self._lock:
             self._commit(
                 lambda state: plan_append(state, new), key=key, records=records, lease=lease,
-                unless=unless, expect=expect,
+                unless=unless, expect=expect, commit_with=ending.commit,
             )  # fmt: skip
             result = self._state.result()
+        ending.release()
         self._announce()
         return result
 

@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 import palaver
-from palaver.errors import AlreadyExists, LeaseLost, Stale, UnknownConversation
+from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, Stale, UnknownConversation
 from palaver.messages import user
 from palaver.stores.postgres import backend as module
+from palaver.stores.postgres.changes import commit
 from palaver.stores.records import AlreadyCommitted, Change, Placed
 from tests.patience import within
 
@@ -171,6 +172,86 @@ def test_an_append_sent_again_is_found_behind_the_changes_of_others(
     assert (2, 2) == (first, again)
     assert (2, 2, 3) == (first.first, again.first, again.head.version)
     assert ["0", "1", "2", "3", "4"] == [message.text for message in store.get(history.id)]
+
+
+def test_a_single_message_sent_again_is_found_or_made(store: Store) -> None:
+    """One message has a function of its own, which leaves what was sent before to the other."""
+    backend = store.backend
+    assert isinstance(backend, module.PostgresBackend)
+    history = store.create([user("0")])
+    head, root = store.head(history.id), history.id
+
+    def send(text: str, attempt: int, *, again: bool) -> int:
+        change = appended(head, text)
+        return backend._connections.run(
+            lambda connection: commit(connection, root, change, attempt, again=again)
+        )
+
+    assert 1 == send("1", 7, again=False)
+    assert 1 == send("1", 7, again=True)  # at its place: nothing came between
+    placed = send("2", 8, again=False)
+    assert isinstance(placed, Placed)
+    again = send("2", 8, again=True)  # behind the change of another
+    assert isinstance(again, Placed)
+    assert (2, 2, 2) == (placed, placed.first, again)
+    assert 3 == send("3", 9, again=True)  # its first try never came to the server
+    assert ["0", "1", "2", "3"] == [message.text for message in store.get(history.id)]
+    assert [] == list(store.verify())
+
+
+def test_the_role_of_a_single_message_is_counted(store: Store) -> None:
+    """Each role has its own count, which the head has behind the message and the message before."""
+    history = store.create()
+    for message in (palaver.system("s"), user("u"), palaver.assistant("a"), user("v")):
+        history.append(message)
+    assert [1, 3] == store.backend.select(history.id, "user", 0, 9)
+    assert [0] == store.backend.select(history.id, "system", 0, 9)
+    assert [2] == store.backend.select(history.id, "assistant", 0, 9)
+    assert store.head(history.id).counts == store.backend.before(history.id, 4)
+    assert [] == list(store.verify())
+
+
+# ── the last change gives the lease back ────────────────────────────────────────────────────────
+
+
+def test_a_change_gives_the_lease_back(store: Store) -> None:
+    history = store.create([user("0")])
+    for key in (None, "k", "k"):  # the third was made before, and gives it back all the same
+        lease = store.lease(history.id, "a", seconds=60)
+        history.extend([user("1")], key=key, lease=lease, release=True)
+        assert lease.token + 1 == store.lease(history.id, "b", seconds=0).token
+    assert ["0", "1", "1"] == [message.text for message in history]
+
+
+def test_a_change_that_is_refused_keeps_the_lease(store: Store) -> None:
+    backend = store.backend
+    assert isinstance(backend, module.PostgresBackend)
+    history = store.create([user("0")])
+    head = store.head(history.id)
+    lease = store.lease(history.id, "a", seconds=60)
+    history.append(user("1"))
+    stale = replace(appended(head, "2"), anywhere=False, token=lease.token)
+    with pytest.raises(Stale):
+        backend.commit_and_release(stale, lease)
+    with pytest.raises(LeaseTaken):
+        store.lease(history.id, "b")
+    assert 2 == backend.commit_and_release(replace(stale, anywhere=True), lease)
+    store.lease(history.id, "b")
+    with pytest.raises(UnknownConversation):
+        backend.commit_and_release(replace(stale, conversation="nowhere"), lease)
+
+
+def test_work_begins_with_the_lease_the_head_and_records(store: Store) -> None:
+    history = store.create([user("0")], title="Tea")
+    store.put_records(history.id, [("a", "x", b"1"), ("a", "y", b"2"), ("c", "z", b"3")])
+    work = store.begin_work(history.id, "me", ["a", "b"], seconds=60)
+    assert {"a": {"x": b"1", "y": b"2"}, "b": {}} == work.records
+    assert store.head(history.id) == work.head
+    assert (history.id, "me", 1) == (work.lease.conversation, work.lease.holder, work.lease.token)
+    with pytest.raises(LeaseTaken):
+        store.begin_work(history.id, "another", [])
+    with pytest.raises(UnknownConversation):
+        store.begin_work("nowhere", "me", [])
 
 
 def test_a_fork_made_by_the_same_attempt_is_not_refused(

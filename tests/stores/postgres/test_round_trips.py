@@ -6,13 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
 import palaver
+from palaver.conversation import Conversation
+from palaver.conversation import step as steps
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, Stale, UnknownConversation
 from palaver.messages import user
 from palaver.stores.postgres import PostgresBackend
 from palaver.stores.records import Change
+from tests.conversation.scripted import Scripted, calling, saying
 from tests.patience import within
 from tests.stores.proxy import Proxy
 
@@ -110,6 +114,31 @@ def test_a_fork_is_one(counted: Counted, name: str) -> None:
     assert [*forks[1]] == [*again]
     forks[1].undo()
     assert [*forks[0]] == [*again.refresh()]
+    assert [] == list(counted.store.verify())
+
+
+def test_a_step_with_three_tools_is_six(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three until the answer is stored, and three until the results are."""
+    monkeypatch.setattr(steps, "_BATCH_SECONDS", 60)  # all of them are done at once
+
+    def look(words: str) -> str:
+        return words
+
+    talk = Conversation(counted.store, "talk", tools=[look])
+    calls = [("look", {"words": f"{number}"}) for number in range(3)]
+    model = Scripted(saying("hello"), calling(*calls))
+
+    def take(_: Store) -> None:
+        async def both() -> None:
+            await talk.run_tools((await talk.step(model)).calls)
+
+        anyio.run(both)
+
+    anyio.run(talk.step, model)  # what was said so far is read
+    assert 6 == counted.trips(take)
+    history = counted.store.get("talk")
+    assert ["tool"] * 3 == [message.role for message in history[-3:]]
+    counted.store.lease("talk", "another")  # it was given back
     assert [] == list(counted.store.verify())
 
 

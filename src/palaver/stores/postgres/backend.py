@@ -46,11 +46,14 @@ from palaver.stores.postgres.changes import (
     Outcome,
     Relabelled,
     commit,
+    committed,
     create,
     journal_hash,
     lock,
     new_attempt,
     record_values,
+    release_made,
+    send_commit,
     transaction_number,
 )
 from palaver.stores.postgres.cluster import (
@@ -77,6 +80,7 @@ from palaver.stores.postgres.row_security import check_security, secure_rows
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
+    AlreadyCommitted,
     BodyCodec,
     Change,
     Erased,
@@ -87,6 +91,7 @@ from palaver.stores.records import (
     Listing,
     Placed,
     StoredFrame,
+    Work,
     check_journal_rows,
     check_known,
     check_label,
@@ -344,19 +349,44 @@ class PostgresBackend:
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
-        attempt = new_attempt()
+        attempt, sent = new_attempt(), False
+
+        def send(connection: TimedConnection, root: str) -> int:
+            nonlocal sent
+            again, sent = sent, True
+            return commit(connection, root, change, attempt, again=again)
+
+        version = self._in_family_seen(change, send)
+        self._notifier.notify()
+        return version
+
+    def _in_family_seen(self, change: Change, send: Callable[[TimedConnection, str], int]) -> int:
+        """Send a change to its family, and remember the version for reads from a standby."""
         try:
             version = self._in_family(
                 change.conversation,
-                lambda root: self._connections.run(
-                    lambda connection: commit(connection, root, change, attempt)
-                ),
+                lambda root: self._connections.run(lambda connection: send(connection, root)),
             )
         except Stale:
             self._saw(change.conversation, change.after + 1)
             raise
         newest = version.head.version if isinstance(version, Placed) else version
         self._saw(change.conversation, newest)
+        return version
+
+    def commit_and_release(self, change: Change, lease: Lease) -> int:
+        """Store a change as `commit` does, and give a lease back, in one round trip."""
+        attempt = new_attempt()
+
+        def send(connection: TimedConnection, root: str) -> int:
+            with connection.batch():
+                answer = send_commit(connection, root, change, attempt)
+                release_made(connection, root, change, attempt, lease.token)
+            return committed(change, answer.fetchone())
+
+        version = self._in_family_seen(change, send)
+        if isinstance(version, AlreadyCommitted):
+            self.release(lease)
         self._notifier.notify()
         return version
 
@@ -806,6 +836,36 @@ class PostgresBackend:
         if found != holder:
             raise LeaseTaken(describe_holder(found, left))
         return Lease(conversation, holder, token, expires, seconds)
+
+    def begin_work(
+        self, conversation: str, holder: str, seconds: float, kinds: Sequence[str]
+    ) -> Work:
+        """Take the lease as `lease` does, and read what work begins with, in one round trip."""
+
+        def take(connection: TimedConnection, root: str) -> Work:
+            where = root, conversation
+            values = {"root": root, "id": conversation, "holder": holder, "lasts": lasts}
+            with connection.batch():
+                lease = connection.execute(STATEMENTS["lease"], values)
+                records = connection.execute(STATEMENTS["records_of"], (*where, list(kinds)))
+                head = connection.execute(STATEMENTS["head"], where)
+            found, token, expires, left = lease.fetchall()[0]
+            row = head.fetchone()
+            if token is None or row is None:
+                refuse_unknown(conversation)
+            if found != holder:
+                raise LeaseTaken(describe_holder(found, left))
+            read: dict[str, dict[str, bytes]] = {kind: {} for kind in kinds}
+            for kind, name, value in records.fetchall():
+                read[kind][name] = value
+            taken = Lease(conversation, holder, token, expires, seconds)
+            return Work(taken, _decode_head(row), read)
+
+        lasts = round(seconds * 1000)
+        return self._in_family(
+            conversation,
+            lambda root: self._connections.run(lambda connection: take(connection, root)),
+        )
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""

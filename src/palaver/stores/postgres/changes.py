@@ -34,7 +34,12 @@ from palaver.stores.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from palaver.stores.postgres.connections import Cursor, PostgresConnections, TimedConnection
+    from palaver.stores.postgres.connections import (
+        Cursor,
+        PostgresConnections,
+        TimedConnection,
+        Values,
+    )
     from palaver.stores.records import Record
 
 __all__ = [
@@ -42,11 +47,14 @@ __all__ = [
     "Outcome",
     "Relabelled",
     "commit",
+    "committed",
     "create",
     "journal_hash",
     "lock",
     "new_attempt",
     "record_values",
+    "release_made",
+    "send_commit",
     "transaction_number",
 ]
 
@@ -138,19 +146,39 @@ def _attempt_of(
     return None if row is None else int(row[0])
 
 
-def commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> int:
-    """Store a change and return its version."""
-    name, values = _statement(root, change, attempt, 0)
-    return _committed(change, connection.execute(STATEMENTS[name], values).fetchone())
+def commit(
+    connection: TimedConnection, root: str, change: Change, attempt: int, *, again: bool = False
+) -> int:
+    """Store a change and return its version.
+
+    `again` tells that it may have been stored by this attempt before, and the answer was lost.
+    """
+    name, values = _statement(root, change, attempt, 0, again=again)
+    return committed(change, connection.ask(STATEMENTS[name], values))
 
 
-def _committed(change: Change, row: tuple[Any, ...] | None) -> int:
+def send_commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> Cursor:
+    """Send a change inside of a pipeline; `committed` takes the row of the answer."""
+    name, values = _statement(root, change, attempt, 0, again=True)
+    return connection.execute(STATEMENTS[name], values)
+
+
+def release_made(
+    connection: TimedConnection, root: str, change: Change, attempt: int, token: int
+) -> None:
+    """Give a lease back, if an attempt has made its change."""
+    where = {"root": root, "id": change.conversation, "after": change.after}
+    connection.execute(STATEMENTS["release_made"], where | {"attempt": attempt, "token": token})
+
+
+def committed(change: Change, row: tuple[Any, ...] | None) -> int:
     """Return the version of a change that was made, now or before, or raise what is against it."""
     outcome, *numbers = [Outcome.UNKNOWN] if row is None else row[0]
     if outcome in (Outcome.MADE, Outcome.MADE_BEFORE):
-        made, first, version, stop, length, system, user, assistant, framed, size, erased = numbers
+        made, *place = numbers
         if made == change.after + 1:
             return int(made)
+        first, version, stop, length, system, user, assistant, framed, size, erased = place
         counts = pack_counts(length, system, user, assistant)
         head = Head(change.conversation, version, stop, length, counts, framed, size, erased=erased)
         return Placed(made, first, head)
@@ -242,8 +270,8 @@ class Adoption:
         if head is not None and change.after < 0:
             if self._root != head.id:
                 connection.execute(STATEMENTS["claim_name"], (head.id, self._root))
-            values = _create_values(self._root, head, change, self._attempt, index)
-            answer = connection.execute(STATEMENTS["create"], values)
+            first = _create_values(self._root, head, change, self._attempt, index)
+            answer = connection.execute(STATEMENTS["create"], first)
         else:
             name, values = _statement(self._root, change, self._attempt, index)
             answer = connection.execute(STATEMENTS[name], values)
@@ -255,7 +283,7 @@ class Adoption:
         for change, answer in answers:
             row = answer.fetchone()
             if self._head is None or change.after >= 0:
-                version = _committed(change, row)
+                version = committed(change, row)
                 continue
             if row is not None and row[0][0] == Outcome.EXISTS:
                 _refuse_existing(self._head.id)
@@ -263,10 +291,12 @@ class Adoption:
         return version
 
 
-def _statement(root: str, change: Change, attempt: int, index: int) -> tuple[str, dict[str, Any]]:
+def _statement(
+    root: str, change: Change, attempt: int, index: int, *, again: bool = False
+) -> tuple[str, Values]:
     """Return the statement that makes a change, and its values; one message is the common case."""
     if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
-        return "append", _append_values(root, change, attempt, index)
+        return "append", _append_values(root, change, attempt, index, again=again)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
         **record_values(change.conversation, change.records), "root": root,
@@ -275,18 +305,18 @@ def _statement(root: str, change: Change, attempt: int, index: int) -> tuple[str
     }  # fmt: skip
 
 
-def _append_values(root: str, change: Change, attempt: int, index: int) -> dict[str, Any]:
+def _append_values(
+    root: str, change: Change, attempt: int, index: int, *, again: bool
+) -> tuple[Any, ...]:
     """Return the values of the statement `append`."""
     (message,) = change.messages
     body = encode_body(message)
-    return {
-        "root": root, "id": change.conversation, "after": change.after, "first": change.first,
-        "anywhere": change.anywhere, "at": change.at, "stop": change.stop, "size": change.size,
-        "token": change.token, "key": change.key, "attempt": attempt, "index": index,
-        "role": ROLE_NUMBERS[message.role], "time": message.timestamp,
-        "hash": row_hash(body.encode(), change.conversation, None), "message": message.id,
-        "body": body, "mark": _journal_mark(change, None),
-    }  # fmt: skip
+    return (
+        root, change.conversation, change.after, change.anywhere, again, change.first, change.stop,
+        change.size, change.at, change.key, change.token, attempt, index,
+        _journal_mark(change, None), ROLE_NUMBERS[message.role], message.timestamp,
+        row_hash(body.encode(), change.conversation, None), message.id, body,
+    )  # fmt: skip
 
 
 def _create_values(

@@ -45,8 +45,10 @@ _NUMBERS: Final = 1 << 22  # numbers that a transaction has, as in functions.sql
 _PAUSE: Final = 0.02
 _SOON: Final = 0.1
 _TABLES: Final = ("conversations", "messages", "journal", "records", "words", "names")
-_DELEGATED: Final = ("commit_change", "create_conversation", "keep_records", "take_lease")
-_EVERYWHERE: Final = ("node", "next_number", "add_messages", "put_records")
+_DELEGATED: Final = (
+    "append_message", "commit_change", "create_conversation", "keep_records", "take_lease",
+)  # fmt: skip
+_EVERYWHERE: Final = ("node", "shift", "next_number", "add_messages", "put_records")
 _OPEN: Final = "open_conversation"
 
 
@@ -150,14 +152,19 @@ def merge_in_order(
 
 def numbers_ahead(connection: TimedConnection) -> int:
     """Return how far the numbers in the journal are ahead of those that the nodes give next."""
-    ahead = 0
-    for works, text in connection.execute(STATEMENTS["next_transactions"]).fetchall():
-        if works:
-            node, _, following = text.partition(":")
-            where = int(node), MAX_INT
-            row = connection.execute(STATEMENTS["newest_of_node"], where).fetchone()
-            ahead = max(ahead, (0 if row is None else row[0] // _NUMBERS + 1) - int(following))
-    return ahead
+    newest: dict[int, int] = {}
+    for node in _next_transactions(connection):
+        row = connection.execute(STATEMENTS["newest_of_node"], (node, MAX_INT)).fetchone()
+        newest[node] = 0 if row is None else row[0] // _NUMBERS + 1
+    following = _next_transactions(connection)  # read last: others go on meanwhile
+    return max([0, *(newest[node] - following[node] for node in newest.keys() & following.keys())])
+
+
+def _next_transactions(connection: TimedConnection) -> dict[int, int]:
+    """Return the numbers that the transactions of the nodes get next, of those that answer."""
+    rows = connection.execute(STATEMENTS["next_transactions"]).fetchall()
+    texts = (text.partition(":") for works, text in rows if works)
+    return {int(node): int(number) for node, _, number in texts}
 
 
 def _read_horizons(connection: TimedConnection) -> list[str]:

@@ -9,16 +9,20 @@
 -- The node this is, among those of a cluster.
 CREATE OR REPLACE FUNCTION palaver.node() RETURNS integer LANGUAGE sql STABLE AS 'SELECT 0';
 
--- The number of a change: that of the transaction, and of the change among those of the transaction.
-CREATE OR REPLACE FUNCTION palaver.next_number(p_index bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    v_shift bigint;
+-- How far the numbers are ahead of those of the transactions: `shift` in `palaver.store`. Every change
+-- needs it, so it is a constant in their plans, which are made again when it is another.
+CREATE OR REPLACE FUNCTION palaver.define_shift() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT shift INTO v_shift FROM palaver.store;
-    RETURN (pg_current_xact_id()::text::bigint + v_shift) * 4194304 + p_index;
+    EXECUTE 'CREATE OR REPLACE FUNCTION palaver.shift() RETURNS bigint LANGUAGE sql STABLE AS '
+            || quote_literal('SELECT ' || shift || '::bigint') FROM palaver.store;
 END
 $$;
+SELECT palaver.define_shift();
+
+-- The number of a change: that of the transaction, and of the change among those of the transaction.
+CREATE OR REPLACE FUNCTION palaver.next_number(p_index bigint) RETURNS bigint
+LANGUAGE sql VOLATILE
+AS 'SELECT (pg_current_xact_id()::text::bigint + palaver.shift()) * 4194304 + p_index';
 
 -- Add messages from a position on; the counts are those of the messages before it. Returns the counts
 -- behind them. A message's mark is a hash of what does not depend on its position.
@@ -151,6 +155,84 @@ BEGIN
     END IF;
     RETURN ARRAY[0, v_version, p_first, v_version, p_stop, p_first + v_count, v_counts[1],
                  v_counts[2], v_counts[3], v_head.framed, p_size, v_head.erased];
+END
+$$;
+
+-- Append one message at the end of the log: what `commit_change` does, in three statements. Most of
+-- the time of an append is the time that a statement takes to begin and to end.
+--
+-- It makes the change if it can stand where it was made for, or, as an append that may stand anywhere,
+-- behind what others committed first. Everything else is left to `commit_change`: a key that is there
+-- already, a lease that went to another, and, where it is sent again (`p_again`) or has a key, a head
+-- that moved. Behind the outcome stands the version alone where it is the one that was expected.
+CREATE OR REPLACE FUNCTION palaver.append_message(
+    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_first bigint,
+    p_stop bigint, p_size bigint, p_at bigint, p_key text, p_token bigint, p_attempt bigint,
+    p_index bigint, p_mark bigint, p_role bigint, p_time bigint, p_hash bigint, p_message text,
+    p_body text
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_version bigint;
+    v_seq bigint;
+    v_stop bigint;
+    v_system bigint;
+    v_user bigint;
+    v_assistant bigint;
+    v_framed bigint;
+    v_size bigint;
+    v_erased bigint;
+    v_number bigint;
+BEGIN
+    IF p_key IS NOT NULL THEN
+        PERFORM 1 FROM palaver.journal
+        WHERE root = p_root AND conversation = p_id AND key = p_key;
+    END IF;
+    IF p_key IS NULL OR NOT FOUND THEN
+        UPDATE palaver.conversations AS c
+        SET version = c.version + 1, length = c.length + 1,
+            stop = CASE WHEN c.version = p_after THEN p_stop ELSE c.length + 1 END,
+            size = CASE WHEN c.version = p_after THEN p_size ELSE c.size + 1 END,
+            n_system = c.n_system + (p_role = 0)::integer,
+            n_user = c.n_user + (p_role = 1)::integer,
+            n_assistant = c.n_assistant + (p_role = 2)::integer,
+            updated = greatest(c.updated, p_at)
+        WHERE c.root = p_root AND c.id = p_id
+          AND (c.version = p_after AND c.length = p_first
+               OR p_anywhere AND NOT p_again AND p_key IS NULL AND c.stop = c.length
+                  AND c.version > p_after AND c.version <= p_after + 1000)
+          AND (p_token IS NULL OR c.lease_token = p_token)
+        RETURNING c.version, c.length - 1, c.stop, c.n_system, c.n_user, c.n_assistant, c.framed,
+                  c.size, c.erased
+        INTO v_version, v_seq, v_stop, v_system, v_user, v_assistant, v_framed, v_size, v_erased;
+    END IF;
+    IF v_version IS NULL THEN
+        RETURN palaver.commit_change(
+            p_root, p_id, p_after, p_anywhere, p_first, p_stop, p_size, 'append', p_at, p_key,
+            p_token, p_attempt, p_index, p_mark, ARRAY[p_role], ARRAY[p_time], ARRAY[p_hash],
+            ARRAY[p_message], ARRAY[p_body]);
+    END IF;
+    INSERT INTO palaver.messages (root, conversation, seq, role, ordinal, n_system, n_user,
+                                  n_assistant, time, hash, id, body)
+    VALUES (p_root, p_id, v_seq, p_role,
+            CASE p_role WHEN 0 THEN v_system - 1 WHEN 1 THEN v_user - 1 WHEN 2 THEN v_assistant - 1
+                        ELSE v_seq - v_system - v_user - v_assistant END,
+            v_system - (p_role = 0)::integer, v_user - (p_role = 1)::integer,
+            v_assistant - (p_role = 2)::integer, p_time, p_hash # v_seq, p_message, p_body);
+    IF v_version <> p_after + 1 THEN
+        SELECT number + 1 INTO v_number FROM palaver.journal
+        WHERE root = p_root AND conversation = p_id AND version = v_version - 1
+          AND node = palaver.node();
+    END IF;
+    INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first, count,
+                                 stop, key, attempt, hash)
+    VALUES (p_root, p_id, v_version, palaver.node(),
+            greatest(v_number, palaver.next_number(p_index)), 'append', p_at, v_seq, 1, v_stop,
+            p_key, p_attempt, p_mark # (v_version | (v_seq << 32)));
+    IF v_version = p_after + 1 THEN
+        RETURN ARRAY[0, v_version];
+    END IF;
+    RETURN ARRAY[0, v_version, v_seq, v_version, v_stop, v_seq + 1, v_system, v_user, v_assistant,
+                 v_framed, v_size, v_erased];
 END
 $$;
 

@@ -58,11 +58,9 @@ SELECT palaver.commit_change(
     %(kinds)b::text[], %(names)b::text[], %(values)b::bytea[], %(hashes)b::bigint[]);
 
 -- name: append
-SELECT palaver.commit_change(
-    %(root)s::text, %(id)s::text, %(after)s, %(anywhere)s, %(first)s, %(stop)s, %(size)s, 'append',
-    %(at)s, %(key)s::text, %(token)s::bigint, %(attempt)s, %(index)s, %(mark)s,
-    ARRAY[%(role)s]::bigint[], ARRAY[%(time)s]::bigint[], ARRAY[%(hash)s]::bigint[],
-    ARRAY[%(message)s]::text[], ARRAY[%(body)s]::text[]);
+SELECT palaver.append_message(
+    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s::text, %s::bigint, %s, %s, %s, %s, %s, %s,
+    %s::text, %s::text);
 
 -- name: outcome
 SELECT attempt FROM palaver.journal WHERE root = %s AND conversation = %s AND version = %s;
@@ -205,6 +203,13 @@ SELECT * FROM palaver.take_lease(%(root)s::text, %(id)s::text, %(holder)s::text,
 UPDATE palaver.conversations SET lease_expires = 0
 WHERE root = %s AND id = %s AND lease_token = %s;
 
+-- name: release_made
+UPDATE palaver.conversations AS c SET lease_expires = 0
+WHERE c.root = %(root)s AND c.id = %(id)s AND c.lease_token = %(token)s
+  AND EXISTS (SELECT 1 FROM palaver.journal AS j
+              WHERE j.root = %(root)s AND j.conversation = %(id)s AND j.version > %(after)s
+                AND j.attempt = %(attempt)s);
+
 -- name: keep
 SELECT palaver.keep_records(%s::text, %s::text, %s::bigint, %b::text[], %b::text[], %b::bytea[],
                             %b::bigint[]);
@@ -223,6 +228,10 @@ SELECT DISTINCT kind FROM palaver.records WHERE root = %s AND conversation = %s 
 SELECT name, value FROM palaver.records WHERE root = %s AND conversation = %s AND kind = %s
   AND name >= %s
 ORDER BY name;
+
+-- name: records_of
+SELECT kind, name, value FROM palaver.records
+WHERE root = %s AND conversation = %s AND kind = ANY (%s::text[]) ORDER BY kind, name;
 
 -- name: records_until
 SELECT name, value FROM palaver.records
@@ -476,6 +485,9 @@ UPDATE palaver.store SET version = %s;
 
 -- name: shift
 UPDATE palaver.store SET shift = shift + %s;
+
+-- name: define_shift
+SELECT palaver.define_shift();
 
 -- For reads from a standby.
 

@@ -81,7 +81,7 @@ class ReplicaReader:
         wanted = self._seen.get(conversation, 0)
 
         def read(connection: TimedConnection) -> tuple[int, list[tuple[Any, ...]]]:
-            with connection.pipeline():
+            with connection.batch():
                 reached = connection.execute(
                     STATEMENTS["reached"], (conversation, self._position, self._position)
                 )
