@@ -161,7 +161,7 @@ def test_the_hashes_of_rows_do_not_tell_a_text_that_is_guessed(path: Path) -> No
         for _ in range(2):
             store.create([user("yes", id="m1", timestamp=5)], id=new_id())
         backend: Any = store.backend
-        rows = [backend.stored_rows("hashes", head.id, 0, 1)[0] for head in store]
+        rows = [backend.inner.stored_rows("hashes", head.id, 0, 1)[0] for head in store]
     assert 2 == len({body for _, body, *_ in rows})
 
 

@@ -250,6 +250,9 @@ class Store:
     def _encryptable(self) -> tuple[EncryptableBackend, tuple[Cipher, ...]]:
         """Return the backend that stores, and the keys that the store was opened with."""
         inner: Any = getattr(self.backend, "inner", self.backend)
+        if getattr(inner, "owner", None) is not None:
+            msg = "a store that was opened for an owner can't be encrypted or decrypted for all"
+            raise StoreError(msg)
         if not hasattr(inner, "set_encrypted"):
             msg = f"a store of the kind {self.kind} can't be encrypted; SQLite or PostgreSQL can"
             raise StoreError(msg)

@@ -567,7 +567,7 @@ class StoredHistory(BaseHistory):
         made: list[tuple[Commit, Change]] = []
 
         def changes() -> Iterator[Change]:
-            self.refresh()
+            self._catch_up(self._backend.head(self.id))  # the lock is held, maybe elsewhere
             prepared = prepare()
             if prepared is not None:
                 made.append(prepared)

@@ -108,9 +108,10 @@ def test_a_store_of_an_owner_keeps_the_promises_of_every_store(
 NAME = "hers"
 HARMLESS = {
     "close", "kind", "migrated", "examine", "distribute", "secure_rows", "with_clock",
-    "wait", "newest",
+    "wait", "newest", "encrypted", "encrypt", "decrypt",
 }  # fmt: skip
-"""What says nothing of a conversation; `newest` is a number."""
+"""What says nothing of a conversation; `newest` is a number, and
+`encrypt` and `decrypt` are refused: see below."""
 STORE: dict[str, Callable[[Store], object]] = {
     "create": lambda s: s.create([user("x")], id=NAME),
     "get": lambda s: s.get(NAME, last=20).messages,
@@ -141,6 +142,7 @@ STORE: dict[str, Callable[[Store], object]] = {
                          list(s.follow(NAME, after=-1, seconds=0))),
     "journal": lambda s: (s.journal(None, 0, 100), s.journal(NAME, -1, 100)),
     "lease": lambda s: s.lease(NAME, "jim"),
+    "begin_work": lambda s: s.begin_work(NAME, "jim", kinds=["draft"]),
     "release": lambda s: s.release(palaver.stores.Lease(NAME, "anna", 1, 0, 1)),
     "verify": lambda s: list(s.verify()),
     "notes": lambda s: list(s.notes()),
@@ -191,6 +193,13 @@ def public(kind: type) -> set[str]:
 
 def test_every_public_method_of_a_store_is_tried() -> None:
     assert public(Store) == STORE.keys() | HARMLESS
+
+
+def test_who_sees_one_owner_can_not_change_how_all_is_stored(jim: Store) -> None:
+    for change in (lambda: jim.encrypt(palaver.Key.generate()), jim.decrypt):
+        with pytest.raises(StoreError, match="opened for an owner"):
+            change()
+    assert not jim.encrypted
 
 
 def test_every_public_method_of_a_history_is_tried_or_reads_what_it_has() -> None:
