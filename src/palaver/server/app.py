@@ -22,6 +22,8 @@ from litestar.di import Provide
 
 from palaver.messages.parts import UnknownPart
 from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
+from palaver.server.openai.routes import ROUTES as OPENAI_ROUTES
+from palaver.server.openai.shapes import encode_error
 from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
 from palaver.server.security import HEADERS, OPEN, RateLimit, read_headers, read_path
@@ -42,6 +44,7 @@ __all__ = ["App", "Metrics", "make_app"]
 
 
 _HEALTH = "/api/health"  # answered under any load
+_OPENAI = "/v1/"  # where errors have OpenAI's form
 _EVENTS = "/api/events"  # long streams, with a limit of their own in `live`
 _OPEN_BODY = 16 * 1024  # bytes, for a request that needs no token
 _FILE_METHODS = frozenset(("GET", "HEAD"))
@@ -75,7 +78,7 @@ def make_app(store: Store, settings: Settings) -> App:
 
     return App(
         service,
-        route_handlers=ROUTES,
+        route_handlers=[*ROUTES, OPENAI_ROUTES],
         dependencies={"service": Provide(provide_service)},
         dto=BodyDTO,
         return_dto=BodyDTO,
@@ -231,6 +234,7 @@ class _Response:
 
     def __init__(self, scope: HTTPScope, send: Send, metrics: Metrics) -> None:
         self._method = scope["method"]
+        self._is_openai = scope["path"].startswith(_OPENAI)
         self._send = send
         self._metrics = metrics
         self._begun = time.monotonic()
@@ -249,14 +253,17 @@ class _Response:
 
     async def refuse(self, refusal: RequestRefused) -> None:
         """Send a refusal as the whole response."""
-        body = msgspec.json.encode(refusal.problem)
-        headers = {
-            **refusal.headers,
-            "content-type": PROBLEM_JSON,
-            "content-length": str(len(body)),
-        }
+        status, body, kind = (
+            refusal.problem.status,
+            msgspec.json.encode(refusal.problem),
+            PROBLEM_JSON,
+        )
+        if self._is_openai:
+            status, body = encode_error(refusal.problem)
+            kind = "application/json"
+        headers = {**refusal.headers, "content-type": kind, "content-length": str(len(body))}
         pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
-        await self.send_whole(refusal.problem.status, pairs, body)
+        await self.send_whole(status, pairs, body)
 
     async def send_whole(
         self,
