@@ -23,6 +23,7 @@ from litestar.di import Provide
 from palaver.messages.parts import UnknownPart
 from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
 from palaver.server.openai.routes import ROUTES as OPENAI_ROUTES
+from palaver.server.openai.routes import Door
 from palaver.server.openai.shapes import encode_error
 from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
@@ -64,8 +65,13 @@ def make_app(store: Store, settings: Settings) -> App:
     """
     service = Service(store, settings)
 
+    door = Door(service)
+
     async def provide_service() -> Service:
         return service
+
+    async def provide_door() -> Door:
+        return door
 
     @asynccontextmanager
     async def run_service(app: Litestar) -> AsyncGenerator[None, None]:
@@ -79,7 +85,7 @@ def make_app(store: Store, settings: Settings) -> App:
     return App(
         service,
         route_handlers=[*ROUTES, OPENAI_ROUTES],
-        dependencies={"service": Provide(provide_service)},
+        dependencies={"service": Provide(provide_service), "door": Provide(provide_door)},
         dto=BodyDTO,
         return_dto=BodyDTO,
         exception_handlers={Exception: error_response},

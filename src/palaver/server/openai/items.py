@@ -6,7 +6,7 @@ that this server ran is one item with its output (`mcp_call`); the call of a cli
 its output are two.
 
 Reasoning goes back to the model that made it and to no other. For clients that store nothing it
-travels in `encrypted_content`, with the name of that model and what its provider wants to see again.
+travels in `encrypted_content`, with the name of that model and what its provider wants back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
-from palaver.errors import ValidationError
 from palaver.messages import (
     AssistantInfo,
     Message,
@@ -34,16 +33,17 @@ from palaver.messages import (
 )
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.parts import UnknownPart, reasoning_part
-from palaver.server.openai.ids import ItemId
+from palaver.server.openai.ids import ItemId, read_item_id
 from palaver.server.openai.shapes import SERVER_LABEL, refuse
 from palaver.wire.format import freeform_text, is_freeform, raw_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from palaver.errors import ValidationError
     from palaver.messages import Part
 
-__all__ = ["Approval", "Input", "read_input", "render_items", "seal_summary"]
+__all__ = ["Approval", "Input", "read_input", "render_items", "seal_summary", "without_item"]
 
 _FORM: Final = "openai-responses"
 _RAN: Final = "ran"
@@ -352,13 +352,14 @@ class _Answer:
         if isinstance(message.content, str):
             items = [self._text([message.content])] if message.content else []
         else:
-            items = [item for group in _groups(message.parts) for item in self._group(group)]
+            items = [item for group in _groups(message.parts) for item in self.render(group)]
         finish = getattr(message.info, "finish", None)
         if finish not in _WHOLE and items and "status" in items[-1]:
             items[-1]["status"] = "incomplete"
         return items
 
-    def _group(self, group: list[Part]) -> Iterator[dict[str, Any]]:
+    def render(self, group: list[Part]) -> Iterator[dict[str, Any]]:
+        """The item of some parts, if they have one."""
         first = group[0]
         if isinstance(first, ReasoningPart):
             yield self._reasoning([part for part in group if isinstance(part, ReasoningPart)])
@@ -439,6 +440,32 @@ class _Answer:
             "error": error if failed else None,
             "status": "failed" if failed else "completed",
         }
+
+
+def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[str]]:
+    """Return a message without one of its items, and the calls that went with it.
+
+    None, if nothing is left of the message.
+    """
+    if message.role == "tool":
+        parts = [part for index, part in enumerate(message.parts) if index != item.index]
+        return (replace(message, content=tuple(parts)) if parts else None), []
+    if message.role != "assistant" or isinstance(message.content, str):
+        return None, []
+    answer = _Answer(message, item.conversation, {}, frozenset(), encrypted=False)
+    left: list[Part] = []
+    calls: list[str] = []
+    for group in _groups(message.parts):
+        shown = [read_item_id(str(each.get("id"))) for each in answer.render(group)]
+        named = shown[0] if shown else None
+        wanted = ("fc", item.index) if item.kind in ("mcp", "mcpr") else (item.kind, item.index)
+        if named is not None and (named.kind, named.index) == wanted:
+            calls += [part.call_id for part in group if isinstance(part, ToolCallPart)]
+        else:
+            left += group
+    if not any(isinstance(part, TextPart | ToolCallPart | ReasoningPart) for part in left):
+        return None, calls
+    return replace(message, content=tuple(left)), calls
 
 
 def _groups(parts: Iterable[Part]) -> list[list[Part]]:

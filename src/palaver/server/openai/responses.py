@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -33,7 +34,7 @@ from palaver.messages import Message, ToolCallPart, ToolPart, system
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.parts import FREEFORM
-from palaver.models.base import ModelRequest, check_options
+from palaver.models.base import LOCAL_PROVIDER, Model, ModelRequest, check_options
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.events import EventWriter, LiveEvents, encode_event, ending, replay
 from palaver.server.openai.ids import (
@@ -49,6 +50,7 @@ from palaver.server.openai.shapes import (
     FunctionTool,
     McpTool,
     ResponseRecord,
+    ResponseRequest,
     check_supported,
     refuse,
     response_object,
@@ -61,13 +63,11 @@ from palaver.wire import ToolSpec
 from palaver.wire import to as write_request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Iterable
 
     from palaver.conversation.step import Step, ToolOutcome
     from palaver.history import View
-    from palaver.models.base import Model
     from palaver.server.openai.items import Input
-    from palaver.server.openai.shapes import ResponseRequest
     from palaver.server.services import Service
     from palaver.server.services.steps import RunningStep, StepOutcome
     from palaver.stores import Store, StoredHistory
@@ -243,11 +243,7 @@ class Responses:
         check_supported(request)
         service = self._service
         name = request.model or service.models.default
-        try:
-            model = service.steps.get_model(name)
-        except ValidationError as error:
-            detail = f"{error.detail}".replace("/api/info", "/v1/models")
-            raise RequestRefused(404, detail, path="$.model", rule="model_not_found") from None
+        model = self.find_model(name)
         tools: dict[str, Tool] = {}
         hosted: set[str] = set()
         always_ask = False
@@ -279,6 +275,26 @@ class Responses:
             request, name, model, box, frozenset(hosted), frozenset(custom), always_ask, options
         )
 
+    def find_model(self, name: str) -> Model:
+        """The model of a name; refused as OpenAI refuses a model that it does not have."""
+        try:
+            return self._service.steps.get_model(name)
+        except ValidationError as error:
+            detail = error.detail.replace("/api/info", "/v1/models")
+            raise RequestRefused(404, detail, path="$.model", rule="model_not_found") from None
+
+    @staticmethod
+    def one_call_at_a_time(model: Model, choice: str | None) -> dict[str, Any]:
+        """The options with which a model makes one call at a time, where its provider has them."""
+        if model.ref.provider_id == LOCAL_PROVIDER or choice == "none":
+            return {}
+        if model.format in ("openai-chat", "openai-responses"):
+            return {"extra": {"parallel_tool_calls": False}}
+        if model.format == "anthropic":
+            kind = {"type": "auto"} if choice in (None, "auto") else {}
+            return {"extra": {"tool_choice": {**kind, "disable_parallel_tool_use": True}}}
+        return {}
+
     def _options(
         self, request: ResponseRequest, model: Model, choice: str | None
     ) -> dict[str, Any]:
@@ -292,19 +308,10 @@ class Responses:
             "tool_choice": choice,
         }
         found = {name: value for name, value in given.items() if value is not None}
-        extra: dict[str, Any] = {}
         if request.parallel_tool_calls is False and request.tools:
-            if model.format in ("openai-chat", "openai-responses"):
-                extra["parallel_tool_calls"] = False
-            elif model.format == "anthropic" and choice != "none":
-                extra["tool_choice"] = {"disable_parallel_tool_use": True}
-                if choice is None:
-                    extra["tool_choice"]["type"] = "auto"
-        if model.ref.provider_id == "local":
-            extra = {}
+            found |= self.one_call_at_a_time(model, choice)
         forced = choice not in (None, "auto", "none")
-        more = {"extra": extra} if extra else {}
-        return {**default_options(model, forced=forced), **found, **more}
+        return {**default_options(model, forced=forced), **found}
 
     # ── where it goes ───────────────────────────────────────────────────────────────────────────
 
@@ -394,7 +401,7 @@ class Responses:
             conversation=request.conversation_id,
         )
         if place.parent is None:
-            self._check_calls(given, [])
+            self.check_calls(given, [])
             if not given.messages:
                 raise refuse("is empty: there is nothing to answer", "input", "missing")
             name = ResponseId(place.target, new_record_name(0))
@@ -406,8 +413,8 @@ class Responses:
             history = history.fork(at=place.version, id=place.target)
             place = replace(place, version=history.version)
         view = history.refresh().view
-        calls = _open_calls(view)
-        given = self._check_calls(given, calls)
+        calls = self.open_calls(view)
+        given = self.check_calls(given, calls)
         if place.forked:
             chat = self._service.conversations.get(place.target)
             history = chat.history
@@ -432,9 +439,9 @@ class Responses:
         return chat, RunningResponse(name, record)
 
     def _input(self, request: ResponseRequest) -> Input:
-        return read_input(request.input, self._resolve)
+        return read_input(request.input, self.resolve)
 
-    def _resolve(self, text: str, path: str) -> list[dict[str, Any]]:
+    def resolve(self, text: str, path: str) -> list[dict[str, Any]]:
         """Return the item that a reference names."""
         item = self.find_item(text)
         if item is None:
@@ -450,32 +457,54 @@ class Responses:
             history = self._service.conversations.get(name.conversation).history
         except PalaverError:
             return None
-        log = history.view.log
+        view = history.view
+        log = view.log
         positions = log.positions_of(name.message)
         if not positions:
             return None
-        message = log[positions[0]]
-        after = log.between(positions[0] + 1, min(len(log), positions[0] + _LOOKBACK))
+        seen = [each for each in positions if view.index_of(each) is not None]
+        position = (seen or positions)[-1]
+        message = log[position]
+        after = log.between(position + 1, min(len(log), position + _LOOKBACK))
         results = [each for each in after if each.role == "tool"]
         hosted = [tool.spec.name for tool in self._service.tools]
         shown = render_items([message, *results], name.conversation, hosted=hosted, encrypted=True)
         return next((item for item in shown if item.get("id") == text), None)
 
     @staticmethod
-    def _check_calls(given: Input, calls: list[tuple[ToolCallPart, bool]]) -> Input:
+    def check_calls(
+        given: Input, calls: list[tuple[ToolCallPart, bool]], where: str = "input"
+    ) -> Input:
         """Refuse outputs without their calls, and calls that would go without their outputs."""
         open_calls = {call.call_id: call.tool for call, _ in calls}
         for call_id, index in given.results.items():
             if call_id not in open_calls:
                 detail = f"no call {call_id!r} waits for an output"
-                raise refuse(detail, f"input[{index}].call_id", "call_not_found")
+                raise refuse(detail, f"{where}[{index}].call_id", "call_not_found")
         decided = {approval.request for approval in given.approvals}
         for call, is_last in calls:
             asked = any(_names_call(each, call) for each in decided)
-            if is_last and call.call_id not in given.results and not asked:
+            if where != "input" or not is_last or asked:
+                continue
+            if call.call_id not in given.results:
                 detail = f"has no output for the call {call.call_id!r} of {call.tool}, which waits"
                 raise refuse(detail, "input", "missing_tool_output")
         return given.with_tools(open_calls)
+
+    @staticmethod
+    def open_calls(view: View) -> list[tuple[ToolCallPart, bool]]:
+        """The calls near the end that have no result, and whether nothing was said after each."""
+        answered: set[str] = set()
+        found: list[tuple[ToolCallPart, bool]] = []
+        last = True
+        for message in reversed(view[-_LOOKBACK:]):
+            if message.role == "tool":
+                answered |= {part.call_id for part in message.parts if isinstance(part, ToolPart)}
+                continue
+            calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+            found += [(call, last) for call in calls if call.call_id not in answered]
+            last = False
+        return found
 
     @staticmethod
     def _decide(chat: Conversation, given: Input, calls: list[tuple[ToolCallPart, bool]]) -> None:
@@ -505,8 +534,8 @@ class Responses:
                 place = self._place(request)
                 parent = self._service.conversations.get(str(place.parent)).history
                 view = parent.at(place.version)
-                before, calls = list(view), _open_calls(view)
-            given = self._check_calls(self._input(request), calls)
+                before, calls = list(view), self.open_calls(view)
+            given = self.check_calls(self._input(request), calls)
             if not given.messages and not before:
                 raise refuse("is empty: there is nothing to answer", "input", "missing")
             record = ResponseRecord(
@@ -917,21 +946,6 @@ def _read_choice(
     if name not in tools:
         raise refuse(f"{name!r} is not among the tools", "tool_choice.name", "unknown_tool")
     return name, everything
-
-
-def _open_calls(view: View) -> list[tuple[ToolCallPart, bool]]:
-    """The calls near the end that have no result, and whether nothing was said after each."""
-    answered: set[str] = set()
-    found: list[tuple[ToolCallPart, bool]] = []
-    last = True
-    for message in reversed(view[-_LOOKBACK:]):
-        if message.role == "tool":
-            answered |= {part.call_id for part in message.parts if isinstance(part, ToolPart)}
-            continue
-        calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
-        found += [(call, last) for call in calls if call.call_id not in answered]
-        last = False
-    return found
 
 
 def _names_call(request: str, call: ToolCallPart) -> bool:

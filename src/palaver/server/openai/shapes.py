@@ -307,6 +307,14 @@ def check_supported(request: ResponseRequest) -> None:
     for index, name in enumerate(request.include or ()):
         if name not in _INCLUDABLE or name == _LOGPROBS:
             raise refuse(f"{name!r} can't be included", f"include[{index}]")
+    _check_together(request)
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, McpTool):
+            _check_mcp(tool, f"tools[{index}]")
+
+
+def _check_together(request: ResponseRequest) -> None:
+    """Refuse fields that do not go together."""
     if request.stream_options is not None and request.stream_options.include_obfuscation:
         detail = "must be false: events carry no padding here"
         raise refuse(detail, "stream_options.include_obfuscation")
@@ -317,9 +325,6 @@ def check_supported(request: ResponseRequest) -> None:
         raise refuse("must be true for a response in the background", "store")
     if request.conversation is not None and not request.stored:
         raise refuse("must be true for a response of a conversation", "store")
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, McpTool):
-            _check_mcp(tool, f"tools[{index}]")
 
 
 def _check_mcp(tool: McpTool, where: str) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from litestar.di import NamedDependency
 
 from palaver.server.live import Live
-from palaver.server.openai.responses import Responses
 from palaver.server.security import Gate
 from palaver.server.services.compaction import Compactor
 from palaver.server.services.conversations import OpenConversations
@@ -43,7 +42,6 @@ class Service:
         self.steps = StepRunner(self)
         self.compactor = Compactor(self)
         self.teams = Teams(self)
-        self.responses = Responses(self)
 
     @property
     def reads_inline(self) -> bool:
