@@ -84,6 +84,7 @@ def make_app(store: Store, settings: Settings) -> App:
 
     return App(
         service,
+        door,
         route_handlers=[*ROUTES, OPENAI_ROUTES],
         dependencies={"service": Provide(provide_service), "door": Provide(provide_door)},
         dto=BodyDTO,
@@ -111,10 +112,11 @@ async def _refuse_writes(
 class App(Litestar):
     """A litestar application behind a gate that no request can go around."""
 
-    def __init__(self, service: Service, **configured: Any) -> None:  # noqa: ANN401 - Litestar's
-        """Take the service, and everything that litestar takes."""
+    def __init__(self, service: Service, door: Door, **configured: Any) -> None:  # noqa: ANN401 - Litestar's
+        """Take the service, its door, and everything that litestar takes."""
         super().__init__(**configured)
         self.service = service
+        self.door = door
         self.metrics = Metrics()
         self._gate = service.gate
         self._settings = service.settings

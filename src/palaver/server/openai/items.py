@@ -12,6 +12,7 @@ travels in `encrypted_content`, with the name of that model and what its provide
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -38,7 +39,7 @@ from palaver.server.openai.shapes import SERVER_LABEL, refuse
 from palaver.wire.format import freeform_text, is_freeform, raw_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from palaver.errors import ValidationError
     from palaver.messages import Part
@@ -262,9 +263,13 @@ def render_items(
     conversation: str,
     *,
     hosted: Iterable[str] = (),
+    custom: Iterable[str] = (),
     encrypted: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return messages as items; `hosted` are the tools that this server runs."""
+    """Return messages as items.
+
+    `hosted` are the tools that this server runs, `custom` those of the client that take free text.
+    """
     found = list(messages)
     results = {
         part.call_id: part
@@ -273,13 +278,13 @@ def render_items(
         if isinstance(part, ToolPart)
     }
     calls = {part.call_id: part for message in found for part in _calls(message)}
-    names = frozenset(hosted)
+    shown = _Shown(results, frozenset(hosted), frozenset(custom), encrypted)
     items: list[dict[str, Any]] = []
     for message in found:
         if message.role == "assistant":
-            items += _Answer(message, conversation, results, names, encrypted=encrypted).items()
+            items += _Answer(message, conversation, shown).items()
         elif message.role == "tool":
-            items += _outputs(message, conversation, calls)
+            items += _outputs(message, conversation, calls, shown)
         else:
             items.append(_message(message, conversation))
     return items
@@ -304,7 +309,7 @@ def _message(message: Message, conversation: str) -> dict[str, Any]:
 
 
 def _outputs(
-    message: Message, conversation: str, calls: Mapping[str, ToolCallPart]
+    message: Message, conversation: str, calls: Mapping[str, ToolCallPart], shown: _Shown
 ) -> Iterator[dict[str, Any]]:
     """The outputs that a client has sent; those of this server stand with their calls."""
     for index, part in enumerate(message.parts):
@@ -313,7 +318,7 @@ def _outputs(
         call = calls.get(part.call_id)
         if part.metadata.get(_RAN) != _CLIENT and call is not None:
             continue
-        custom = call is not None and is_freeform(call)
+        custom = call is not None and shown.is_custom(call)
         yield {
             "type": "custom_tool_call_output" if custom else "function_call_output",
             "id": str(ItemId("cto" if custom else "fco", conversation, message.id, index)),
@@ -330,6 +335,19 @@ def _output_text(part: ToolPart) -> str:
     return state.error if isinstance(state, ToolError) else ""
 
 
+class _Shown(Struct, frozen=True):
+    """What the items of a conversation depend on beside their messages."""
+
+    results: Mapping[str, ToolPart]
+    hosted: frozenset[str]
+    custom: frozenset[str]
+    encrypted: bool = False
+
+    def is_custom(self, call: ToolCallPart) -> bool:
+        """Tell whether a call is of a tool that takes free text."""
+        return is_freeform(call) or call.tool in self.custom
+
+
 class _Answer:
     """Renders one answer of a model."""
 
@@ -337,13 +355,9 @@ class _Answer:
         self,
         message: Message,
         conversation: str,
-        results: Mapping[str, ToolPart],
-        hosted: frozenset[str],
-        *,
-        encrypted: bool,
+        shown: _Shown,
     ) -> None:
-        self._message, self._conversation = message, conversation
-        self._results, self._hosted, self._encrypted = results, hosted, encrypted
+        self._message, self._conversation, self._shown = message, conversation, shown
         self._counts: dict[str, int] = {}
 
     def items(self) -> list[dict[str, Any]]:
@@ -397,7 +411,7 @@ class _Answer:
             "summary": [{"type": "summary_text", "text": text}] if text else [],
         }
         model = getattr(self._message.info, "model", None)
-        if self._encrypted and model is not None:
+        if self._shown.encrypted and model is not None:
             pieces = [[len(part.text), msgspec.to_builtins(dict(part.metadata))] for part in parts]
             item["encrypted_content"] = _seal(
                 {"by": [model.provider_id, model.model_id], "parts": pieces}
@@ -405,13 +419,13 @@ class _Answer:
         return item
 
     def _call(self, part: ToolCallPart) -> dict[str, Any]:
-        result = self._results.get(part.call_id)
-        ours = part.tool in self._hosted
+        result = self._shown.results.get(part.call_id)
+        ours = part.tool in self._shown.hosted
         if result is not None:
             ours = result.metadata.get(_RAN) != _CLIENT
         if ours:
             return self._hosted_call(part, result)
-        custom = is_freeform(part)
+        custom = self._shown.is_custom(part)
         return {
             "type": "custom_tool_call" if custom else "function_call",
             "id": self._id("ctc" if custom else "fc"),
@@ -452,13 +466,14 @@ def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[s
         return (replace(message, content=tuple(parts)) if parts else None), []
     if message.role != "assistant" or isinstance(message.content, str):
         return None, []
-    answer = _Answer(message, item.conversation, {}, frozenset(), encrypted=False)
+    answer = _Answer(message, item.conversation, _Shown({}, frozenset(), frozenset()))
     left: list[Part] = []
     calls: list[str] = []
     for group in _groups(message.parts):
         shown = [read_item_id(str(each.get("id"))) for each in answer.render(group)]
         named = shown[0] if shown else None
-        wanted = ("fc", item.index) if item.kind in ("mcp", "mcpr") else (item.kind, item.index)
+        calling = item.kind in ("ctc", "mcp", "mcpr")  # which it is depends on the tools
+        wanted = ("fc" if calling else item.kind, item.index)
         if named is not None and (named.kind, named.index) == wanted:
             calls += [part.call_id for part in group if isinstance(part, ToolCallPart)]
         else:

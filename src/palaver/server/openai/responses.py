@@ -573,6 +573,10 @@ class Responses:
         else:
             steps.launch_quietly(running, work.run)
 
+    def forget_finished(self) -> None:
+        """Forget the events of responses that are over; the store has what they were."""
+        self._runs = {name: run for name, run in self._runs.items() if not run.done.is_set()}
+
     def finish(self, run: RunningResponse, chat: Conversation, record: ResponseRecord) -> None:
         """Store how a response has ended; nothing, where it is not to be stored."""
         if chat.store is self._store:
@@ -610,10 +614,7 @@ class Responses:
     def output(self, name: ResponseId, record: ResponseRecord) -> list[dict[str, Any]]:
         """The output items of a response, from the log."""
         log = self._service.conversations.get(name.conversation).history.view.log
-        messages = _messages(log, record.outputs)
-        return render_items(
-            messages, name.conversation, hosted=record.hosted, encrypted=record.encrypted
-        )
+        return _rendered([log[position] for position in record.outputs], name, record)
 
     async def stream(self, text: str, after: int) -> AsyncGenerator[bytes, None]:
         """The events of a response after a number: from this process, or repeated."""
@@ -656,7 +657,9 @@ class Responses:
         history = self._service.conversations.get(name.conversation).history
         start = history.version if record is None else record.start
         hosted = [tool.spec.name for tool in self._service.tools]
-        return render_items(history.at(start), name.conversation, hosted=hosted)
+        custom = () if record is None else record.custom
+        view = history.at(start)
+        return render_items(view, name.conversation, hosted=hosted, custom=custom)
 
     # ── ending ──────────────────────────────────────────────────────────────────────────────────
 
@@ -741,7 +744,7 @@ class Responses:
                         record,
                         status="completed" if done else "failed",
                         error=None if done else error,
-                        outputs=tuple(each.id for each in found),
+                        outputs=_positions(history.view.log, [each.id for each in found]),
                         usage=_usage(found),
                         completed=now_ms(),
                         end=last,
@@ -833,14 +836,8 @@ class _Work:
                     self._live.outcome(outcome, item)
 
     def _items(self) -> list[dict[str, Any]]:
-        record, name = self._run.record, self._run.name
-        log = self._chat.history.view.log
-        return render_items(
-            _messages(log, self._outputs),
-            name.conversation,
-            hosted=record.hosted,
-            encrypted=record.encrypted,
-        )
+        found = _messages(self._chat.history.view.log, self._outputs)
+        return _rendered(found, self._run.name, self._run.record)
 
     async def _finish(
         self,
@@ -860,7 +857,7 @@ class _Work:
                 status=status,
                 error=error,
                 reason=reason,
-                outputs=tuple(message.id for message in found),
+                outputs=_positions(history.view.log, [message.id for message in found]),
                 pieces=run.writer.pieces,
                 usage=_usage(found) or _counted(chat, found),
                 completed=now_ms(),
@@ -957,6 +954,22 @@ def _names_call(request: str, call: ToolCallPart) -> bool:
 def _messages(log: Any, names: Iterable[str]) -> list[Message]:  # noqa: ANN401 - a log of any kind
     found = ((log, log.positions_of(name)) for name in names)
     return [each[positions[0]] for each, positions in found if positions]
+
+
+def _positions(log: Any, names: Iterable[str]) -> tuple[int, ...]:  # noqa: ANN401 - the same
+    return tuple(log.positions_of(name)[0] for name in names)
+
+
+def _rendered(
+    messages: list[Message], name: ResponseId, record: ResponseRecord
+) -> list[dict[str, Any]]:
+    return render_items(
+        messages,
+        name.conversation,
+        hosted=record.hosted,
+        custom=record.custom,
+        encrypted=record.encrypted,
+    )
 
 
 def _usage(messages: Iterable[Message]) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from anyio import to_thread
 from litestar import Request, Response, Router, delete, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from palaver.conversation.compaction import INSTRUCTIONS
@@ -44,6 +44,7 @@ _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _NO_BUFFER: Final = {"X-Accel-Buffering": "no"}
 _Limit = Annotated[int, QueryParameter(ge=1, le=100)]
+_Order = Annotated[Literal["asc", "desc"], QueryParameter()]
 _After = Annotated[int | None, QueryParameter(ge=0)]
 
 
@@ -114,7 +115,7 @@ def _as_refusal(failure: Exception) -> Exception:
 async def get_response(
     response: FromPath[str],
     door: DoorDependency,
-    stream: bool = False,  # noqa: FBT001, FBT002 - a parameter of the query
+    stream: FromQuery[bool] = False,  # noqa: FBT002 - a parameter of the query
     starting_after: _After = None,
 ) -> Response[Any]:
     """Get a response, or its stream from an event on."""
@@ -143,8 +144,8 @@ async def list_input_items(
     response: FromPath[str],
     door: DoorDependency,
     limit: _Limit = 20,
-    order: Literal["asc", "desc"] = "desc",
-    after: str | None = None,
+    order: _Order = "desc",
+    after: FromQuery[str | None] = None,
 ) -> Response[Any]:
     """List what a response was given."""
     items = await to_thread.run_sync(door.responses.input_items, response)
@@ -242,8 +243,8 @@ async def list_items(
     conversation: FromPath[str],
     door: DoorDependency,
     limit: _Limit = 20,
-    order: Literal["asc", "desc"] = "desc",
-    after: str | None = None,
+    order: _Order = "desc",
+    after: FromQuery[str | None] = None,
 ) -> Response[Any]:
     """List the items of a conversation."""
     items = await to_thread.run_sync(door.conversations.items, conversation)

@@ -44,6 +44,7 @@ __all__ = [
     "usage_object",
 ]
 
+CUSTOM: Final = "custom"
 SERVER_LABEL: Final = "palaver"
 """The label of the server's own tools and MCP servers among a request's tools."""
 
@@ -73,7 +74,7 @@ class FunctionTool(_Shape, frozen=True, tag_field="type", tag="function"):
     strict: bool | None = None
 
 
-class CustomTool(_Shape, frozen=True, tag_field="type", tag="custom"):
+class CustomTool(_Shape, frozen=True, tag_field="type", tag=CUSTOM):
     """A tool of the client that takes free text."""
 
     name: _ToolName
@@ -246,7 +247,7 @@ _ECHOED: Final = (
 class CompactRequest(_Shape, frozen=True):
     """The body of `POST /v1/responses/compact`."""
 
-    model: _Name | None = None
+    model: _Name
     input: str | _Items | None = None
     instructions: str | None = None
     previous_response_id: _Name | None = None
@@ -346,8 +347,9 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     """What is stored of a response beside its conversation's log.
 
     `base` is the version that its input followed, `start` the version with its input, `end` the one
-    after its output. `outputs` are the ids of its messages, `pieces` the lengths of the pieces in
-    which its items were streamed, so that a stream can be repeated with the same numbers.
+    after its output. `outputs` are the positions of its messages in the log. `pieces` are the
+    lengths of the pieces in which its items were streamed, so that a stream can be repeated with
+    the same numbers.
     """
 
     request: dict[str, Any]
@@ -358,7 +360,7 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     status: str = "in_progress"
     end: int | None = None
     completed: int | None = None
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[int, ...] = ()
     pieces: list[list[int]] = field(default_factory=list[list[int]])
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
@@ -370,6 +372,12 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     def over(self) -> bool:
         """Whether the response has ended."""
         return self.status not in ("in_progress", "queued")
+
+    @property
+    def custom(self) -> list[str]:
+        """The tools of the client that take free text."""
+        tools = self.request.get("tools", ())
+        return [tool["name"] for tool in tools if tool["type"] == CUSTOM]
 
     @property
     def encrypted(self) -> bool:
