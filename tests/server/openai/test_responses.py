@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from palaver.server.openai.ids import read_response_id
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.openai.door import FUNCTION, HOSTED, Door, text_of
 from tests.server.scripted_server import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 
 def conversation_of(response: dict[str, Any]) -> str:
@@ -388,13 +391,19 @@ REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def quiet() -> Generator[Door]:
+    """A server whose model is never asked."""
+    with Door(Scripted()) as door:
+        yield door
+
+
 @pytest.mark.parametrize(("body", "param", "code"), REFUSED, ids=lambda given: str(given)[:40])
 def test_what_is_not_supported_is_refused_by_its_name(
-    body: dict[str, Any], param: str | None, code: str
+    quiet: Door, body: dict[str, Any], param: str | None, code: str
 ) -> None:
-    with Door(Scripted()) as door:
-        assert (400, param, code) == door.refused("responses", {"input": "Hi", **body})
-        assert [] == list(door.store)
+    assert (400, param, code) == quiet.refused("responses", {"input": "Hi", **body})
+    assert [] == list(quiet.store)
 
 
 def test_what_is_not_there_is_not_found() -> None:

@@ -15,10 +15,8 @@ from msgspec import Meta, Struct
 
 from palaver import wire
 from palaver.conversation import Conversation, Toolbox
-from palaver.errors import ValidationError
 from palaver.messages import new_id
 from palaver.messages.ids import now_ms
-from palaver.models.base import check_options
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.ids import new_conversation_id
 from palaver.server.openai.responses import ClientTool
@@ -335,9 +333,5 @@ class ChatCompletions:
         options = {**default_options(model), **options}
         if request.parallel_tool_calls is False and request.tools:
             options |= self._responses.one_call_at_a_time(model, wanted)
-        try:
-            check_options(model, tools.specs, options)
-        except ValidationError as error:
-            path = _PATHS.get(error.path, error.path.replace("$.options.", "$."))
-            raise ValidationError(error.detail, path=path, rule=error.rule) from None
+        self._responses.check_options(model, tools, options, _PATHS)
         return model, tools, options

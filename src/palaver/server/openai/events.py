@@ -178,7 +178,9 @@ class _CallItem:
         if self.kind == "custom_tool_call":
             text = read_arguments(text).raw
             writer.piece(events, self.index, text, item_id=self.name)
-        text = text or ("" if self.kind == "custom_tool_call" else "{}")
+        elif not text:  # a call without arguments
+            text = "{}"
+            writer.piece(events, self.index, text, item_id=self.name)
         writer.write(
             f"{events}.done",
             output_index=self.index,

@@ -264,11 +264,7 @@ class Responses:
         choice, allowed = _read_choice(request, tools, hosted)
         box = Toolbox(tools[each] for each in tools if each in allowed)
         options = self._options(request, model, choice)
-        try:
-            check_options(model, box.specs, options)
-        except ValidationError as error:
-            path = _PATHS.get(error.path, error.path.replace("$.options.", "$."))
-            raise ValidationError(error.detail, path=path, rule=error.rule) from None
+        self.check_options(model, box, options, _PATHS)
         if request.instructions:
             model = Instructed(model, request.instructions)
         return _Plan(
@@ -282,6 +278,18 @@ class Responses:
         except ValidationError as error:
             detail = error.detail.replace("/api/info", "/v1/models")
             raise RequestRefused(404, detail, path="$.model", rule="model_not_found") from None
+
+    @staticmethod
+    def check_options(
+        model: Model, tools: Toolbox, options: Mapping[str, Any], paths: Mapping[str, str]
+    ) -> None:
+        """Refuse options that a model does not take, under the names that clients know."""
+        try:
+            ModelRequest({}, tools=tools.specs, options=options).check()
+            check_options(model, tools.specs, options)
+        except ValidationError as error:
+            path = paths.get(error.path, error.path.replace("$.options.", "$."))
+            raise ValidationError(error.detail, path=path, rule=error.rule) from None
 
     @staticmethod
     def one_call_at_a_time(model: Model, choice: str | None) -> dict[str, Any]:
