@@ -271,13 +271,7 @@ def render_items(
     `hosted` are the tools that this server runs, `custom` those of the client that take free text.
     """
     found = list(messages)
-    results = {
-        part.call_id: part
-        for message in found
-        for part in message.parts
-        if isinstance(part, ToolPart)
-    }
-    calls = {part.call_id: part for message in found for part in _calls(message)}
+    results, calls = _pair(found)
     shown = _Shown(results, frozenset(hosted), frozenset(custom), encrypted)
     items: list[dict[str, Any]] = []
     for message in found:
@@ -288,6 +282,25 @@ def render_items(
         else:
             items.append(_message(message, conversation))
     return items
+
+
+def _pair(
+    messages: Iterable[Message],
+) -> tuple[dict[str, ToolPart], dict[str, ToolCallPart]]:
+    """Return the results by the ids of their calls' parts, and the calls by those of the results.
+
+    Ids of calls repeat in a conversation, since some providers count from 0 in every answer.
+    """
+    open_calls: dict[str, ToolCallPart] = {}
+    results: dict[str, ToolPart] = {}
+    calls: dict[str, ToolCallPart] = {}
+    for message in messages:
+        open_calls |= {part.call_id: part for part in _calls(message)}
+        for part in message.parts:
+            call = open_calls.get(part.call_id) if isinstance(part, ToolPart) else None
+            if isinstance(part, ToolPart) and call is not None:
+                results[call.id], calls[part.id] = part, call
+    return results, calls
 
 
 def _message(message: Message, conversation: str) -> dict[str, Any]:
@@ -315,7 +328,7 @@ def _outputs(
     for index, part in enumerate(message.parts):
         if not isinstance(part, ToolPart):
             continue
-        call = calls.get(part.call_id)
+        call = calls.get(part.id)
         if part.metadata.get(_RAN) != _CLIENT and call is not None:
             continue
         custom = call is not None and shown.is_custom(call)
@@ -419,7 +432,7 @@ class _Answer:
         return item
 
     def _call(self, part: ToolCallPart) -> dict[str, Any]:
-        result = self._shown.results.get(part.call_id)
+        result = self._shown.results.get(part.id)
         ours = part.tool in self._shown.hosted
         if result is not None:
             ours = result.metadata.get(_RAN) != _CLIENT

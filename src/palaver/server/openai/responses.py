@@ -511,6 +511,7 @@ class Responses:
                 continue
             calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
             found += [(call, last) for call in calls if call.call_id not in answered]
+            answered -= {call.call_id for call in calls}  # an id may come again
             last = False
         return found
 
