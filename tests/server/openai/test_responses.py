@@ -231,6 +231,17 @@ def test_options_reach_the_model_and_are_given_back() -> None:
         assert "low" == response["reasoning"]["effort"]
 
 
+def test_what_is_larger_than_the_window_is_truncated_if_the_client_allows_it() -> None:
+    with Door(Scripted(*(saying(each, used=None) for each in ("One.", "Two.", "Three.")))) as door:
+        first = door.create("long " * 9_000)
+        second = door.create("Short", previous_response_id=first["id"], truncation="auto")
+        assert ["One.", "Short"] == texts(door.asked())
+        history = door.store.get(conversation_of(first))
+        history.undo()
+        door.create("And?", previous_response_id=second["id"])
+        assert 3 < len(door.asked())
+
+
 def test_an_answer_that_was_cut_off_says_so() -> None:
     with Door(Scripted(saying("Too lo", finish="length"))) as door:
         response = door.create("Hi", max_output_tokens=2)

@@ -19,7 +19,7 @@ from palaver.messages import new_id
 from palaver.messages.ids import now_ms
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.ids import new_conversation_id
-from palaver.server.openai.responses import ClientTool
+from palaver.server.openai.plan import ClientTool
 from palaver.server.openai.shapes import refuse, respond_to_error
 from palaver.server.services.models import default_options
 from palaver.stores import open_store
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from palaver.conversation.step import Step
     from palaver.messages import Message
     from palaver.models.base import Model
-    from palaver.server.openai.responses import Responses
+    from palaver.server.openai.plan import Planner
     from palaver.server.services import Service
     from palaver.server.services.steps import StepOutcome
     from palaver.wire.reply import Delta
@@ -260,10 +260,10 @@ class _Run:
 class ChatCompletions:
     """The chat completions of a server."""
 
-    def __init__(self, service: Service, responses: Responses) -> None:
+    def __init__(self, service: Service, planner: Planner) -> None:
         """Ask the models of a service, as responses do."""
         self._service = service
-        self._responses = responses
+        self._planner = planner
 
     async def create(self, request: ChatRequest) -> _Run:
         """Begin to answer."""
@@ -312,7 +312,7 @@ class ChatCompletions:
         return run
 
     def _plan(self, request: ChatRequest, name: str) -> tuple[Model, Toolbox, dict[str, Any]]:
-        model = self._responses.find_model(name)
+        model = self._planner.find_model(name)
         found = [each.function for each in request.tools or ()]
         tools = Toolbox(
             ClientTool(ToolSpec(each.name, each.description or "", each.parameters or {}))
@@ -332,6 +332,6 @@ class ChatCompletions:
         options = {key: value for key, value in given.items() if value is not None}
         options = {**default_options(model), **options}
         if request.parallel_tool_calls is False and request.tools:
-            options |= self._responses.one_call_at_a_time(model, wanted)
-        self._responses.check_options(model, tools, options, _PATHS)
+            options |= self._planner.one_call_at_a_time(model, wanted)
+        self._planner.check_options(model, tools, options, _PATHS)
         return model, tools, options

@@ -58,12 +58,12 @@ class ItemId(NamedTuple):
     kind: str
     conversation: str
     message: str
-    index: int
+    number: int
 
     def __str__(self) -> str:
         """Return the id as clients see it."""
         message = _pack(self.message)
-        head = self.index.to_bytes(2) + len(message).to_bytes(2)
+        head = self.number.to_bytes(2) + len(message).to_bytes(2)
         return f"{self.kind}_{_encode(head + message + _pack(self.conversation))}"
 
 

@@ -475,7 +475,7 @@ def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[s
     None, if nothing is left of the message.
     """
     if message.role == "tool":
-        parts = [part for index, part in enumerate(message.parts) if index != item.index]
+        parts = [part for index, part in enumerate(message.parts) if index != item.number]
         return (replace(message, content=tuple(parts)) if parts else None), []
     if message.role != "assistant" or isinstance(message.content, str):
         return None, []
@@ -486,8 +486,8 @@ def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[s
         shown = [read_item_id(str(each.get("id"))) for each in answer.render(group)]
         named = shown[0] if shown else None
         calling = item.kind in ("ctc", "mcp", "mcpr")  # which it is depends on the tools
-        wanted = ("fc" if calling else item.kind, item.index)
-        if named is not None and (named.kind, named.index) == wanted:
+        wanted = ("fc" if calling else item.kind, item.number)
+        if named is not None and (named.kind, named.number) == wanted:
             calls += [part.call_id for part in group if isinstance(part, ToolCallPart)]
         else:
             left += group

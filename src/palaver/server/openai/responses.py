@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -21,20 +20,19 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palaver.conversation import Conversation, Limits, Toolbox, run_until_answer
+from palaver.conversation import Conversation, Limits, run_until_answer
+from palaver.conversation.compaction import DropOldest, compact
 from palaver.errors import (
+    CompactionRefused,
     LeaseTaken,
     PalaverError,
     RateLimited,
     UnknownConversation,
-    ValidationError,
     VersionMismatch,
 )
-from palaver.messages import Message, ToolCallPart, ToolPart, system
+from palaver.messages import Message, ToolCallPart, ToolPart
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
-from palaver.messages.parts import FREEFORM
-from palaver.models.base import LOCAL_PROVIDER, Model, ModelRequest, check_options
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.events import EventWriter, LiveEvents, encode_event, ending, replay
 from palaver.server.openai.ids import (
@@ -45,22 +43,15 @@ from palaver.server.openai.ids import (
     read_response_id,
 )
 from palaver.server.openai.items import read_input, render_items
+from palaver.server.openai.plan import Planner
 from palaver.server.openai.shapes import (
-    CustomTool,
-    FunctionTool,
-    McpTool,
     ResponseRecord,
-    ResponseRequest,
-    check_supported,
     refuse,
     response_object,
     usage_object,
 )
-from palaver.server.services.models import default_options
 from palaver.stores import open_store
 from palaver.tools.approval import Decision, save_decisions
-from palaver.wire import ToolSpec
-from palaver.wire import to as write_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -68,12 +59,12 @@ if TYPE_CHECKING:
     from palaver.conversation.step import Step, ToolOutcome
     from palaver.history import View
     from palaver.server.openai.items import Input
+    from palaver.server.openai.plan import Plan
+    from palaver.server.openai.shapes import ResponseRequest
     from palaver.server.services import Service
     from palaver.server.services.steps import RunningStep, StepOutcome
     from palaver.stores import Store, StoredHistory
     from palaver.stores.records import Record
-    from palaver.tools import Tool, ToolContext
-    from palaver.tools.runner import ToolOutput
 
 __all__ = ["RESPONSE", "Responses", "RunningResponse"]
 
@@ -85,88 +76,14 @@ _MAX_STEPS: Final = 20
 _ATTEMPTS: Final = 20
 _LOOKBACK: Final = 200
 """How many messages are searched for calls without a result."""
+_ANSWER_SHARE: Final = 8
+"""Where nobody says how long an answer may be, this part of the window is left for it."""
 _KEPT_EVENTS: Final = 64
 """How many responses that are over stay in memory, for clients that come back to their streams."""
 _SETTLE_SECONDS: Final = 10.0
 """How long to wait for the lease of a process that was killed."""
 _STOPPED: Final = "the server was stopped while it answered; what had arrived is stored"
 _log: Final = logging.getLogger("palaver.server")
-_PATHS: Final = {
-    "$.options.max_tokens": "$.max_output_tokens",
-    "$.options.effort": "$.reasoning.effort",
-    "$.options.schema": "$.text.format.schema",
-}
-
-
-class ClientTool(Struct, frozen=True):
-    """A tool that the client runs: the response ends with its call."""
-
-    spec: ToolSpec
-    idempotent: bool = False
-    timeout: float | None = None
-
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Run nothing: a call of this tool always waits for the client."""
-        raise NotImplementedError  # pragma: no cover - such a call is never started
-
-
-class Instructed:
-    """A model that gets instructions in front of the conversation; they are not stored in it."""
-
-    def __init__(self, model: Model, instructions: str) -> None:
-        """Give these instructions with every request."""
-        self._model = model
-        self._written = write_request(model.format, [system(instructions)])
-        self.ref, self.format = model.ref, model.format
-        self.window, self.target = model.window, model.target
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Mapping[str, Any]]:
-        """Ask with the instructions."""
-        return self._model.stream(replace(request, body=self._instruct(request.body)))
-
-    async def complete(self, request: ModelRequest) -> Mapping[str, Any]:
-        """Ask with the instructions."""
-        return await self._model.complete(replace(request, body=self._instruct(request.body)))
-
-    async def close(self) -> None:
-        """Close nothing: the model is the server's."""
-
-    def _instruct(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        written = self._written
-        if not written.head:
-            return {**body, written.field: [written.items[0], *body[written.field]]}
-        merged = dict(body)
-        for name, text in written.head.items():
-            merged[name] = _join(text, body.get(name))
-        return merged
-
-
-def _join(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON of a provider
-    """Join two system texts in whatever form the provider has for them."""
-    if second is None:
-        return first
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    if isinstance(first, dict):
-        return {**first, "parts": [*first["parts"], *second["parts"]]}
-    blocks = [
-        [{"type": "text", "text": each}] if isinstance(each, str) else list(each)
-        for each in (first, second)
-    ]
-    return [*blocks[0], *blocks[1]]
-
-
-class _Plan(Struct, frozen=True):
-    """What a request asks for, checked: the model, its tools and options."""
-
-    request: ResponseRequest
-    name: str
-    model: Model
-    tools: Toolbox
-    hosted: frozenset[str]
-    custom: frozenset[str]
-    always_ask: bool
-    options: Mapping[str, Any]
 
 
 class _Place(Struct, frozen=True):
@@ -233,93 +150,9 @@ class Responses:
         """Answer from the store of a service, with its models, its tools and its limits."""
         self._service = service
         self._store = service.store
+        self.planner = Planner(service)
         self._memory: Store | None = None  # for what is not to be stored
         self._runs: dict[str, RunningResponse] = {}
-
-    # ── a request ───────────────────────────────────────────────────────────────────────────────
-
-    def plan(self, request: ResponseRequest) -> _Plan:
-        """Check a request; raise what is wrong with it before anything is stored."""
-        check_supported(request)
-        service = self._service
-        name = request.model or service.models.default
-        model = self.find_model(name)
-        tools: dict[str, Tool] = {}
-        hosted: set[str] = set()
-        always_ask = False
-        for index, each in enumerate(request.tools or ()):
-            if isinstance(each, McpTool):
-                found = service.tools.select(True if each.names is None else each.names)
-                always_ask = always_ask or each.require_approval == "always"
-                hosted.update(found)
-                added: Mapping[str, Tool] = found
-            else:
-                added = {each.name: ClientTool(_spec(each))}
-            for tool in added:
-                if tool in tools:
-                    detail = f"there are two tools called {tool!r}"
-                    raise refuse(detail, f"tools[{index}].name", "duplicate_tool")
-            tools.update(added)
-        custom = {each.name for each in request.tools or () if isinstance(each, CustomTool)}
-        choice, allowed = _read_choice(request, tools, hosted)
-        box = Toolbox(tools[each] for each in tools if each in allowed)
-        options = self._options(request, model, choice)
-        self.check_options(model, box, options, _PATHS)
-        if request.instructions:
-            model = Instructed(model, request.instructions)
-        return _Plan(
-            request, name, model, box, frozenset(hosted), frozenset(custom), always_ask, options
-        )
-
-    def find_model(self, name: str) -> Model:
-        """The model of a name; refused as OpenAI refuses a model that it does not have."""
-        try:
-            return self._service.steps.get_model(name)
-        except ValidationError as error:
-            detail = error.detail.replace("/api/info", "/v1/models")
-            raise RequestRefused(404, detail, path="$.model", rule="model_not_found") from None
-
-    @staticmethod
-    def check_options(
-        model: Model, tools: Toolbox, options: Mapping[str, Any], paths: Mapping[str, str]
-    ) -> None:
-        """Refuse options that a model does not take, under the names that clients know."""
-        try:
-            ModelRequest({}, tools=tools.specs, options=options).check()
-            check_options(model, tools.specs, options)
-        except ValidationError as error:
-            path = paths.get(error.path, error.path.replace("$.options.", "$."))
-            raise ValidationError(error.detail, path=path, rule=error.rule) from None
-
-    @staticmethod
-    def one_call_at_a_time(model: Model, choice: str | None) -> dict[str, Any]:
-        """The options with which a model makes one call at a time, where its provider has them."""
-        if model.ref.provider_id == LOCAL_PROVIDER or choice == "none":
-            return {}
-        if model.format in ("openai-chat", "openai-responses"):
-            return {"extra": {"parallel_tool_calls": False}}
-        if model.format == "anthropic":
-            kind = {"type": "auto"} if choice in (None, "auto") else {}
-            return {"extra": {"tool_choice": {**kind, "disable_parallel_tool_use": True}}}
-        return {}
-
-    def _options(
-        self, request: ResponseRequest, model: Model, choice: str | None
-    ) -> dict[str, Any]:
-        effort = None if request.reasoning is None else request.reasoning.effort
-        given = {
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "max_tokens": request.max_output_tokens,
-            "effort": effort,
-            "schema": request.schema,
-            "tool_choice": choice,
-        }
-        found = {name: value for name, value in given.items() if value is not None}
-        if request.parallel_tool_calls is False and request.tools:
-            found |= self.one_call_at_a_time(model, choice)
-        forced = choice not in (None, "auto", "none")
-        return {**default_options(model, forced=forced), **found}
 
     # ── where it goes ───────────────────────────────────────────────────────────────────────────
 
@@ -371,7 +204,7 @@ class Responses:
 
     async def create(self, request: ResponseRequest) -> RunningResponse:
         """Store the input of a response and begin to answer it."""
-        plan = await to_thread.run_sync(self.plan, request)
+        plan = await to_thread.run_sync(self.planner.plan, request)
         if not request.stored:
             return await self._create_unstored(plan)
         for _ in range(_ATTEMPTS):
@@ -395,7 +228,7 @@ class Responses:
         detail = "the conversation changes too fast; send the request again"
         raise RequestRefused(409, detail, headers={"Retry-After": "1"})
 
-    def _begin(self, plan: _Plan, place: _Place) -> tuple[Conversation, RunningResponse]:
+    def _begin(self, plan: Plan, place: _Place) -> tuple[Conversation, RunningResponse]:
         """Append the input, with the record of the response, in one change."""
         request, store = plan.request, self._store
         given = self._input(request)
@@ -530,7 +363,7 @@ class Responses:
         if decisions:
             save_decisions(chat, decisions)
 
-    async def _create_unstored(self, plan: _Plan) -> RunningResponse:
+    async def _create_unstored(self, plan: Plan) -> RunningResponse:
         """Answer in a store in memory: nothing is written, and nothing can be read afterwards."""
         if self._memory is None:
             self._memory = open_store(":memory:")
@@ -567,7 +400,7 @@ class Responses:
     # ── running ─────────────────────────────────────────────────────────────────────────────────
 
     def _launch(
-        self, run: RunningResponse, plan: _Plan, chat: Conversation, running: RunningStep
+        self, run: RunningResponse, plan: Plan, chat: Conversation, running: RunningStep
     ) -> None:
         self._runs[str(run.name)] = run
         for old in list(self._runs)[: max(0, len(self._runs) - _KEPT_EVENTS)]:
@@ -597,7 +430,7 @@ class Responses:
         """Whether the server is about to end."""
         return self._service.steps.stopping
 
-    def asks_first(self, plan: _Plan, call: ToolCallPart) -> bool:
+    def asks_first(self, plan: Plan, call: ToolCallPart) -> bool:
         """Tell whether a call waits: for the client that runs it, or for a person."""
         if call.tool not in plan.hosted:
             return True
@@ -770,7 +603,7 @@ class _Work:
         self,
         responses: Responses,
         run: RunningResponse,
-        plan: _Plan,
+        plan: Plan,
         chat: Conversation,
         running: RunningStep | None,
     ) -> None:
@@ -785,6 +618,8 @@ class _Work:
         """Answer, and store how it went, whatever happens."""
         plan, chat = self._plan, self._chat
         try:
+            if plan.request.truncation == "auto":
+                await self._truncate()
             step = await run_until_answer(
                 chat,
                 plan.model,
@@ -816,6 +651,18 @@ class _Work:
         status = "failed" if failed else "incomplete" if finish in reasons else "completed"
         await self._finish(status, said if failed else None, reason=reasons.get(str(finish)))
         return "calls" if step.calls else "answered"
+
+    async def _truncate(self) -> None:
+        """Drop the oldest turns of a conversation that is larger than the model's window."""
+        window = self._plan.model.window
+        if window is None:
+            return
+        keep = window - (self._plan.request.max_output_tokens or window // _ANSWER_SHARE)
+        if await self._chat.atokens() > keep > 0:
+            try:
+                await compact(self._chat, DropOldest(keep_tokens=keep))
+            except CompactionRefused:
+                _log.debug("%s can't be truncated", self._chat.id)
 
     def _on_begin(self, message: str) -> None:
         self._outputs.append(message)
@@ -909,49 +756,6 @@ def _record(name: ResponseId, record: ResponseRecord) -> Record:
 def _busy() -> RequestRefused:
     detail = "a response is in progress in this conversation: wait for it, or cancel it"
     return RequestRefused(409, detail, rule="conversation_locked", headers={"Retry-After": "1"})
-
-
-def _spec(tool: FunctionTool | CustomTool) -> ToolSpec:
-    if isinstance(tool, FunctionTool):
-        return ToolSpec(tool.name, tool.description or "", tool.parameters or {})
-    grammar = tool.format or {}
-    text = tool.description or ""
-    if grammar.get("definition"):
-        text += f"\n\nThe text has to fit this grammar:\n{grammar['definition']}"
-    free = {"type": "string", "description": "the text, as it is"}
-    schema = {"type": "object", "properties": {FREEFORM: free}, "required": [FREEFORM]}
-    return ToolSpec(tool.name, text, schema)
-
-
-def _read_choice(
-    request: ResponseRequest, tools: Mapping[str, Tool], hosted: set[str]
-) -> tuple[str | None, set[str]]:
-    """Return the choice as an option of models, and the tools that may be used."""
-    choice, everything = request.tool_choice, set(tools)
-    if choice is None or isinstance(choice, str):
-        if choice == "required" and not tools:
-            raise refuse("needs tools", "tool_choice")
-        return (None if choice == "auto" else choice), everything
-    kind = type(choice).__struct_config__.tag
-    if kind == "allowed_tools":
-        listed: list[dict[str, Any]] = getattr(choice, "tools", [])
-        allowed: set[str] = set()
-        for index, each in enumerate(listed):
-            named = (
-                hosted if each.get("type") == "mcp" and "name" not in each else {each.get("name")}
-            )
-            if not named <= everything:
-                detail = f"{each.get('name')!r} is not among the tools"
-                raise refuse(detail, f"tool_choice.tools[{index}]", "unknown_tool")
-            allowed |= named
-        mode = getattr(choice, "mode", "auto")
-        return (None if mode == "auto" else mode), allowed
-    name = getattr(choice, "name", None)
-    if name is None:
-        return "required", hosted
-    if name not in tools:
-        raise refuse(f"{name!r} is not among the tools", "tool_choice.name", "unknown_tool")
-    return name, everything
 
 
 def _names_call(request: str, call: ToolCallPart) -> bool:

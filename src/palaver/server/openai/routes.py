@@ -57,7 +57,7 @@ class Door:
         self.heartbeat = service.settings.heartbeat
         self.responses = Responses(service)
         self.conversations = Conversations(service, self.responses)
-        self.chat = ChatCompletions(service, self.responses)
+        self.chat = ChatCompletions(service, self.responses.planner)
 
 
 DoorDependency: TypeAlias = NamedDependency[Door]

@@ -28,10 +28,10 @@ __all__ = [
     "SERVER_LABEL",
     "CompactRequest",
     "ConversationRequest",
-    "CustomTool",
-    "FunctionTool",
+    "CustomShape",
+    "FunctionShape",
+    "HostedShape",
     "ItemsRequest",
-    "McpTool",
     "MetadataRequest",
     "ResponseRecord",
     "ResponseRequest",
@@ -65,7 +65,7 @@ class _Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # ── tools ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class FunctionTool(_Shape, frozen=True, tag_field="type", tag="function"):
+class FunctionShape(_Shape, frozen=True, tag_field="type", tag="function"):
     """A function that the client runs."""
 
     name: _ToolName
@@ -74,7 +74,7 @@ class FunctionTool(_Shape, frozen=True, tag_field="type", tag="function"):
     strict: bool | None = None
 
 
-class CustomTool(_Shape, frozen=True, tag_field="type", tag=CUSTOM):
+class CustomShape(_Shape, frozen=True, tag_field="type", tag=CUSTOM):
     """A tool of the client that takes free text."""
 
     name: _ToolName
@@ -89,7 +89,7 @@ class _AllowedTools(_Shape, frozen=True):
     read_only: bool | None = None
 
 
-class McpTool(_Shape, frozen=True, tag_field="type", tag="mcp"):
+class HostedShape(_Shape, frozen=True, tag_field="type", tag="mcp"):
     """The tools that this server runs itself: its own, and those of its MCP servers."""
 
     server_label: _Name
@@ -108,7 +108,7 @@ class McpTool(_Shape, frozen=True, tag_field="type", tag="mcp"):
         return given.tool_names if isinstance(given, _AllowedTools) else given
 
 
-ToolDefinition: TypeAlias = FunctionTool | CustomTool | McpTool
+ToolDefinition: TypeAlias = FunctionShape | CustomShape | HostedShape
 
 
 class _FunctionChoice(_Shape, frozen=True, tag_field="type", tag="function"):
@@ -310,7 +310,7 @@ def check_supported(request: ResponseRequest) -> None:
             raise refuse(f"{name!r} can't be included", f"include[{index}]")
     _check_together(request)
     for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, McpTool):
+        if isinstance(tool, HostedShape):
             _check_mcp(tool, f"tools[{index}]")
 
 
@@ -328,7 +328,7 @@ def _check_together(request: ResponseRequest) -> None:
         raise refuse("must be true for a response of a conversation", "store")
 
 
-def _check_mcp(tool: McpTool, where: str) -> None:
+def _check_mcp(tool: HostedShape, where: str) -> None:
     for name in ("server_url", "connector_id", "authorization", "headers"):
         if getattr(tool, name) is not None:
             detail = "can't be given: the server runs its own MCP servers (palaver serve --tools)"
