@@ -44,7 +44,11 @@ def read_events(text: str) -> list[dict[str, Any]]:
     """The events of a stream; each is named as its type says."""
     found: list[dict[str, Any]] = []
     for block in text.split("\n\n"):
-        fields = dict(line.partition(": ")[::2] for line in block.splitlines() if ": " in line)
+        fields: dict[str, str] = {}
+        for line in block.splitlines():
+            name, colon, value = line.partition(": ")
+            if colon:
+                fields[name] = value
         if "data" in fields:
             event = json.loads(fields["data"])
             assert event["type"] == fields["event"]

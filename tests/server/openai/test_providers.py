@@ -10,6 +10,7 @@ import pytest
 from palaver.messages import dump
 from palaver.models import model
 from palaver.testing.servers import Answer, Call, ProviderServer
+from tests.conversation.scripted import Scripted
 from tests.models.providers import KEYS, PROVIDERS
 from tests.server.openai.door import FUNCTION, Door, text_of
 from tests.server.openai.test_responses import conversation_of
@@ -38,7 +39,7 @@ def providers(monkeypatch: pytest.MonkeyPatch) -> Generator[Providers]:
         servers = {
             each.name: stack.enter_context(ProviderServer(each.format)) for each in PROVIDERS
         }
-        door = stack.enter_context(Door(None, model=None))  # type: ignore[arg-type]
+        door = stack.enter_context(Door(Scripted(), model=None))
         registry = door.app.service.models
         monkeypatch.setattr(registry, "_make", lambda name: model(name, base_url=servers[name].url))
         yield Providers(door, servers)
@@ -108,7 +109,7 @@ def test_reasoning_goes_back_to_its_model_even_if_the_client_stores_everything(
 
 def test_what_is_stored_grows_with_the_turns_and_not_with_their_square() -> None:
     sizes: list[int] = []
-    with ProviderServer("openai-chat") as upstream, Door(None, model=None) as door:  # type: ignore[arg-type]
+    with ProviderServer("openai-chat") as upstream, Door(Scripted(), model=None) as door:
         registry = door.app.service.models
         registry._make = lambda name: model(name, base_url=upstream.url, api_key="k")
         parent: dict[str, Any] = {}

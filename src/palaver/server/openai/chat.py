@@ -17,10 +17,10 @@ from palaver import wire
 from palaver.conversation import Conversation, Toolbox
 from palaver.messages import new_id
 from palaver.messages.ids import now_ms
-from palaver.server.errors import RequestRefused
+from palaver.server.errors import RequestRefused, describe_error
 from palaver.server.openai.ids import new_conversation_id
 from palaver.server.openai.plan import ClientTool
-from palaver.server.openai.shapes import refuse, respond_to_error
+from palaver.server.openai.shapes import encode_error, refuse
 from palaver.server.services.models import default_options
 from palaver.stores import open_store
 from palaver.wire import ToolSpec
@@ -249,7 +249,7 @@ class _Run:
             if waiting.cancelled_caught:
                 yield b":\n\n"
         if self.failure is not None:
-            body = respond_to_error(None, self.failure).content  # type: ignore[arg-type]
+            _, body = encode_error(describe_error(self.failure)[0])
             yield b"data: %s\n\n" % body
         elif usage:
             last = {**self._about("chat.completion.chunk"), "choices": [], "usage": self.usage()}

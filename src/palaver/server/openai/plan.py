@@ -234,9 +234,9 @@ def _read_choice(
         listed: list[dict[str, Any]] = getattr(choice, "tools", [])
         allowed: set[str] = set()
         for index, each in enumerate(listed):
-            named = (
-                hosted if each.get("type") == "mcp" and "name" not in each else {each.get("name")}
-            )
+            named: set[str] = {str(each.get("name"))}
+            if each.get("type") == "mcp" and "name" not in each:
+                named = hosted
             if not named <= everything:
                 detail = f"{each.get('name')!r} is not among the tools"
                 raise refuse(detail, f"tool_choice.tools[{index}]", "unknown_tool")
