@@ -428,6 +428,12 @@ def test_what_is_not_there_is_not_found() -> None:
         assert "stage" == door.good("GET", "models/stage:actor")["owned_by"]
 
 
+def test_a_parameter_without_an_effect_is_refused(quiet: Door) -> None:
+    wanted = (400, "foo", "unknown_parameter")
+    for path in ("responses/x", "responses/x/input_items", "conversations/x/items"):
+        assert wanted == quiet.refused(f"{path}?include[]=a&foo=1", None, "GET")
+
+
 def test_refusals_of_the_gate_have_openais_form_too() -> None:
     with Door(Scripted(), body=200) as door:
         assert (413, None, "request_too_large") == door.refused("responses", {"input": "x" * 300})

@@ -64,6 +64,14 @@ DoorDependency: TypeAlias = NamedDependency[Door]
 """The door as a route asks for it."""
 
 
+def _check_query(request: Request[Any, Any, Any], *known: str) -> None:
+    """Refuse a parameter that would have no effect; what can be included always is."""
+    for name in request.query_params:
+        if name not in known and name.removesuffix("[]") != "include":
+            allowed = ", ".join(("include", *known))
+            raise refuse(f"is no parameter here; there are {allowed}", name, "unknown_parameter")
+
+
 def _events(stream: AsyncGenerator[bytes, None]) -> Stream:
     return Stream(stream, media_type=_EVENTS, headers=_NO_BUFFER)
 
@@ -113,12 +121,14 @@ def _as_refusal(failure: Exception) -> Exception:
 
 @get("/responses/{response:str}")
 async def get_response(
+    request: Request[Any, Any, Any],
     response: FromPath[str],
     door: DoorDependency,
     stream: FromQuery[bool] = False,  # noqa: FBT002 - a parameter of the query
     starting_after: _After = None,
 ) -> Response[Any]:
     """Get a response, or its stream from an event on."""
+    _check_query(request, "stream", "starting_after")
     if stream:
         after = -1 if starting_after is None else starting_after
         return _events(await door.responses.stream(response, after))
@@ -141,6 +151,7 @@ async def cancel_response(response: FromPath[str], door: DoorDependency) -> Resp
 
 @get("/responses/{response:str}/input_items")
 async def list_input_items(
+    request: Request[Any, Any, Any],
     response: FromPath[str],
     door: DoorDependency,
     limit: _Limit = 20,
@@ -148,11 +159,12 @@ async def list_input_items(
     after: FromQuery[str | None] = None,
 ) -> Response[Any]:
     """List what a response was given."""
+    _check_query(request, "limit", "order", "after")
     items = await to_thread.run_sync(door.responses.input_items, response)
     return Response(_page(items, limit, order, after), media_type=_JSON)
 
 
-@post("/responses/compact", status_code=200, opt={"reads": True})
+@post("/responses/compact", status_code=200)
 async def compact(request: Request[Any, Any, Any], door: DoorDependency) -> Response[Any]:
     """Sum up an input, or what a response was about, as an item that can be sent in its place."""
     wanted: CompactRequest = read_body(await request.body(), CompactRequest)
@@ -240,6 +252,7 @@ async def add_items(
 
 @get("/conversations/{conversation:str}/items")
 async def list_items(
+    request: Request[Any, Any, Any],
     conversation: FromPath[str],
     door: DoorDependency,
     limit: _Limit = 20,
@@ -247,6 +260,7 @@ async def list_items(
     after: FromQuery[str | None] = None,
 ) -> Response[Any]:
     """List the items of a conversation."""
+    _check_query(request, "limit", "order", "after")
     items = await to_thread.run_sync(door.conversations.items, conversation)
     return Response(_page(items, limit, order, after), media_type=_JSON)
 

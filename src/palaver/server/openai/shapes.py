@@ -417,7 +417,7 @@ def response_object(
         "service_tier": "default",
         "store": given.get("store", True),
         "temperature": given.get("temperature", 1.0),
-        "text": {"format": {"type": "text"}, **_given(given.get("text"))},
+        "text": _text(given.get("text")),
         "tool_choice": given.get("tool_choice", "auto"),
         "tools": given.get("tools", []),
         "top_logprobs": 0,
@@ -426,6 +426,13 @@ def response_object(
         "usage": record.usage,
         "user": given.get("user"),
     }
+
+
+def _text(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    found = {"format": {"type": "text"}, **_given(given)}
+    if found["format"]["type"] == "json_schema":
+        found["format"] = {**found["format"], "strict": bool(found["format"].get("strict"))}
+    return found
 
 
 def _given(value: Mapping[str, Any] | None) -> dict[str, Any]:
