@@ -11,10 +11,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
 from palaver.server.openai.ids import read_response_id
 from palaver.testing.servers import ProviderServer
-from tests.profiles import steps
+from tests.profiles import scaled
 from tests.server.openai.door import check_response, read_events, text_of
 from tests.server.process import run_process
 from tests.server.scripted_server import wait_for
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    import pytest
-
-FOLLOW_UPS = steps(50, in_faults=1_000)
-KILLS = steps(1, in_faults=50)
 CHAIN = 20
 
 
@@ -38,8 +35,9 @@ def ask(client: httpx.Client, given: Any, **body: Any) -> dict[str, Any]:  # noq
     return found
 
 
+@pytest.mark.parametrize("count", [50, pytest.param(scaled(1_000), marks=pytest.mark.faults)])
 def test_a_follow_up_sent_at_once_finds_its_parent_in_another_process(
-    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     with ProviderServer("openai-chat") as upstream, ExitStack() as stack:
         monkeypatch.setenv("OPENAI_BASE_URL", upstream.url)
@@ -49,7 +47,7 @@ def test_a_follow_up_sent_at_once_finds_its_parent_in_another_process(
             for _ in range(2)
         ]
         found, parent, conversations = 0, None, set[str]()
-        for number in range(FOLLOW_UPS):
+        for number in range(count):
             first = number % CHAIN == 0
             before = {} if first else {"previous_response_id": parent}
             response = ask(clients[number % 2], f"say {number}", **before)
@@ -61,8 +59,8 @@ def test_a_follow_up_sent_at_once_finds_its_parent_in_another_process(
             name = read_response_id(parent)
             assert name is not None
             conversations.add(name.conversation)
-        assert FOLLOW_UPS == found
-        assert -(-FOLLOW_UPS // CHAIN) == len(conversations), "none was forked"
+        assert count == found
+        assert -(-count // CHAIN) == len(conversations), "none was forked"
         assert [] == upstream.failures
 
 
@@ -95,9 +93,12 @@ def _is_up(client: httpx.Client) -> bool:
         return False
 
 
-def test_a_stream_that_was_killed_is_marked_and_the_chain_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(scaled(50), marks=pytest.mark.faults)])
+def test_a_stream_that_was_killed_is_marked_and_the_chain_goes_on(
+    tmp_path: Path, kills: int
+) -> None:
     name = ""
-    for kill in range(KILLS + 1):
+    for kill in range(kills + 1):
         with slow_server(tmp_path) as (client, process):
             if name:
                 whole = ask(client, "answer", previous_response_id=name)
@@ -109,7 +110,7 @@ def test_a_stream_that_was_killed_is_marked_and_the_chain_goes_on(tmp_path: Path
                     assert ("incomplete", "message") == (item["status"], item["type"])
                 again = read_events(client.get(f"/v1/responses/{name}?stream=true").text)
                 assert "response.failed" == again[-1]["type"]
-            if kill == KILLS:
+            if kill == kills:
                 break
             body = {"input": "talk", "stream": True}
             read = 0
