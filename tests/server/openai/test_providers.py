@@ -107,6 +107,27 @@ def test_reasoning_goes_back_to_its_model_even_if_the_client_stores_everything(
     assert [] == other.failures
 
 
+@pytest.mark.parametrize("system", [False, True], ids=["alone", "with-system"])
+def test_instructions_reach_every_provider_in_its_own_form(
+    providers: Providers,
+    system: bool,  # noqa: FBT001 - with a system message, or without
+) -> None:
+    given = [{"role": "user", "content": "Hi"}]
+    if system:
+        given.insert(0, {"role": "system", "content": "Be kind."})
+    for name, server in providers.servers.items():
+        tools = [FUNCTION, {**FUNCTION, "name": "clock"}]
+        fields: dict[str, Any] = {"tools": tools, "parallel_tool_calls": False}
+        choice = {"type": "function", "name": "clock"}
+        server.then(Answer("Yes."), Answer(calls=[Call("clock", {}, id=f"c{name}")]))
+        for more in ({}, {"tool_choice": choice}):
+            providers.door.create(given, model=name, instructions="Be brief.", **fields, **more)
+            sent = str(server.requests[-1].body)
+            assert "Be brief." in sent
+            assert ("Be kind." in sent) is system
+        assert [] == server.failures, name
+
+
 def test_what_is_stored_grows_with_the_turns_and_not_with_their_square() -> None:
     sizes: list[int] = []
     with ProviderServer("openai-chat") as upstream, Door(Scripted(), model=None) as door:

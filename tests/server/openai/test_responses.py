@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from palaver.messages import user
+from palaver.server.openai import responses
 from palaver.server.openai.ids import read_response_id
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.openai.door import FUNCTION, HOSTED, Door, text_of
@@ -236,10 +239,9 @@ def test_what_is_larger_than_the_window_is_truncated_if_the_client_allows_it() -
         first = door.create("long " * 9_000)
         second = door.create("Short", previous_response_id=first["id"], truncation="auto")
         assert ["One.", "Short"] == texts(door.asked())
-        history = door.store.get(conversation_of(first))
-        history.undo()
         door.create("And?", previous_response_id=second["id"])
-        assert 3 < len(door.asked())
+        before = door.store.get(conversation_of(first)).at(2)
+        assert 9_000 < len(before[0].text), "the version before it has everything"
 
 
 def test_an_answer_that_was_cut_off_says_so() -> None:
@@ -338,6 +340,44 @@ def test_a_cancelled_response_has_what_had_arrived() -> None:
         over = door.good("POST", f"responses/{begun['id']}/cancel")
         assert ("cancelled", "Half") == (over["status"], text_of(over))
         assert over == door.good("POST", f"responses/{begun['id']}/cancel")
+
+
+def test_a_response_that_another_process_runs_can_be_looked_at_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(responses, "_SETTLE_SECONDS", 0.1)
+    with Door(Scripted([*saying("Half")[:1], None])) as one:
+        begun = one.create("Hi", background=True)
+        one.arrived(conversation_of(begun), "Half")
+        with Door(Scripted(saying("Whole.")), store=one.store) as two:
+            path = f"responses/{begun['id']}"
+            assert "in_progress" == two.good("GET", path)["status"]
+            assert 409 == two.refused(f"{path}/cancel", None)[0]
+            body = {"input": "x", "previous_response_id": begun["id"]}
+            assert (409, None, "conversation_locked") == two.refused("responses", body)
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(two.again, begun["id"])
+                one.good("POST", f"{path}/cancel")
+                events = waiting.result(60)
+            assert "response.incomplete" == events[-1]["type"]
+            assert "Half" == text_of(events[-1]["response"])
+            assert "Whole." == text_of(two.create("On", previous_response_id=begun["id"]))
+
+
+def test_a_record_that_a_killed_process_left_open_is_settled_from_the_log() -> None:
+    with Door(Scripted(saying("All of it."), saying("More."))) as door:
+        response = door.create("Hi")
+        name = read_response_id(response["id"])
+        assert name is not None
+        (stored,) = door.store.records(name.conversation, responses.RESPONSE).values()
+        fields = {**json.loads(stored), "status": "in_progress"}
+        left = {key: fields[key] for key in fields if key not in ("outputs", "usage", "end")}
+        value = json.dumps(left).encode()
+        door.store.put_record(name.conversation, responses.RESPONSE, name.record, value)
+        door.forget()
+        again = door.good("GET", f"responses/{response['id']}")
+        assert response["output"] == again["output"]
+        assert ("completed", response["usage"]) == (again["status"], again["usage"])
 
 
 def test_a_stream_goes_on_after_any_event_with_the_same_numbers() -> None:
@@ -471,6 +511,34 @@ def test_a_client_may_send_the_whole_history_itself() -> None:
         assert "Yes." == text_of(door.create(history, store=False))
         roles = [message["role"] for message in door.asked()]
         assert ["user", "assistant", "tool", "assistant", "user"] == roles[1:]
+
+
+def test_what_the_server_ran_may_be_sent_back_as_it_was_shown() -> None:
+    answers = (calling(("calculate", {"expression": "6*7"})), saying("42."), saying("Yes."))
+    with Door(Scripted(*answers)) as door:
+        asked = {"role": "user", "content": "Six by seven?"}
+        first = door.create([asked], tools=[HOSTED], store=False)
+        tools = {"type": "mcp_list_tools", "id": "m", "server_label": "palaver", "tools": []}
+        waiting = {"type": "mcp_approval_request", "id": "mcpr_x", "name": "calculate",
+                   "arguments": "{}", "server_label": "palaver"}  # fmt: skip
+        door.create([asked, tools, *first["output"], waiting, asked], store=False)
+        roles = [message["role"] for message in door.asked()]
+        assert ["user", "assistant", "tool", "assistant"] == roles[:4]
+        assert "6*7 = 42" == door.asked()[2]["content"]
+
+
+def test_a_choice_may_be_of_the_servers_tools() -> None:
+    with Door(Scripted(saying("No."), saying("No."), saying("No."))) as door:
+        actor: Any = door.app.service.models.get()
+        choice: dict[str, Any] = {"type": "mcp", "server_label": "palaver"}
+        door.create("Hi", tools=[FUNCTION, HOSTED], tool_choice=choice)
+        assert ["calculate"] == [tool.name for tool in actor.asked[-1].tools]
+        assert "required" == actor.asked[-1].options["tool_choice"]
+        door.create("Hi", tools=[FUNCTION, HOSTED], tool_choice={**choice, "name": "calculate"})
+        assert "calculate" == actor.asked[-1].options["tool_choice"]
+        allowed = {"type": "allowed_tools", "mode": "required", "tools": [choice]}
+        door.create("Hi", tools=[FUNCTION, HOSTED], tool_choice=allowed)
+        assert ["calculate"] == [tool.name for tool in actor.asked[-1].tools]
 
 
 def test_items_can_be_named_instead_of_sent() -> None:
