@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palaver.messages import new_id
+from palaver.server.openai.events import EventWriter, LiveEvents
 from palaver.server.openai.ids import (
     ItemId,
     ResponseId,
@@ -18,6 +19,7 @@ from palaver.server.openai.ids import (
     read_item_id,
     read_response_id,
 )
+from palaver.wire.reply import CallDelta, CallReady, CallStarted
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.profiles import steps
 from tests.server.openai.door import FUNCTION, HOSTED, Door, check_response
@@ -127,3 +129,27 @@ def test_a_response_of_every_kind_is_json_that_the_types_accept(door: Door) -> N
     actor._answers = [saying("Yes.")]
     found = door.create("Hi")
     check_response(json.loads(json.dumps(found)))
+
+
+def test_calls_that_arrive_side_by_side_are_written_one_after_the_other() -> None:
+    events: list[dict[str, Any]] = []
+    live = LiveEvents(EventWriter(events.append), "talk", custom=["patch"])
+    live.begin(new_id())
+    for delta in (
+        CallStarted(0, "a", "weather"),
+        CallStarted(1, "b", "clock"),
+        CallStarted(2, "c", "patch"),
+        CallDelta(1, '{"zone": '),
+        CallDelta(0, '{"city": "Rome"}'),
+        CallDelta(2, '{"freeform_input": "+x"}'),
+        CallDelta(1, '"UTC"}'),
+        CallReady(1, "b", "clock", ""),
+        CallReady(0, "a", "weather", ""),
+        CallReady(2, "c", "patch", ""),
+    ):
+        live.add(delta)
+    indexes = [event["output_index"] for event in events]
+    assert sorted(indexes) == indexes
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert ['{"city": "Rome"}', '{"zone": "UTC"}'] == [item["arguments"] for item in done[:2]]
+    assert "+x" == done[2]["input"]
