@@ -472,10 +472,12 @@ class Conversation:
         options: Mapping[str, Any] = EMPTY,
         on_delta: OnDelta | None = None,
         key: str | None = None,
+        on_begin: Callable[[str], object] | None = None,
     ) -> Step:
         """Ask a model once, and store its answer with its usage and its calls.
 
-        `on_delta` gets each piece as it arrives. If it fails, that is logged, and so it is with a
+        `on_begin` gets the id that the answer will have, before the model is asked, and `on_delta`
+        each piece as it arrives. If it fails, that is logged, and so it is with a
         counter, prices, an instrumentation or a handler that fails: an answer that has arrived is
         stored. An answer that is cut off by an error, a cancellation or a crash is stored as far as
         it had come, marked as interrupted; so is an answer longer than
@@ -506,6 +508,7 @@ class Conversation:
                 on_delta=on_delta,
                 add_cost=self._add_cost,
                 key=key,
+                on_begin=on_begin,
             )
             if step.again:
                 return step

@@ -225,6 +225,7 @@ async def run_until_answer(
     on_delta: OnDelta | None = None,
     on_step: Callable[[Step], object] | None = None,
     on_outcome: Callable[[ToolOutcome], object] | None = None,
+    on_begin: Callable[[str], object] | None = None,
 ) -> Step:
     """Run the waiting calls, then take steps until an answer makes no calls; return the last step.
 
@@ -238,7 +239,7 @@ async def run_until_answer(
     run = _Run(
         conversation, model, tools=tools, options=options, needs_approval=needs_approval,
         approve=approve, around=around, limits=limits, key=key, on_delta=on_delta, on_step=on_step,
-        on_outcome=on_outcome,
+        on_outcome=on_outcome, on_begin=on_begin,
     )  # fmt: skip
     return await conversation.hold(run.until_answer)
 
@@ -261,6 +262,7 @@ class _Run:
         on_delta: OnDelta | None = None,
         on_step: Callable[[Step], object] | None = None,
         on_outcome: Callable[[ToolOutcome], object] | None = None,
+        on_begin: Callable[[str], object] | None = None,
     ) -> None:
         if not hasattr(conversation, "run_tools"):
             detail = f"must be a Conversation, not {describe_argument(conversation)}"
@@ -296,6 +298,7 @@ class _Run:
         self._needs = needs_approval or partial(tool_needs_approval, self._box)
         self._approve, self._around = approve, around
         self._on_delta, self._on_step, self._on_outcome = on_delta, on_step, on_outcome
+        self._on_begin = on_begin
         self._steps = self._calls = 0
         self._counted = 0  # tokens of answers that came without their usage
         self._before: Usage | None = None
@@ -339,6 +342,7 @@ class _Run:
                 options=self.next_options(calls, before),
                 on_delta=self._on_delta,
                 key=None if self.key is None else f"{self.key}/{number}",
+                on_begin=self._on_begin,
             )
             if self._before is not None and not step.again and not _is_reported(step.message):
                 self._counted += await to_thread.run_sync(conversation.count_messages)

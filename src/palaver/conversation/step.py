@@ -526,8 +526,12 @@ async def take_step(
     on_delta: OnDelta | None,
     add_cost: Callable[[Message], Message],
     key: str | None = None,
+    on_begin: Callable[[str], object] | None = None,
 ) -> Step:
-    """Take one step; `add_cost` adds the cost that the provider left out of its answer."""
+    """Take one step; `add_cost` adds the cost that the provider left out of its answer.
+
+    `on_begin` is given the id that the answer will have, before the model is asked.
+    """
     target = replace(model.target, model=model.ref)
     begin = partial(access.begin_step, model.format, target, key)
     begun = await access.lease.patiently(lambda: run_shielded(begin, undo=access.withdraw))
@@ -542,6 +546,8 @@ async def take_step(
             names = {**wire.FORMATS[model.format].own_names(tools), **begun.request.names}
             request = ModelRequest(begun.request.body, tools=tools, names=names, options=options)
             incoming = _IncomingAnswer(access, begun, model, names, on_delta)
+            if on_begin is not None:
+                on_begin(incoming.fold.answer.id)
             await access.lease.keep_renewed(partial(incoming.receive, request))
         except BaseException as error:
             if isinstance(error, Exception):

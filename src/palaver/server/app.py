@@ -22,6 +22,9 @@ from litestar.di import Provide
 
 from palaver.messages.parts import UnknownPart
 from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
+from palaver.server.openai.routes import ROUTES as OPENAI_ROUTES
+from palaver.server.openai.routes import Door
+from palaver.server.openai.shapes import encode_error
 from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
 from palaver.server.security import HEADERS, OPEN, RateLimit, read_headers, read_path
@@ -42,6 +45,7 @@ __all__ = ["App", "Metrics", "make_app"]
 
 
 _HEALTH = "/api/health"  # answered under any load
+_OPENAI = "/v1/"  # where errors have OpenAI's form
 _EVENTS = "/api/events"  # long streams, with a limit of their own in `live`
 _OPEN_BODY = 16 * 1024  # bytes, for a request that needs no token
 _FILE_METHODS = frozenset(("GET", "HEAD"))
@@ -61,8 +65,13 @@ def make_app(store: Store, settings: Settings) -> App:
     """
     service = Service(store, settings)
 
+    door = Door(service)
+
     async def provide_service() -> Service:
         return service
+
+    async def provide_door() -> Door:
+        return door
 
     @asynccontextmanager
     async def run_service(app: Litestar) -> AsyncGenerator[None, None]:
@@ -75,8 +84,9 @@ def make_app(store: Store, settings: Settings) -> App:
 
     return App(
         service,
-        route_handlers=ROUTES,
-        dependencies={"service": Provide(provide_service)},
+        door,
+        route_handlers=[*ROUTES, OPENAI_ROUTES],
+        dependencies={"service": Provide(provide_service), "door": Provide(provide_door)},
         dto=BodyDTO,
         return_dto=BodyDTO,
         exception_handlers={Exception: error_response},
@@ -102,10 +112,11 @@ async def _refuse_writes(
 class App(Litestar):
     """A litestar application behind a gate that no request can go around."""
 
-    def __init__(self, service: Service, **configured: Any) -> None:  # noqa: ANN401 - Litestar's
-        """Take the service, and everything that litestar takes."""
+    def __init__(self, service: Service, door: Door, **configured: Any) -> None:  # noqa: ANN401 - Litestar's
+        """Take the service, its door, and everything that litestar takes."""
         super().__init__(**configured)
         self.service = service
+        self.door = door
         self.metrics = Metrics()
         self._gate = service.gate
         self._settings = service.settings
@@ -231,6 +242,7 @@ class _Response:
 
     def __init__(self, scope: HTTPScope, send: Send, metrics: Metrics) -> None:
         self._method = scope["method"]
+        self._is_openai = scope["path"].startswith(_OPENAI)
         self._send = send
         self._metrics = metrics
         self._begun = time.monotonic()
@@ -249,14 +261,17 @@ class _Response:
 
     async def refuse(self, refusal: RequestRefused) -> None:
         """Send a refusal as the whole response."""
-        body = msgspec.json.encode(refusal.problem)
-        headers = {
-            **refusal.headers,
-            "content-type": PROBLEM_JSON,
-            "content-length": str(len(body)),
-        }
+        status, body, kind = (
+            refusal.problem.status,
+            msgspec.json.encode(refusal.problem),
+            PROBLEM_JSON,
+        )
+        if self._is_openai:
+            status, body = encode_error(refusal.problem)
+            kind = "application/json"
+        headers = {**refusal.headers, "content-type": kind, "content-length": str(len(body))}
         pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
-        await self.send_whole(refusal.problem.status, pairs, body)
+        await self.send_whole(status, pairs, body)
 
     async def send_whole(
         self,

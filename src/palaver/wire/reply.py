@@ -198,6 +198,11 @@ class ReplyBuilder:
         self._error: dict[str, Any] | None = None
 
     @property
+    def id(self) -> str:
+        """The id that the message has, or will have."""
+        return self._id
+
+    @property
     def finished(self) -> bool:
         """Whether the provider said that the answer is over."""
         return self._finish is not None

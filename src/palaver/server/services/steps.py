@@ -315,6 +315,27 @@ class StepRunner:
         """Do the work of a step in a task of its own."""
         self._create_task(self._run(running, work))
 
+    def launch_quietly(
+        self, running: RunningStep, work: Callable[[], Awaitable[StepOutcome]]
+    ) -> None:
+        """Do the work of a step in a task of its own, of which no page is told."""
+        self._create_task(self._run_quietly(running, work))
+
+    async def _run_quietly(
+        self, running: RunningStep, work: Callable[[], Awaitable[StepOutcome]]
+    ) -> None:
+        with running.scope:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - whoever waits for it is told
+                _log.debug("a step that is not stored failed", exc_info=True)
+        self.release(running)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the server is about to end."""
+        return self._stopping.is_set()
+
     async def stop(self, conversation: str) -> None:
         """Stop a step, and wait until what had arrived is stored.
 

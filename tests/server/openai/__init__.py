@@ -1,0 +1,1 @@
+"""OpenAI's clients in front of a palaver server."""
