@@ -13,6 +13,8 @@ import pytest
 import palaver
 from palaver.errors import UnknownConversation, ValidationError, VersionMismatch
 from palaver.messages import user
+from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.sqlite.connections import QUERIES
 from palaver.stores.transfer import copy_conversations, export_conversation, import_conversation
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_sqlite(path: Path) -> None
                 store.create(id=f"c{number}", owner="anna" if number < 5 else f"o{number}")
             store.list(owner="anna")
         with apsw.Connection(str(path)) as connection:
-            query = palaver.stores.sqlite.connections.QUERIES["list_of_owner"]
+            query = QUERIES["list_of_owner"]
             values = (2**60, "\U0010ffff", None, 50, "anna")
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
             assert any("conversations_owner (owner=? AND" in step for step in plan), plan
@@ -159,9 +161,9 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_postgres(postgres: str) ->
                 connection.execute("ANALYZE palaver.conversations")
                 connection.execute("SET enable_seqscan = off")  # few rows are read all at once
                 connection.execute("SET enable_bitmapscan = off")
-                query = palaver.stores.postgres.connections.STATEMENTS["listing_of_owner"].decode()
+                query = STATEMENTS["listing_of_owner"]
                 ((plan,),) = connection.execute(
-                    f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {query}",
+                    b"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) " + query,
                     {
                         "owner": "anna",
                         "updated": 2**60,

@@ -125,7 +125,8 @@ def test_a_wrong_age_is_refused(older: Any, detail: str) -> None:  # noqa: ANN40
 
 
 def test_a_wrong_owner_or_tag_is_refused() -> None:
-    for wrong in ({"owner": ""}, {"tag": ""}, {"tag": 7}):
+    wrongs: list[dict[str, Any]] = [{"owner": ""}, {"tag": ""}, {"tag": 7}]
+    for wrong in wrongs:
         with pytest.raises(ValidationError):
             at(palaver.open(":memory:"), 0).expire(OLD, **wrong)
 
@@ -142,8 +143,8 @@ def test_what_is_archived_comes_back_as_it_was(store: Store, tmp_path: Path, suf
     late = at(store, 100)
     first = late.expire(OLD, owner="jim", archive=archive)
     second = late.expire(OLD, archive=archive)
-    assert (30, 30, 60) == (first.conversations, second.conversations, second.archive.conversations)  # type: ignore[union-attr]
     assert second.archive is not None
+    assert (30, 30, 60) == (first.conversations, second.conversations, second.archive.conversations)
     assert archive.stat().st_size == second.archive.bytes
     assert {"new"} == there(store)
     assert 60 == len(import_archive(store, archive))
