@@ -49,7 +49,7 @@ def test_a_family_lies_on_one_node_and_is_changed_there(store: Store, postgres: 
 
 
 def test_a_filled_store_is_brought_over(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.stores.postgres.backend._found", lambda _: None)
+    monkeypatch.setattr("palaver.stores.postgres.backend.after_migration", lambda _, **__: None)
     with palaver.open(postgres) as store:
         fill(store)
         start, expected = store.newest(), contents(store)
@@ -162,7 +162,7 @@ def test_a_store_says_where_it_cannot_be_distributed(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = PostgresBackend(postgres)
-    monkeypatch.setattr("palaver.stores.postgres.backend.has_extension", lambda _: False)
+    monkeypatch.setattr("palaver.stores.postgres.cluster.has_extension", lambda _: False)
     with pytest.raises(palaver.errors.StoreError, match="CREATE EXTENSION citus"):
         backend.distribute()
     backend.close()

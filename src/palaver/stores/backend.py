@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend",
-    "LastChange",
     "Opened",
     "check_creation_key",
     "check_family",
@@ -400,30 +399,6 @@ def check_creation_key(name: str | None, key: str | None) -> None:
     check_idempotency_key(key)
     if key is not None and name is None:
         raise ValidationError("needs an id beside it", path="$.key")
-
-
-class LastChange:
-    """The last change under a lease, which is given back with it if the backend can do that."""
-
-    def __init__(self, backend: Backend, lease: Lease | None) -> None:
-        """Take the lease; None if it is kept."""
-        self._backend = backend
-        self._lease = lease
-        self._released = False
-
-    def commit(self, change: Change) -> int:
-        """Commit the change."""
-        both = getattr(self._backend, "commit_and_release", None)
-        if self._lease is None or both is None:
-            return self._backend.commit(change)
-        version: int = both(change, self._lease)
-        self._released = True
-        return version
-
-    def release(self) -> None:
-        """Give the lease back, unless it was with the change."""
-        if self._lease is not None and not self._released:
-            self._backend.release(self._lease)
 
 
 def create_once(

@@ -350,18 +350,27 @@ class EncryptableBackend(Backend, Protocol):
         """Whether the store is encrypted, or being encrypted."""
         ...
 
-    def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
-        """Remember whether it is; the search index is emptied and switched off or on with it."""
+    @property
+    def rows(self) -> StoredRows:
+        """The rows as they are stored."""
+        ...
 
-    def stored_rows(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
+
+class StoredRows(Protocol):
+    """The rows of a store as they are stored, for those who rewrite them."""
+
+    def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
+        """Note whether the store is encrypted: the search index is emptied, and then off or on."""
+
+    def read(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
         """Return rows of a conversation as they are stored, by one of the queries of `verify`."""
         ...
 
-    def hash_row(self, query: str, body: bytes, columns: Sequence[Any]) -> int:
+    def hash(self, query: str, body: bytes, columns: Sequence[Any]) -> int:
         """Return the hash of a row that such a query returned."""
         ...
 
-    def replace_rows(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:
+    def replace(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:
         """Replace the content of rows that still have their `old` hash, in one transaction."""
 
     def retitle(self, conversation: str, change: Callable[[str | None], str | None]) -> None:
@@ -582,9 +591,9 @@ def encrypt_all(
     Rows are rewritten in small transactions, each only if it is still what was read. All of them
     can be read in between, with these keys; after an interruption, another run does the rest.
     """
-    backend.inner.set_encrypted(True)
+    backend.inner.rows.set_encrypted(True)
     count = _rewrite_all(backend.inner, _Rewriter(backend.sealing, backend.sealing), progress)
-    backend.inner.destroy_leftovers()
+    backend.inner.rows.destroy_leftovers()
     return count
 
 
@@ -595,7 +604,7 @@ def decrypt_all(
 ) -> int:
     """Bring everything that is stored back to plain text, and switch the search on again."""
     count = _rewrite_all(inner, _Rewriter(_Sealing(ciphers), None), progress)
-    inner.set_encrypted(False)
+    inner.rows.set_encrypted(False)
     inner.codec = BodyCodec()
     return count
 
@@ -644,22 +653,22 @@ class _Rewriter:
             nonlocal count
             changed = [row for row in rows if row is not None]
             if changed:
-                inner.replace_rows(query, name, changed)
+                inner.rows.replace(query, name, changed)
                 count += len(changed)
 
         for start in range(head.base, head.length, _PAGE):
-            rows = inner.stored_rows("hashes", name, start, min(start + _PAGE, head.length))
+            rows = inner.rows.read("hashes", name, start, min(start + _PAGE, head.length))
             replace_rows("hashes", [self._message(inner, row) for row in rows])
         version = -1
-        while rows := inner.stored_rows("journal_hashes", name, version, _PAGE):
+        while rows := inner.rows.read("journal_hashes", name, version, _PAGE):
             replace_rows("journal_hashes", [self._change(inner, name, row) for row in rows])
             version = rows[-1][4]
-        records = inner.stored_rows("record_hashes", name)
+        records = inner.rows.read("record_hashes", name)
         for start in range(0, len(records), _PAGE):
             some = records[start : start + _PAGE]
             replace_rows("record_hashes", [self._record(inner, name, row) for row in some])
         if self._title(head.title) != head.title:
-            inner.retitle(name, self._title)
+            inner.rows.retitle(name, self._title)
             count += 1
         return count
 
@@ -682,7 +691,7 @@ class _Rewriter:
             if not is_plain and self._target.is_current(read_sealed(body).sealed):
                 return None
             new = encode(self._target.seal_message(self._source.message(body))).decode()
-        hashed = inner.hash_row("hashes", new.encode(), columns)
+        hashed = inner.rows.hash("hashes", new.encode(), columns)
         return {"seq": columns[1], "old": mark, "body": new, "hash": hashed}
 
     def _change(
@@ -695,7 +704,7 @@ class _Rewriter:
         if new_frame is None and new_data is None:
             return None
         frame, columns[-2] = new_frame or frame, new_data or data
-        hashed = inner.hash_row("journal_hashes", frame or b"", columns)
+        hashed = inner.rows.hash("journal_hashes", frame or b"", columns)
         return {"version": version, "old": mark, "frame": frame, "data": columns[-2],
                 "hash": hashed}  # fmt: skip
 
@@ -715,7 +724,7 @@ class _Rewriter:
         new = self._bytes(value, "record", name, kind, called)
         if new is None:
             return None
-        hashed = inner.hash_row("record_hashes", new, columns)
+        hashed = inner.rows.hash("record_hashes", new, columns)
         return {"kind": kind, "name": called, "old": mark, "value": new, "hash": hashed}
 
     def _title(self, title: str | None) -> str | None:

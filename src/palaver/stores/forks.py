@@ -4,20 +4,28 @@ A fork stores only its own messages. It reads those before its `base` from its p
 a fork itself. A lineage has one link for every conversation in that line. Each link points to its
 parent and to one far ancestor (a skew-binary jump), so that the owner of a position, or the
 ancestor of a generation, is found in O(log n) steps. Links are shared: the lineages of a chain of n
-forks take n links together. Along a line `base` never falls.
+forks take n links together. Along a line `base` never falls. `first_of_fork` is what a fork begins
+with.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from palaver.errors import StoreDamaged
+from palaver.history.frame import size
 from palaver.messages.limits import MAX_INT
+from palaver.stores.records import Change, Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["FAR", "Lineage", "Lineages", "RowRange", "pages"]
+    from palaver.history.plan import HistoryState
+    from palaver.stores.frame_codec import FrameCodec
+
+__all__ = ["FAR", "Lineage", "Lineages", "RowRange", "first_of_fork", "pages"]
 
 K = TypeVar("K", int, str)
 
@@ -161,10 +169,10 @@ class Lineages(Generic[K]):
         self._known.clear()
 
 
-def pages(ranges: Sequence[RowRange[K]], size: int) -> Iterator[list[RowRange[K]]]:
-    """Group row ranges into pages of at most `size` positions; ranges are cut where needed."""
+def pages(ranges: Sequence[RowRange[K]], most: int) -> Iterator[list[RowRange[K]]]:
+    """Group row ranges into pages of at most `most` positions; ranges are cut where needed."""
     page: list[RowRange[K]] = []
-    room = size
+    room = most
     for key, start, stop in ranges:
         begin = start
         while begin < stop:
@@ -174,6 +182,27 @@ def pages(ranges: Sequence[RowRange[K]], size: int) -> Iterator[list[RowRange[K]
             begin = end
             if not room:
                 yield page
-                page, room = [], size
+                page, room = [], most
     if page:
         yield page
+
+
+def first_of_fork(  # noqa: PLR0917 - what a fork is made of
+    state: HistoryState, codec: FrameCodec, parent: Head, name: str, version: int, key: str | None
+) -> tuple[Head, Change]:
+    """Return the head and the first change of a fork from a version of its parent."""
+    frame, stop = state.versions.frame(version), state.stops[version]
+    base = max(frame.logged, stop)
+    counts, at = state.log.before(base), state.clock()
+    bare = replace(frame, logged=base, back=None, redo=None)
+    count = size(bare.root) + stop - bare.start
+    head = Head(
+        id=name, version=0, stop=stop, length=base, counts=counts, framed=0, size=count,
+        parent=parent.id, base=base, origin=version, title=parent.title, tags=parent.tags,
+        created=at, updated=at, owner=parent.owner,
+    )  # fmt: skip
+    first = Change(
+        conversation=name, after=-1, kind="fork", at=at, stop=stop, size=count, first=base,
+        counts=counts, frame=codec.encode(bare, 0), key=key,
+    )  # fmt: skip
+    return head, first

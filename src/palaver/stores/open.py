@@ -123,7 +123,7 @@ def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backe
                 "`palaver encrypt` or Store.encrypt, or open it without the key"
             )
             raise EncryptionError(msg)
-        backend.set_encrypted(True)
+        backend.rows.set_encrypted(True)
     return cast("Backend", EncryptedBackend(backend, ciphers))
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from palaver.messages import Role
+    from palaver.stores.backend import Backend
 
 __all__ = [
     "MAGIC",
@@ -65,6 +66,7 @@ __all__ = [
     "Head",
     "Hit",
     "JournalEntry",
+    "LastChange",
     "Latest",
     "Lease",
     "Listing",
@@ -585,6 +587,30 @@ class Work(Struct, frozen=True):
     lease: Lease
     head: Head
     records: dict[str, dict[str, bytes]]
+
+
+class LastChange:
+    """The last change under a lease, which is given back with it if the backend can do that."""
+
+    def __init__(self, backend: Backend, lease: Lease | None) -> None:
+        """Take the lease; None if it is kept."""
+        self._backend = backend
+        self._lease = lease
+        self._released = False
+
+    def commit(self, change: Change) -> int:
+        """Commit the change."""
+        both = getattr(self._backend, "commit_and_release", None)
+        if self._lease is None or both is None:
+            return self._backend.commit(change)
+        version: int = both(change, self._lease)
+        self._released = True
+        return version
+
+    def release(self) -> None:
+        """Give the lease back, unless it was with the change."""
+        if self._lease is not None and not self._released:
+            self._backend.release(self._lease)
 
 
 def monotonic_ms() -> int:

@@ -253,7 +253,7 @@ class Store:
         if getattr(inner, "owner", None) is not None:
             msg = "a store that was opened for an owner can't be encrypted or decrypted for all"
             raise StoreError(msg)
-        if not hasattr(inner, "set_encrypted"):
+        if not hasattr(inner, "rows"):
             msg = f"a store of the kind {self.kind} can't be encrypted; SQLite or PostgreSQL can"
             raise StoreError(msg)
         return inner, getattr(getattr(self.backend, "sealing", None), "ciphers", ())

@@ -35,7 +35,6 @@ from palaver.history.frame import (
     check_expected,
     expected_versions,
     runs,
-    size,
 )
 from palaver.history.history import BaseHistory
 from palaver.history.log import ROLE_COUNTS, StagedLog
@@ -54,7 +53,6 @@ from palaver.messages import Message, new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY, MAX_INT, check_name, is_text
 from palaver.stores.backend import (
-    LastChange,
     Opened,
     check_creation_key,
     create_once,
@@ -62,6 +60,7 @@ from palaver.stores.backend import (
     was_created,
 )
 from palaver.stores.erase import family_messages, positions_of_others
+from palaver.stores.forks import first_of_fork
 from palaver.stores.frame_codec import read_frames
 from palaver.stores.process_fork import ReopeningLock, restart_in_child
 from palaver.stores.records import (
@@ -70,6 +69,7 @@ from palaver.stores.records import (
     Change,
     Head,
     JournalEntry,
+    LastChange,
     Placed,
     check_idempotency_key,
     check_known,
@@ -822,32 +822,12 @@ class StoredHistory(BaseHistory):
             if newest > state.version:
                 self.refresh()
             name, version = new_id() if id is None else id, newest if at is None else at
-            first = self._first_of_fork(name, version, replace(now, owner=owner or now.owner), key)
+            parent = replace(now, owner=owner or now.owner)
+            first = first_of_fork(state, self._codec, parent, name, version, key)
             made = create_once(backend, *first, as_parent=as_parent)
             read = partial(backend.ancestor_frames, name)
             codec = None if made is None else self._codec.branch(version, read)
             return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
-
-    def _first_of_fork(
-        self, name: str, version: int, parent: Head, key: str | None
-    ) -> tuple[Head, Change]:
-        """Return the head and the first change of a fork from a version."""
-        state = self._state
-        frame, stop = state.versions.frame(version), state.stops[version]
-        base = max(frame.logged, stop)
-        counts, at = self._log.before(base), state.clock()
-        bare = replace(frame, logged=base, back=None, redo=None)
-        count = size(bare.root) + stop - bare.start
-        head = Head(
-            id=name, version=0, stop=stop, length=base, counts=counts, framed=0, size=count,
-            parent=self.id, base=base, origin=version, title=parent.title, tags=parent.tags,
-            created=at, updated=at, owner=parent.owner,
-        )  # fmt: skip
-        first = Change(
-            conversation=name, after=-1, kind="fork", at=at, stop=stop, size=count, first=base,
-            counts=counts, frame=self._codec.encode(bare, 0), key=key,
-        )  # fmt: skip
-        return head, first
 
     # ── in a forked process ─────────────────────────────────────────────────────────────────────
 

@@ -6,41 +6,32 @@ of its own (`attempt`), so that a process that loses the connection before the a
 again: it is made then, or found to be made.
 
 All rows of a family, a conversation and what was forked from it, begin with the id of its first
-ancestor, the root, and so lie on one shard; the backend remembers the roots it has seen. A fork
+ancestor, the root, and so lie on one shard; `families` remembers the roots it has seen. A fork
 reads its first messages from its ancestors' rows: `forks` knows which rows belong to whom.
-`connections` has the pool and reports changes to followers, `search` has the full-text index,
-`erase` destroys what was erased, `replica` reads from standbys, and `queries.sql` and
-`functions.sql` have every statement.
+`connections` has the pool, `notify` reports changes to followers, `search`
+has the full-text index, `erase` destroys what was erased, `rows` has the rows as they are stored,
+`replica` reads from standbys, and `queries.sql` and `functions.sql` have every statement.
 """
 
 from __future__ import annotations
 
-import json
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import psycopg
 from msgspec.structs import replace
 
-from palaver.errors import (
-    LeaseTaken,
-    Stale,
-    StoreDamaged,
-    StoreError,
-    UnknownConversation,
-)
+from palaver.errors import LeaseTaken, Stale, StoreDamaged, StoreError
 from palaver.history.erase import tombstone
-from palaver.messages.limits import EMPTY
 from palaver.stores.backend import (
     Opened,
     check_family,
-    decode_head,
     parse_cursor,
     refuse_forked,
     refuse_lease,
     refuse_unknown,
 )
-from palaver.stores.forks import FAR, Lineages
+from palaver.stores.forks import FAR
 from palaver.stores.postgres.changes import (
     Adoption,
     Outcome,
@@ -58,25 +49,32 @@ from palaver.stores.postgres.changes import (
 )
 from palaver.stores.postgres.cluster import (
     Cluster,
-    distribute,
-    distribute_functions,
+    after_migration,
+    distribute_store,
     examine,
-    has_extension,
     is_distributed,
     numbers_ahead,
 )
 from palaver.stores.postgres.connections import (
     STATEMENTS,
-    Listener,
-    Notifier,
     PostgresConnections,
     migrate,
-    read_settled,
     shift_numbers,
 )
-from palaver.stores.postgres.erase import clean_up, encode_tags, erase_rows, label, prune_rows
+from palaver.stores.postgres.erase import (
+    clean_up,
+    delete_rows,
+    delete_unforked,
+    encode_tags,
+    erase_rows,
+    label,
+    prune_rows,
+)
+from palaver.stores.postgres.families import Families
+from palaver.stores.postgres.notify import Listener, Notifier, read_settled
 from palaver.stores.postgres.replica import READ_FROM_STANDBY, ReplicaReader
 from palaver.stores.postgres.row_security import check_security, secure_rows
+from palaver.stores.postgres.rows import TAGS, PostgresRows, decode_head, decode_journaled
 from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import (
     ROLE_NUMBERS,
@@ -100,9 +98,7 @@ from palaver.stores.records import (
     check_rows,
     describe_holder,
     pack_counts,
-    placed_hash,
     pruned_message,
-    row_hash,
 )
 from palaver.stores.text_index import parse_query
 
@@ -116,14 +112,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresBackend"]
 
-_T = TypeVar("_T")
 _PAGE: Final = 500
-_CONTENT: Final = tuple(
-    f"palaver.{name}" for name in ("messages", "journal", "records", "conversations", "words")
-)
-"""The tables that contain what conversations say."""
-_KNOWN: Final = 100_000  # families whose root is remembered
-_TAGS: Final = 13  # the column of the tags in the row of a head
 
 
 class PostgresBackend:
@@ -164,13 +153,15 @@ class PostgresBackend:
         self._index = PostgresSearchIndex(self._connections)
         self._notifier = Notifier(self._connections)
         self._listener = Listener(self._connections)
-        self._roots: dict[str, str] = {}
-        self._lineages: Lineages[str] = Lineages(
-            lambda name: self._connections.fetch("line", {"root": self._root(name), "id": name})
+        self._families = Families(self._connections)
+        self._in_family = self._families.run
+        self._lineages = self._families.lineages
+        self.rows = PostgresRows(
+            self._connections, self._index, self._families, read=self._read, clean_up=self._clean_up
         )
         try:
             with self._connections.connect(wait=True) as connection:
-                self.migrated = migrate(connection, migrated=_migrated)
+                self.migrated = migrate(connection, migrated=after_migration)
                 distributed = is_distributed(connection)
                 shift_numbers(connection, numbers_ahead if distributed else None)
                 self._index.secured = check_security(connection, owner)
@@ -187,22 +178,7 @@ class PostgresBackend:
 
         Nobody can use it meanwhile; processes that have it open have to open it again.
         """
-        with self._connections.connect() as connection:
-            if not has_extension(connection):
-                msg = (
-                    f"{self._connections.name} has no extension citus: there is nothing to "
-                    "distribute to; CREATE EXTENSION citus makes a server part of a cluster"
-                )
-                raise StoreError(msg)
-            connection.longest = None
-            try:
-                with connection.transaction():
-                    connection.execute(STATEMENTS["migration_lock"])
-                    connection.execute(b"SET LOCAL statement_timeout = 0")
-                    if not is_distributed(connection):
-                        distribute(connection)
-            except psycopg.Error as error:
-                raise self._connections.translate(error) from error
+        distribute_store(self._connections)
         self._cluster = Cluster(self._connections)
 
     def secure_rows(self, *, on: bool) -> None:
@@ -231,6 +207,11 @@ class PostgresBackend:
         if self._replica is not None:
             self._replica.close()
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store is encrypted: then the search index is off."""
+        return bool(self._connections.fetch("index_is_off"))
+
     # ── standbys ────────────────────────────────────────────────────────────────────────────────
 
     def _fetch(self, conversation: str, name: str, values: Any) -> list[Any]:  # noqa: ANN401 - bound
@@ -246,46 +227,6 @@ class PostgresBackend:
     def _changed(self) -> None:
         if self._replica is not None:
             self._replica.changed()
-
-    # ── families ────────────────────────────────────────────────────────────────────────────────
-
-    def _in_family(self, conversation: str, work: Callable[[str], _T]) -> _T:
-        """Call work with the root of a conversation's family.
-
-        One that is not known yet is taken for a root itself, since most are. Where work raises
-        `UnknownConversation`, the name is looked up, and work is called again if that leads
-        elsewhere.
-        """
-        root = self._roots.get(conversation, conversation)
-        try:
-            found = work(root)
-        except UnknownConversation:
-            self._forget(conversation)
-            now = self._find_root(conversation)
-            if now is None or now == root:
-                raise
-            return work(now)
-        self._remember(conversation, root)
-        return found
-
-    def _root(self, conversation: str) -> str:
-        """Return the root of a conversation's family; `UnknownConversation` if there is none."""
-        found = self._roots.get(conversation) or self._find_root(conversation)
-        return refuse_unknown(conversation) if found is None else found
-
-    def _find_root(self, conversation: str) -> str | None:
-        rows = self._connections.fetch("root", (conversation,))
-        return self._remember(conversation, rows[0][0]) if rows else None
-
-    def _remember(self, conversation: str, root: str) -> str:
-        if len(self._roots) > _KNOWN:
-            self._roots.clear()
-        self._roots[conversation] = root
-        return root
-
-    def _forget(self, conversation: str) -> None:
-        self._roots.pop(conversation, None)
-        self._lineages.forget(conversation)
 
     def _read(
         self,
@@ -305,11 +246,11 @@ class PostgresBackend:
                 return self._fetch(heir or conversation, name, where)
             return self._connections.fetch(name, where)
 
-        known = self._roots.get(conversation)
+        known = self._families.roots.get(conversation)
         rows = fetch(known or conversation)
         if rows or known is not None:
             return rows
-        root = self._find_root(conversation)
+        root = self._families.find(conversation)
         return rows if root is None or root == conversation else fetch(root)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
@@ -336,13 +277,13 @@ class PostgresBackend:
     def _create(self, head: Head, first: Change, *, as_parent: bool = False) -> None:
         attempt = new_attempt()
         head = self._owned(head)
-        root = head.id if head.parent is None else self._root(head.parent)
+        root = head.id if head.parent is None else self._families.root(head.parent)
         self._connections.run(
             lambda connection: create(
                 connection, root, head, first, attempt=attempt, as_parent=as_parent
             )
         )
-        self._remember(head.id, root)
+        self._families.remember(head.id, root)
         self._lineages.learn(head.id, head.parent, head.base, head.origin)
         self._saw(head.id, 0)
         self._notifier.notify()
@@ -397,10 +338,10 @@ class PostgresBackend:
         if first is None:
             return -1
         if head is None:
-            root = self._root(first.conversation)
+            root = self._families.root(first.conversation)
         else:
             head = self._owned(head)
-            root = head.id if head.parent is None else self._root(head.parent)
+            root = head.id if head.parent is None else self._families.root(head.parent)
         version = Adoption(self._connections, root, head).store(chain([first], given))
         self._saw(first.conversation, version)
         self._notifier.notify()
@@ -456,14 +397,14 @@ class PostgresBackend:
                 fork = connection.execute(STATEMENTS["a_fork_of"], where).fetchone()
                 if fork is not None:
                     refuse_forked(fork[0])
-                _delete_rows(connection, root, conversation)
+                delete_rows(connection, root, conversation)
                 tried = True
 
         self._in_family(
             conversation,
             lambda root: self._connections.run(lambda connection: work(connection, root)),
         )
-        self._forget(conversation)
+        self._families.forget(conversation)
         if self._replica is not None:
             self._replica.forget(conversation)
         self._changed()
@@ -474,36 +415,19 @@ class PostgresBackend:
         tried: list[str] = []
 
         def work(connection: TimedConnection) -> list[str]:
-            deleted: list[str] = []
             with connection.transaction():
                 self._index.lock(connection)
-                found: dict[str, int | None] = {}
-                for name, root, _ in sorted(
-                    wanted
-                ):  # in one order, so that nobody waits in a circle
-                    row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
-                    found[name] = None if row is None else row[0]
-                for name, root, version in wanted:
-                    if found[name] is None and name in tried:  # the answer was lost
-                        deleted.append(name)
-                    if found[name] != version:
-                        continue
-                    if connection.execute(STATEMENTS["a_fork_of"], (root, name)).fetchone():
-                        continue
-                    _delete_rows(connection, root, name)
-                    deleted.append(name)
-                tried[:] = deleted
+                tried[:] = deleted = delete_unforked(connection, wanted, tried)
             return deleted
 
-        roots = {name: self._roots.get(name) or self._find_root(name) for name, _ in conversations}
         wanted = [
             (name, root, version)
             for name, version in conversations
-            if (root := roots[name]) is not None
+            if (root := self._families.find(name)) is not None
         ]
         deleted = self._connections.run(work)
         for name in deleted:
-            self._forget(name)
+            self._families.forget(name)
         self.erasures += 1
         return deleted
 
@@ -528,7 +452,7 @@ class PostgresBackend:
     ) -> Erased:
         """Replace messages by tombstones, here and in all relatives, and destroy their bytes."""
         family = self.family(conversation)
-        root = self._root(conversation)
+        root = self._families.root(conversation)
         attempt = new_attempt()
 
         def work(connection: TimedConnection) -> tuple[Erased, str]:
@@ -552,7 +476,7 @@ class PostgresBackend:
     def bury(self, note: Change, positions: Sequence[int], family: Sequence[str]) -> None:
         """Replace messages that nothing reaches any more by tombstones."""
         attempt = new_attempt()
-        root = self._root(note.conversation)
+        root = self._families.root(note.conversation)
 
         def work(connection: TimedConnection) -> str:
             with connection.transaction():
@@ -585,7 +509,7 @@ class PostgresBackend:
 
         def look(root: str) -> Head:
             rows = self._fetch(conversation, "head", (root, conversation))
-            return _decode_head(rows[0]) if rows else refuse_unknown(conversation)
+            return decode_head(rows[0]) if rows else refuse_unknown(conversation)
 
         head = self._in_family(conversation, look)
         self._saw(conversation, head.version)
@@ -596,21 +520,19 @@ class PostgresBackend:
         """Return what a history begins with, in one round trip."""
         check_known(conversation)
         (row,) = self._fetch(conversation, "open", (conversation, last))
-        root, *columns = row[: _TAGS + 4]
-        ids, bases, origins, versions, frames, names, values, first, bodies, owner = row[
-            _TAGS + 4 :
-        ]
+        root, *columns = row[: TAGS + 4]
+        ids, bases, origins, versions, frames, names, values, first, bodies, owner = row[TAGS + 4 :]
         if root is None:
-            self._forget(conversation)
+            self._families.forget(conversation)
             refuse_unknown(conversation)
-        self._remember(conversation, root)
+        self._families.remember(conversation, root)
         self._saw(conversation, columns[0])
         parent = None
         for name, base, origin in reversed([*zip(ids or (), bases, origins, strict=False)]):
             self._lineages.learn(name, parent, base, origin)
             parent = name
         return Opened(
-            _decode_head((conversation, *columns, owner)),
+            decode_head((conversation, *columns, owner)),
             [StoredFrame(*frame) for frame in zip(versions or (), frames or (), strict=True)],
             dict(zip(names or (), values or (), strict=True)),
             first,
@@ -641,7 +563,8 @@ class PostgresBackend:
         if not ranges:
             return []
         names, starts, stops = (list(column) for column in zip(*ranges, strict=True))
-        where = {"root": self._root(names[0]), "names": names, "starts": starts, "stops": stops}
+        root = self._families.root(names[0])
+        where = {"root": root, "names": names, "starts": starts, "stops": stops}
         return self._fetch(conversation, name, where | values)
 
     def listing(
@@ -655,7 +578,7 @@ class PostgresBackend:
             rows = self._connections.fetch("listing", values)
         else:
             rows = self._connections.fetch("listing_of_owner", values | {"owner": owner})
-        heads = tuple(_decode_head(row) for row in rows[:limit])
+        heads = tuple(decode_head(row) for row in rows[:limit])
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
@@ -665,7 +588,7 @@ class PostgresBackend:
         rows = self._read("forks", conversation)
         if not rows:
             self.head(conversation)
-        return [_decode_head(row) for row in rows]
+        return [decode_head(row) for row in rows]
 
     def named(self, beginning: str, limit: int) -> list[str]:
         """Return the ids that begin with a text, sorted by code points, at most `limit`."""
@@ -781,7 +704,7 @@ class PostgresBackend:
         root, ranges = "", None
         if conversation is not None:
             ranges = self._lineage(conversation).row_ranges()
-            root = self._root(conversation)
+            root = self._families.root(conversation)
         self._index.catch_up({0: None} if self._cluster is None else {**self._cluster.horizons()})
         owner = owner or self.owner
         hits = self._index.search(words, ranges, limit, root=root, owner=owner)
@@ -807,7 +730,7 @@ class PostgresBackend:
                 self.head(conversation)
             if self._cluster is not None:
                 rows = [(*change, 0) for *change, _ in rows]
-        changes = [_decode_journaled(row) for row in rows]
+        changes = [decode_journaled(row) for row in rows]
         for change in changes if self._replica is not None else ():
             self._saw(change.conversation, change.version)
         return changes
@@ -859,7 +782,7 @@ class PostgresBackend:
             for kind, name, value in records.fetchall():
                 read[kind][name] = value
             taken = Lease(conversation, holder, token, expires, seconds)
-            return Work(taken, _decode_head(row), read)
+            return Work(taken, decode_head(row), read)
 
         lasts = round(seconds * 1000)
         return self._in_family(
@@ -950,91 +873,3 @@ class PostgresBackend:
                 yield f"{what} belongs to nothing: {conversation} at {position}"
         except StoreError as error:
             yield str(error)
-
-    # ── encryption ──────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether the store is encrypted: then the search index is off."""
-        return bool(self._connections.fetch("index_is_off"))
-
-    def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
-        """Empty the search index, and switch it off or on."""
-
-        def work(connection: TimedConnection) -> None:
-            with connection.transaction():
-                self._index.lock(connection)
-                connection.execute(STATEMENTS["empty_index"])
-                connection.execute(STATEMENTS["reset_index"], (-1 if on else 0,))
-
-        self._connections.run(work)
-
-    def stored_rows(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
-        """Return rows of a conversation as they are stored."""
-        return self._read(query, conversation, *values)
-
-    @staticmethod
-    def hash_row(query: str, body: bytes, columns: Sequence[Any]) -> int:
-        """Return the hash of a row."""
-        hashes: dict[str, Callable[..., int]] = {
-            "hashes": placed_hash, "journal_hashes": journal_hash,
-        }  # fmt: skip
-        return hashes.get(query, row_hash)(body, *columns)
-
-    def replace_rows(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:
-        """Replace the content of rows that still have their old hash."""
-        values = [{"root": self._root(conversation), "id": conversation, **row} for row in rows]
-
-        def work(connection: TimedConnection) -> None:
-            with connection.transaction():
-                connection.cursor().executemany(STATEMENTS[f"replace_{query}"], values)
-
-        self._connections.run(work)
-
-    def retitle(self, conversation: str, change: Callable[[str | None], str | None]) -> None:
-        """Replace the stored form of a title."""
-        root = self._root(conversation)
-
-        def work(connection: TimedConnection) -> None:
-            with connection.transaction():
-                label(
-                    connection, root, [conversation],
-                    lambda erased, title, *rest: (erased, change(title), *rest),
-                )  # fmt: skip
-
-        self._connections.run(work)
-
-    def destroy_leftovers(self) -> None:
-        """Clean up the tables whose rows were rewritten."""
-        transaction = self._connections.run(transaction_number)
-        self._clean_up(transaction, tables=_CONTENT)
-
-
-def _migrated(connection: TimedConnection, *, new: bool) -> None:
-    """Distribute a store that was just made, where there is a cluster to distribute it to.
-
-    Of one that is distributed, the functions are, which a migration has installed anew.
-    """
-    if new and has_extension(connection):
-        distribute(connection)
-    elif not new and is_distributed(connection):
-        distribute_functions(connection)
-
-
-def _delete_rows(connection: TimedConnection, root: str, conversation: str) -> None:
-    """Delete the rows of a conversation; the head goes last: it tells whose the others are."""
-    for table in ("messages", "journal", "records", "words", "name", "head"):
-        connection.execute(STATEMENTS[f"delete_{table}"], (root, conversation))
-
-
-# ── rows ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _decode_head(row: tuple[Any, ...]) -> Head:
-    return decode_head(row, row[_TAGS])
-
-
-def _decode_journaled(row: tuple[Any, ...]) -> JournalEntry:
-    conversation, version, kind, at, first, count, data, number = row
-    known = EMPTY if data is None else json.loads(data)
-    return JournalEntry(conversation, version, kind, at, first, count, known, number)

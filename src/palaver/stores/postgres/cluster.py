@@ -1,7 +1,7 @@
 """A store on many machines: PostgreSQL with Citus, one coordinator and its workers.
 
 The tables are distributed by the root of a family, so a family lies on one node, and the functions
-that change it run there. `distribute` does that, with an empty store or a filled one.
+that change it run there. `distribute_store` does that, with an empty store or a filled one.
 
 A change has the number of its transaction, and the node that made it. The numbers of one node rise;
 those of two can't be compared. So a cursor of the whole store has one number for each node. Since
@@ -15,8 +15,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
 from psycopg import errors
 
+from palaver.errors import StoreError
 from palaver.messages.limits import MAX_INT
 from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.records import NodeReport, StoreReport
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster",
+    "after_migration",
     "distribute",
-    "distribute_functions",
+    "distribute_store",
     "examine",
     "has_extension",
     "is_distributed",
@@ -65,6 +68,37 @@ def is_distributed(connection: TimedConnection) -> bool:
     return has_extension(connection) and bool(_value(connection, "is_distributed"))
 
 
+def distribute_store(connections: PostgresConnections) -> None:
+    """Bring a store that is on one server of a cluster to all its nodes."""
+    with connections.connect() as connection:
+        if not has_extension(connection):
+            msg = (
+                f"{connections.name} has no extension citus: there is nothing to distribute to; "
+                "CREATE EXTENSION citus makes a server part of a cluster"
+            )
+            raise StoreError(msg)
+        connection.longest = None
+        try:
+            with connection.transaction():
+                connection.execute(STATEMENTS["migration_lock"])
+                connection.execute(b"SET LOCAL statement_timeout = 0")
+                if not is_distributed(connection):
+                    distribute(connection)
+        except psycopg.Error as error:
+            raise connections.translate(error) from error
+
+
+def after_migration(connection: TimedConnection, *, new: bool) -> None:
+    """Distribute a store that was just made, where there is a cluster to distribute it to.
+
+    Of one that is distributed, the functions are, which a migration has installed anew.
+    """
+    if new and has_extension(connection):
+        distribute(connection)
+    elif not new and is_distributed(connection):
+        _distribute_functions(connection)
+
+
 def distribute(connection: TimedConnection) -> None:
     """Distribute the tables and the functions of a store; inside a transaction.
 
@@ -79,10 +113,10 @@ def distribute(connection: TimedConnection) -> None:
         beside = "default" if table == _TABLES[0] else first
         connection.execute(STATEMENTS["distribute_table"], (f"palaver.{table}", column, beside))
         connection.execute(STATEMENTS["truncate_local"], (f"palaver.{table}",))
-    distribute_functions(connection)
+    _distribute_functions(connection)
 
 
-def distribute_functions(connection: TimedConnection) -> None:
+def _distribute_functions(connection: TimedConnection) -> None:
     """Distribute the functions of a store whose tables are distributed; inside a transaction."""
     first = f"palaver.{_TABLES[0]}"
     connection.execute(STATEMENTS["node_of_cluster"])

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
     from palaver.stores.records import BodyCodec
 
-__all__ = ["clean_up", "encode_tags", "erase_rows", "label", "prune_rows"]
+__all__ = [
+    "clean_up",
+    "delete_rows",
+    "delete_unforked",
+    "encode_tags",
+    "erase_rows",
+    "label",
+    "prune_rows",
+]
 
 _PATIENCE: Final = 5.0
 _LOCKED: Final = b"SET lock_timeout = '5s'"
@@ -96,6 +104,36 @@ def _replace_bodies(
         mark = placed_hash(body.encode(), name, position, replaces)
         connection.execute(STATEMENTS["bury"], (body, mark, root, name, position))
         PostgresSearchIndex.replace(connection, root, name, position, body)
+
+
+def delete_unforked(
+    connection: TimedConnection, wanted: Sequence[tuple[str, str, int]], tried: Collection[str]
+) -> list[str]:
+    """Delete conversations (id, root, version) still at the version and without forks.
+
+    Returns which. `tried` are those that an earlier try has deleted, if its answer was lost.
+    """
+    deleted: list[str] = []
+    found: dict[str, int | None] = {}
+    for name, root, _ in sorted(wanted):  # in one order, so that nobody waits in a circle
+        row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
+        found[name] = None if row is None else row[0]
+    for name, root, version in wanted:
+        if found[name] is None and name in tried:
+            deleted.append(name)
+        if found[name] != version:
+            continue
+        if connection.execute(STATEMENTS["a_fork_of"], (root, name)).fetchone():
+            continue
+        delete_rows(connection, root, name)
+        deleted.append(name)
+    return deleted
+
+
+def delete_rows(connection: TimedConnection, root: str, conversation: str) -> None:
+    """Delete the rows of a conversation; the head goes last: it tells whose the others are."""
+    for table in ("messages", "journal", "records", "words", "name", "head"):
+        connection.execute(STATEMENTS[f"delete_{table}"], (root, conversation))
 
 
 def label(

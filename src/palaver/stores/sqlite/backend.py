@@ -5,15 +5,14 @@ other change is a transaction with a journal record. Only `erase`, `bury` and `d
 anything, and they leave nothing behind in the file. A conversation that was forked reads its first
 messages from its ancestors' rows: `lineage` knows which rows belong to whom.
 
-`connections` runs the transactions, `search` has the full-text index, and `queries.sql` every
-statement.
+`connections` runs the transactions, `search` has the full-text index, `erase` destroys what was
+erased, `rows` has the rows as they are stored, and `queries.sql` has every statement.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -27,7 +26,6 @@ from palaver.errors import (
     LeaseTaken,
     Stale,
     StoreDamaged,
-    StoreError,
     UnknownConversation,
 )
 from palaver.history.erase import tombstone
@@ -46,7 +44,6 @@ from palaver.stores.backend import (
     refuse_stale,
     refuse_unknown,
 )
-from palaver.stores.erase import Traces
 from palaver.stores.forks import FAR, Lineages, pages
 from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
@@ -70,7 +67,6 @@ from palaver.stores.records import (
     check_records,
     check_rows,
     describe_holder,
-    encode_body,
     follow,
     label_hash,
     latest_in_order,
@@ -81,8 +77,11 @@ from palaver.stores.records import (
     unpack_counts,
 )
 from palaver.stores.sqlite.connections import QUERIES, SQLiteConnections, translate_errors
+from palaver.stores.sqlite.erase import delete_rows, erase_rows, label, prune_rows
+from palaver.stores.sqlite.rows import SQLiteRows
 from palaver.stores.sqlite.search import (
     SQLiteSearchIndex,
+    first_after_version,
     positions_by_id,
     positions_by_role,
     positions_by_time,
@@ -91,7 +90,7 @@ from palaver.stores.sqlite.search import (
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage, RowRange
@@ -131,6 +130,7 @@ class SQLiteBackend:
         self.erasures = 0
         self.codec = _PLAIN
         self._index = SQLiteSearchIndex(self._connections)
+        self.rows = SQLiteRows(self._connections, self._index, self._cid)
         self._cids: dict[str, int] = {}
         self._lineages: Lineages[int] = Lineages(self._read_line)
         self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
@@ -142,6 +142,11 @@ class SQLiteBackend:
     def _writer(self) -> apsw.Connection:
         """The connection that writes; it is another one after a fork."""
         return self._connections.writer
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store is encrypted: then the search index is off."""
+        return self._index.is_off()
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
@@ -329,9 +334,8 @@ class SQLiteBackend:
             cid = self._cid(conversation, self._writer)
             if after is not None:
                 self._check_version(cid, conversation, after)
-            self._label(
-                cid, lambda erased, _, __, owner: (erased, title, json.dumps(list(tags)), owner)
-            )
+            changed = json.dumps(list(tags))
+            label(self._writer, cid, lambda erased, _, __, owner: (erased, title, changed, owner))
 
         self._write(work)
 
@@ -342,18 +346,9 @@ class SQLiteBackend:
             cid = self._cid(conversation, self._writer)
             if after is not None:
                 self._check_version(cid, conversation, after)
-            self._label(cid, lambda *labels: (*labels[:-1], owner))
+            label(self._writer, cid, lambda *labels: (*labels[:-1], owner))
 
         self._write(work)
-
-    def _label(self, cid: int, change: Callable[..., tuple[Any, ...]]) -> None:
-        """Change a conversation's count of erasures, title, tags or owner, and its hash."""
-        row: Any = self._writer.execute(QUERIES["labels"], (cid,)).fetchone()
-        if row is None:  # another process has deleted it meanwhile
-            refuse_unknown(f"number {cid}")
-        *fixed, erased, title, tags, owner = row
-        labels = change(erased, title, tags, owner)
-        self._writer.execute(QUERIES["label"], (*labels, label_hash(*fixed, *labels), cid))
 
     def delete(self, conversation: str, *, after: int | None = None) -> None:
         """Delete a conversation that nothing was forked from."""
@@ -398,13 +393,7 @@ class SQLiteBackend:
         fork: str | None = self._writer.execute(QUERIES["a_fork_of"], (cid,)).get
         if fork is not None:
             return fork
-        for number, body in self._writer.execute(QUERIES["all_rows"], (cid,)):
-            self._index.remove(number, cid, body)
-        newest: int = self._writer.execute(QUERIES["newest"]).get
-        for table in ("messages", "journal", "leases", "records", "conversations"):
-            self._writer.execute(f"DELETE FROM {table} WHERE cid = ?", (cid,))  # noqa: S608 - from the list above
-        self._writer.execute(QUERIES["keep_counting"], (newest,))
-        self._writer.execute(QUERIES["index_again"])
+        delete_rows(self._writer, self._index, cid)
         return None
 
     def family(self, conversation: str) -> list[str]:
@@ -426,27 +415,20 @@ class SQLiteBackend:
             writer = self._writer
             cid = self._cid(conversation, writer)
             family: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
-            rows: list[Any] = [
-                writer.execute(QUERIES["row_at"], (relative, position)).fetchone()
+            places = [
+                (relative, position)
                 for name, relative in family
                 for message_id in message_ids
                 for position in self._own_positions(relative, message_id)
                 if (name, position) not in spare
             ]
-            messages = [self.codec.message(row[1]) for row in rows]
-            traces = Traces(messages)
-            for (number, body, *columns), message in zip(rows, messages, strict=True):
-                self._replace_body(number, columns, body, tombstone(message, at))
-            dropped = [
-                (name, *record)
-                for name, relative in family
-                for record in self._drop_records(relative, name, traces)
-            ]
-            for _, relative in family:
-                self._label(relative, lambda erased, *labels: (erased + 1, *labels))
+            erased = erase_rows(
+                writer, self._index, family, places,
+                codec=self.codec, left=lambda m: tombstone(m, at),
+            )  # fmt: skip
             if note is not None:
                 self._commit(note)
-            return Erased(len(rows), tuple(dropped))
+            return erased
 
         erased = self._write(work)
         self._finish_erasure()
@@ -467,35 +449,13 @@ class SQLiteBackend:
             found: list[Any] = writer.execute(QUERIES["family"], (cid,)).fetchall()
             check_family(note.conversation, family, (name for name, _ in found))
             self._commit(note)
-            for position in positions:
-                row: Any = writer.execute(QUERIES["row_at"], (cid, position)).fetchone()
-                number, body, *columns = row
-                left = pruned_message(self.codec.message(body), note.at)
-                self._replace_body(number, columns, body, left)
-            self._label(cid, lambda erased, *labels: (erased + 1, *labels))
+            prune_rows(
+                writer, self._index, cid, positions,
+                codec=self.codec, left=lambda m: pruned_message(m, note.at),
+            )  # fmt: skip
 
         self._write(work)
         self._finish_erasure()
-
-    def _replace_body(self, number: int, columns: list[Any], body: str, left: Message) -> None:
-        """Replace a message by its tombstone, in its row and in the index."""
-        self._index.remove(number, columns[0], body)
-        new = encode_body(left)
-        mark = row_hash(new.encode(), *columns)
-        self._writer.execute(QUERIES["bury"], (new, mark, number))
-        self._index.add(number, columns[0], new)
-
-    def _drop_records(self, cid: int, owner: str, traces: Traces) -> list[tuple[str, str]]:
-        """Remove the records that have traces of erased messages, and return which."""
-        stored: list[Any] = self._writer.execute(QUERIES["all_records"], (cid,)).fetchall()
-        found = [
-            (kind, name)
-            for kind, name, value in stored
-            if traces.found_in(kind, name, self.codec.value(owner, kind, name, value))
-        ]
-        for kind, name in found:
-            self._put(cid, kind, name, None)
-        return found
 
     def _finish_erasure(self) -> None:
         """Count an erasure, and empty the write-ahead log, which still has the erased bytes."""
@@ -629,19 +589,7 @@ class SQLiteBackend:
     def _first_after(self, conversation: str, version: int) -> int:
         """Return the position of the first message after a version, by binary search."""
         head = self.head(conversation)
-        cid = self._cid(conversation)
-        low, high = head.base, head.length
-        while low < high:
-            middle = (low + high) // 2
-            rows = self._read("version_at", cid, middle)
-            if not rows or rows[0][0] is None:
-                msg = f"{conversation} has no message at {middle}"
-                raise StoreDamaged(msg)
-            if rows[0][0] > version:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return first_after_version(self._read, self._cid(conversation), head, version)
 
     def frames(self, conversation: str, after: int, upto: int) -> list[StoredFrame]:
         """Return the frames after one version and up to another, oldest first."""
@@ -702,19 +650,7 @@ class SQLiteBackend:
 
     def wait(self, seconds: float) -> None:
         """Wait until another connection has written, at most so many seconds."""
-        end = time.monotonic() + seconds
-        with self._reader() as reader:
-            self._connections.file.check(reader)
-        seen = self._data_version()
-        while time.monotonic() < end:
-            time.sleep(min(0.01, max(end - time.monotonic(), 0)))
-            if self._data_version() != seen:
-                return
-
-    def _data_version(self) -> tuple[int, int]:
-        """Return what changes when another connection writes, or this one is opened again."""
-        with translate_errors(self.path), self._reader() as reader:
-            return id(reader), reader.data_version()
+        self._connections.wait(seconds)
 
     # ── beside the log ──────────────────────────────────────────────────────────────────────────
 
@@ -809,63 +745,9 @@ class SQLiteBackend:
         """Return the messages that are not in the index, or not with all their text, and why."""
         return self._read("unindexed", self._cid(conversation))
 
-    # ── encryption ──────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether the store is encrypted: then the search index is off."""
-        return self._index.is_off()
-
-    def set_encrypted(self, on: bool) -> None:  # noqa: FBT001 - the value of a setting
-        """Empty the search index, and switch it off or on."""
-        self._write(partial(self._index.reset, off=on))
-
-    def stored_rows(self, query: str, conversation: str, *values: Any) -> list[Any]:  # noqa: ANN401 - columns
-        """Return rows of a conversation as they are stored."""
-        return self._read(query, self._cid(conversation), *values)
-
-    @staticmethod
-    def hash_row(query: str, body: bytes, columns: Sequence[Any]) -> int:
-        """Return the hash of a row."""
-        del query
-        return row_hash(body, *columns)
-
-    def replace_rows(self, query: str, conversation: str, rows: list[dict[str, Any]]) -> None:
-        """Replace the content of rows that still have their old hash."""
-        cid, statement = self._cid(conversation), QUERIES[f"replace_{query}"]
-        self._write(
-            lambda: self._writer.executemany(statement, [{"cid": cid, **row} for row in rows])
-        )
-
-    def retitle(self, conversation: str, change: Callable[[str | None], str | None]) -> None:
-        """Replace the stored form of a title."""
-        cid = self._cid(conversation)
-        self._write(
-            lambda: self._label(cid, lambda erased, title, *rest: (erased, change(title), *rest))
-        )
-
-    def destroy_leftovers(self) -> None:
-        """Rewrite the file, which leaves nothing in free pages, and empty the write-ahead log."""
-        with translate_errors(self.path), closing(self._connections.file.connect()) as new:
-            new.execute("VACUUM")
-        self._connections.truncate_wal()
-
     def check(self) -> Iterator[str]:
-        """Yield what SQLite itself finds wrong with the file.
-
-        A new connection checks it: one that has searched before may still hold parts of the search
-        index in memory that were destroyed since, and would report that as damage.
-        """
-        try:
-            with (
-                translate_errors(self.path),
-                self._reader(),
-                closing(self._connections.file.connect()) as new,
-            ):
-                rows: list[Any] = new.execute("PRAGMA integrity_check(100)").fetchall()
-            yield from (str(found) for (found,) in rows if found != "ok")
-        except (StoreError, apsw.Error) as error:
-            yield str(error)
+        """Yield what SQLite itself finds wrong with the file."""
+        return self._connections.check()
 
     def _read_line(self, cid: int) -> list[Any]:
         """Read a conversation and all its ancestors: number, parent, base and origin of each."""

@@ -17,7 +17,7 @@ import os
 import random
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 
@@ -29,7 +29,7 @@ from palaver.stores.open import database_path
 from palaver.stores.process_fork import leak, rest_for_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
 __all__ = [
     "APPLICATION_ID",
@@ -380,6 +380,39 @@ class SQLiteConnections:
                     self._readers.append(reader)
             loan = self._local.loan = _Loan(reader, self._free)
         return loan.reader
+
+    def wait(self, seconds: float) -> None:
+        """Wait until another connection has written, at most so many seconds."""
+        end = time.monotonic() + seconds
+        with self.reader() as reader:
+            self.file.check(reader)
+        seen = self._data_version()
+        while time.monotonic() < end:
+            time.sleep(min(0.01, max(end - time.monotonic(), 0)))
+            if self._data_version() != seen:
+                return
+
+    def _data_version(self) -> tuple[int, int]:
+        """Return what changes when another connection writes, or this one is opened again."""
+        with translate_errors(self.path), self.reader() as reader:
+            return id(reader), reader.data_version()
+
+    def check(self) -> Iterator[str]:
+        """Yield what SQLite itself finds wrong with the file.
+
+        A new connection checks it: one that has searched before may still hold parts of the search
+        index in memory that were destroyed since, and would report that as damage.
+        """
+        try:
+            with (
+                translate_errors(self.path),
+                self.reader(),
+                closing(self.file.connect()) as new,
+            ):
+                rows: list[Any] = new.execute("PRAGMA integrity_check(100)").fetchall()
+            yield from (str(found) for (found,) in rows if found != "ok")
+        except (StoreError, apsw.Error) as error:
+            yield str(error)
 
     def _connect(self) -> apsw.Connection:
         if self._closed:

@@ -58,12 +58,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Sequence
 
     from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Hit, Latest
+    from palaver.stores.records import Head, Hit, Latest
     from palaver.stores.sqlite.connections import SQLiteConnections
 
 __all__ = [
     "Read",
     "SQLiteSearchIndex",
+    "first_after_version",
     "positions_by_id",
     "positions_by_role",
     "positions_by_time",
@@ -423,6 +424,22 @@ def positions_by_time(read: Read, line: Lineage[int], since: int, until: int) ->
     found = read("in_order", json.dumps(ranges)) if ranges else []
     found += read("out_of_order", json.dumps(line.row_ranges()), since, until)
     return sorted(row[0] for row in found)
+
+
+def first_after_version(read: Read, cid: int, head: Head, version: int) -> int:
+    """Return the position of a conversation's first message after a version, by binary search."""
+    low, high = head.base, head.length
+    while low < high:
+        middle = (low + high) // 2
+        rows = read("version_at", cid, middle)
+        if not rows or rows[0][0] is None:
+            msg = f"{head.id} has no message at {middle}"
+            raise StoreDamaged(msg)
+        if rows[0][0] > version:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def positions_by_role(
