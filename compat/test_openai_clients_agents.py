@@ -13,22 +13,12 @@ from agents.models.openai_responses import OpenAIResponsesModel
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from compat.serving import MODELS, TOKEN, Serving, server, serving
+from compat.serving import MODELS, TALK, TOKEN, Serving, server, serving
 from palaver.testing.servers import Answer, Call
 
 __all__ = ["server", "serving"]  # fixtures, found here by pytest
 
 agents.set_tracing_disabled(disabled=True)
-TALK = [
-    ("user", "Rome?"),
-    ("assistant", "weather(Rome)"),
-    ("tool", "Rome: 21 degrees"),
-    ("assistant", "Lovely in Rome."),
-    ("user", "Oslo?"),
-    ("assistant", "weather(Oslo)"),
-    ("tool", "Oslo: 21 degrees"),
-    ("assistant", "Lovely in Oslo."),
-]
 
 
 class City(BaseModel):

@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
 import palaver
-from compat.serving import CLIENTS, MODELS, NODE, TOKEN, Serving, server, serving
+from compat.serving import MODELS, TALK, TOKEN, Serving, run_node, server, serving
 from palaver.testing.servers import Answer
 
 __all__ = ["server", "serving"]  # fixtures, found here by pytest
 
 ROME = {"name": "Rome", "degrees": 21}
-TALK = [
-    ("user", "Rome?"),
-    ("assistant", "weather(Rome)"),
-    ("tool", "Rome: 21 degrees"),
-    ("assistant", "Lovely in Rome."),
-    ("user", "Oslo?"),
-    ("assistant", "weather(Oslo)"),
-    ("tool", "Oslo: 21 degrees"),
-    ("assistant", "Lovely in Oslo."),
-]
 
 
 def run(serving: Serving, client: str, case: str, model: str, **more: Any) -> Any:
     """What a case of a client's script finds."""
     given = {"case": case, "url": serving.url, "key": TOKEN, "model": model, **more}
-    done = subprocess.run(
-        [NODE, CLIENTS / f"{client}.mjs", json.dumps(given)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert 0 == done.returncode, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_node(f"{client}.mjs", json.dumps(given)))
 
 
 def edit_and_go_on(serving: Serving, client: str, model: str, last: str) -> None:
@@ -75,8 +56,16 @@ def test_openai_that_sends_everything_again(serving: Serving, model: str) -> Non
     serving.calls_weather(model, "Rome")
     serving.then(model, "You are welcome.")
     assert "You are welcome." == run(serving, "openai", "everything_again", model)
+    assert not serving.new_conversations()
     for word in ("Rome?", "Rome: 21 degrees", "Lovely in Rome.", "Thanks"):
         assert word in serving.sent(model)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_openai_runs_tools_by_itself(serving: Serving, model: str) -> None:
+    serving.calls_weather(model, "Rome", "Oslo")
+    assert ["Lovely in Rome.", "Lovely in Oslo."] == run(serving, "openai", "runner", model)
+    assert "Oslo: 21 degrees" in serving.sent(model)
 
 
 def test_openai_background_resumed_and_cancelled(serving: Serving) -> None:

@@ -3,7 +3,7 @@
 //   node openai.mjs '{"case": "turns", "url": …, "key": …, "model": …}'
 import OpenAI from "openai";
 import { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } from "openai/helpers/zod";
-import { ResponsesToolRunner, runnerFunction } from "openai/helpers/responses-tool-runner";
+import { ResponsesToolRunner } from "openai/helpers/responses-tool-runner";
 import { toResponseInputItems } from "openai/lib/responses/ResponseInputItems";
 import { z } from "zod";
 
@@ -65,6 +65,18 @@ const cases = {
     const second = await client.responses.stream(asked).finalResponse();
     input.push(...toResponseInputItems(second.output), { role: "user", content: "Thanks" });
     return (await client.responses.create(asked)).output_text;
+  },
+
+  // The SDK's own loop: it runs the tool, and sends everything again.
+  async runner() {
+    const execute = async (args) => weather(args);
+    const run = new ResponsesToolRunner({ functions: [{ tool: tools[0], execute }] });
+    const found = [];
+    for (const stream of [false, true]) {
+      const input = stream ? "Oslo?" : "Rome?";
+      found.push((await run.run(client, { model, input, store: false }, { stream })).output_text);
+    }
+    return found;
   },
 
   async parse() {
