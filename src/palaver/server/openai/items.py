@@ -123,7 +123,7 @@ def read_input(
         if item.get("type") == "mcp_approval_response":
             approvals.append(_read_approval(item, path))
             continue
-        found = [item]
+        found: Sequence[Mapping[str, Any]] = [item]
         if item.get("type") == "item_reference":
             found = resolve(str(item.get("id")), path)
         for each in found:
@@ -164,8 +164,7 @@ def _plain_items(item: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
         return [call, {"type": "function_call_output", "call_id": call_id, "output": text}]
     if kind == "compaction":
-        text = _unseal(item.get("encrypted_content"))
-        summary = text.get("summary")
+        summary = _unseal(item.get("encrypted_content")).get("summary")
         if not isinstance(summary, str):
             raise refuse("is no compaction of this server", f"{path}.encrypted_content")
         return [{"role": "user", "content": _SUMMARY + summary}]

@@ -54,7 +54,7 @@ from palaver.stores import open_store
 from palaver.tools.approval import Decision, save_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
     from palaver.conversation.step import Step, ToolOutcome
     from palaver.history import View
@@ -646,8 +646,8 @@ class _Work:
         reasons = {"length": "max_output_tokens", "content-filter": "content_filter"}
         failed = finish == "error"
         info = step.message.info
-        error = getattr(info, "error", None) if failed else None
-        said = {"code": "server_error", "message": str((error or {}).get("message", "failed"))}
+        reported: Mapping[str, Any] = (getattr(info, "error", None) or {}) if failed else {}
+        said = {"code": "server_error", "message": str(reported.get("message", "failed"))}
         status = "failed" if failed else "incomplete" if finish in reasons else "completed"
         await self._finish(status, said if failed else None, reason=reasons.get(str(finish)))
         return "calls" if step.calls else "answered"
