@@ -64,12 +64,16 @@ def test_what_an_sdk_has_read_out_of_an_answer_may_come_back_with_it(door: Door)
     call = {"name": "weather", "arguments": "{}", "parsed_arguments": {}}
     calls = [{"id": "c1", "type": "function", "function": call, "index": 0}]
     empty = {"annotations": None, "audio": None, "function_call": None, "refusal": None}
-    said = {"role": "assistant", "content": "{}", "parsed": {}, "tool_calls": calls, **empty}
+    said: dict[str, Any] = {"role": "assistant", "content": "{}", "parsed": {}, **empty}
+    said["tool_calls"] = calls
     result = {"role": "tool", "tool_call_id": "c1", "content": "sun"}
     complete(door, saying("Fine."), messages=[*ASKED, said, result], tools=[WEATHER])
     assert "parsed" not in json.dumps(door.asked())
     plain = {**said, "tool_calls": None, "annotations": []}
     complete(door, saying("Fine."), messages=[*ASKED, plain, *ASKED[1:]])
+    for odd in ("a call", {"id": "c1", "type": "function", "function": "weather"}):
+        messages = [*ASKED, {**said, "tool_calls": [odd]}, result]
+        assert 400 == door.refused("chat/completions", {"messages": messages})[0]
     messages = [*ASKED, {**said, "colour": "red"}, result]
     status, param, _ = door.refused("chat/completions", {"messages": messages})
     assert (400, "messages[2].colour") == (status, param)
