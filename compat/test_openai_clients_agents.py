@@ -7,7 +7,7 @@ from typing import Any
 
 import agents
 import pytest
-from agents import Agent, OpenAIConversationsSession, Runner, function_tool
+from agents import Agent, ModelSettings, OpenAIConversationsSession, Runner, function_tool
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from agents.models.openai_responses import OpenAIResponsesModel
 from openai import AsyncOpenAI
@@ -97,7 +97,7 @@ def test_a_session_is_read_changed_and_cleared(serving: Serving) -> None:
     model = MODELS[0]
 
     async def main() -> None:
-        turns = Turns(serving, model)
+        turns = Turns(serving, model, model_settings=ModelSettings(store=False))
         await turns.begin("session")
         session: Any = turns.state["session"]
         serving.calls_weather(model, "Rome")
@@ -107,6 +107,7 @@ def test_a_session_is_read_changed_and_cleared(serving: Serving) -> None:
             item.get("type", "message") for item in items
         ]
         assert items[-2:] == await session.get_items(limit=2)
+        assert {turns.conversation} == serving.new_conversations(), "nothing is stored twice"
         popped = await session.pop_item()
         assert popped == items[-1]
         await session.add_items([{"role": "user", "content": "Say it again."}])
