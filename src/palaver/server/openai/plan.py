@@ -22,8 +22,10 @@ from palaver.server.openai.shapes import (
     CustomShape,
     FunctionShape,
     HostedShape,
+    NamespaceShape,
     ResponseRequest,
     check_supported,
+    join_name,
     refuse,
 )
 from palaver.server.services.models import default_options
@@ -31,11 +33,15 @@ from palaver.wire import ToolSpec
 from palaver.wire import to as write_request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterable, Iterator
+    from typing import TypeAlias
 
+    from palaver.server.openai.shapes import ToolDefinition
     from palaver.server.services import Service
     from palaver.tools import Tool, ToolContext
     from palaver.tools.runner import ToolOutput
+
+    _SingleTool: TypeAlias = FunctionShape | CustomShape | HostedShape
 
 __all__ = ["ClientTool", "Instructed", "Plan", "Planner"]
 
@@ -132,21 +138,23 @@ class Planner:
         model = self.find_model(name)
         tools: dict[str, Tool] = {}
         hosted: set[str] = set()
+        custom: set[str] = set()
         always_ask = False
-        for index, each in enumerate(request.tools or ()):
+        for path, each, namespace in _flatten(request.tools or ()):
             if isinstance(each, HostedShape):
                 found = service.tools.select(True if each.names is None else each.names)
                 always_ask = always_ask or each.require_approval == "always"
                 hosted.update(found)
                 added: Mapping[str, Tool] = found
             else:
-                added = {each.name: ClientTool(_spec(each))}
+                spec = _spec(each, namespace)
+                added = {spec.name: ClientTool(spec)}
+                custom |= {spec.name} if isinstance(each, CustomShape) else set()
             for tool in added:
                 if tool in tools:
                     detail = f"there are two tools called {tool!r}"
-                    raise refuse(detail, f"tools[{index}].name", "duplicate_tool")
+                    raise refuse(detail, f"{path}.name", "duplicate_tool")
             tools.update(added)
-        custom = {each.name for each in request.tools or () if isinstance(each, CustomShape)}
         choice, allowed = _read_choice(request, tools, hosted)
         box = Toolbox(tools[each] for each in tools if each in allowed)
         options = self._options(request, model, choice)
@@ -208,16 +216,32 @@ class Planner:
         return {**default_options(model, forced=forced), **found}
 
 
-def _spec(tool: FunctionShape | CustomShape) -> ToolSpec:
-    if isinstance(tool, FunctionShape):
-        return ToolSpec(tool.name, tool.description or "", tool.parameters or {})
-    grammar = tool.format or {}
+def _flatten(
+    tools: Iterable[ToolDefinition],
+) -> Iterator[tuple[str, _SingleTool, NamespaceShape | None]]:
+    """Yield each tool with its path in the request and the namespace that it is in."""
+    for index, tool in enumerate(tools):
+        path = f"tools[{index}]"
+        if isinstance(tool, NamespaceShape):
+            for inner, each in enumerate(tool.tools):
+                yield f"{path}.tools[{inner}]", each, tool
+        else:
+            yield path, tool, None
+
+
+def _spec(tool: FunctionShape | CustomShape, namespace: NamespaceShape | None) -> ToolSpec:
+    name = join_name(tool.name, namespace and namespace.name)
     text = tool.description or ""
+    if namespace is not None:
+        text = f"{text}\n\n{namespace.description}".strip()
+    if isinstance(tool, FunctionShape):
+        return ToolSpec(name, text, tool.parameters or {})
+    grammar = tool.format or {}
     if grammar.get("definition"):
         text += f"\n\nThe text has to fit this grammar:\n{grammar['definition']}"
     free = {"type": "string", "description": "the text, as it is"}
     schema = {"type": "object", "properties": {FREEFORM: free}, "required": [FREEFORM]}
-    return ToolSpec(tool.name, text, schema)
+    return ToolSpec(name, text, schema)
 
 
 def _read_choice(

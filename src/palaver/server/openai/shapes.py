@@ -33,14 +33,17 @@ __all__ = [
     "HostedShape",
     "ItemsRequest",
     "MetadataRequest",
+    "NamespaceShape",
     "ResponseRecord",
     "ResponseRequest",
     "ToolDefinition",
     "check_supported",
     "encode_error",
+    "join_name",
     "refuse",
     "respond_to_error",
     "response_object",
+    "split_name",
     "usage_object",
 ]
 
@@ -108,7 +111,36 @@ class HostedShape(_Shape, frozen=True, tag_field="type", tag="mcp"):
         return given.tool_names if isinstance(given, _AllowedTools) else given
 
 
-ToolDefinition: TypeAlias = FunctionShape | CustomShape | HostedShape
+class NamespaceShape(_Shape, frozen=True, tag_field="type", tag="namespace"):
+    """Tools that the client runs, under a name that they share."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+    description: str
+    tools: Annotated[list[FunctionShape | CustomShape], Meta(min_length=1)]
+
+
+ToolDefinition: TypeAlias = FunctionShape | CustomShape | HostedShape | NamespaceShape
+_BETWEEN: Final = "/"
+"""What stands between a namespace and the name of a tool; no name of a client's tool has it."""
+
+
+def join_name(name: str, namespace: object = None) -> str:
+    """The name under which a tool is known here.
+
+    >>> join_name("lookup", "crm")
+    'crm/lookup'
+    """
+    return f"{namespace}{_BETWEEN}{name}" if namespace else name
+
+
+def split_name(tool: str) -> dict[str, str]:
+    """The fields of a call that name its tool.
+
+    >>> split_name("crm/lookup")
+    {'name': 'lookup', 'namespace': 'crm'}
+    """
+    namespace, _, name = tool.rpartition(_BETWEEN)
+    return {"name": name, "namespace": namespace} if namespace else {"name": tool}
 
 
 class _FunctionChoice(_Shape, frozen=True, tag_field="type", tag="function"):
@@ -376,8 +408,13 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     @property
     def custom(self) -> list[str]:
         """The tools of the client that take free text."""
-        tools = self.request.get("tools", ())
-        return [tool["name"] for tool in tools if tool["type"] == CUSTOM]
+        return [
+            join_name(tool["name"], group and group["name"])
+            for given in self.request.get("tools", ())
+            for group, tools in [(given, given["tools"]) if "tools" in given else (None, [given])]
+            for tool in tools
+            if tool["type"] == CUSTOM
+        ]
 
     @property
     def encrypted(self) -> bool:
@@ -488,7 +525,7 @@ def encode_error(problem: ProblemDetails) -> tuple[int, bytes]:
         if detail == _NO_FIELD:
             rule, detail = "unknown_parameter", "is not known here, or not supported"
         elif detail.startswith("Invalid value") and _TOOL_TYPE.fullmatch(param or ""):
-            detail += "; this server takes function, custom and mcp (its own tools)"
+            detail += "; this server takes function, custom, namespace and mcp (its own tools)"
     named = f"{param}: {detail}" if param else detail
     error = {
         "message": named,
