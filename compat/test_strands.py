@@ -140,11 +140,12 @@ def test_every_message_comes_back_as_it_was_put(message: Any) -> None:
 
 
 def test_what_palaver_has_a_field_for_needs_no_metadata() -> None:
-    blocks = [{"text": "Let me see."}, use("c1")]
-    made = from_strands({"role": "assistant", "content": blocks})  # type: ignore[typeddict-item]
+    asked: Any = {"role": "assistant", "content": [{"text": "Let me see."}, use("c1")]}
+    made = from_strands(asked)
     assert [part.type for part in made.parts] == ["text", "tool-call"]
     assert not made.metadata
-    answered = from_strands({"role": "user", "content": [result("c1")]}, tools={"c1": "weather"})  # type: ignore[list-item]
+    given: Any = {"role": "user", "content": [result("c1")]}
+    answered = from_strands(given, tools={"c1": "weather"})
     assert (answered.role, not answered.metadata) == ("tool", True)
     (part,) = answered.parts
     assert isinstance(part, ToolPart)
@@ -351,8 +352,8 @@ def test_whatever_is_done_to_the_messages_is_one_edit_that_a_restart_keeps(store
     manager = PalaverSessionManager("talk", store)
     talking = agent(ScriptedModel(call(), "Sunny.", "Bye."), manager)
     talking("Weather?")
-    cut = {"toolUseId": "c1", "status": "success", "content": [{"text": "(cut)"}]}
-    talking.messages[2]["content"] = [{"toolResult": cut}]  # type: ignore[typeddict-item]
+    cut: Any = {"toolUseId": "c1", "status": "success", "content": [{"text": "(cut)"}]}
+    talking.messages[2]["content"] = [{"toolResult": cut}]
     del talking.messages[0]
     talking("Bye?")
     history = manager.history()
@@ -466,8 +467,9 @@ def test_the_state_of_several_agents_that_work_together(here: Store) -> None:
 
 
 def test_wrong_arguments_are_refused(here: Store) -> None:
+    wrong: Any = "chat.db"
     with pytest.raises(ValidationError):
-        PalaverSessionManager("talk", "chat.db")  # type: ignore[arg-type]
+        PalaverSessionManager("talk", wrong)
     with pytest.raises(ValueError, match="not empty"):
         PalaverSessionManager("", here)
 

@@ -337,6 +337,7 @@ def _of_stored_history() -> Iterator[Operation]:
              before=lambda w: w.kept.get(w.history.id).append(palaver.user("x")))  # fmt: skip
     yield op("fork", lambda w: w.history.fork(), "ranges", "edits", "mark names",
              sizes=("messages", "ranges", "edits", "mark names", "forks"))  # fmt: skip
+    yield op("owner", lambda w: w.history.owner)
     yield op("tags", lambda w: w.history.tags)
     yield op("title", lambda w: w.history.title)
     yield op("under", lambda w: w.history.under(None))
@@ -386,6 +387,10 @@ def _of_store() -> Iterator[Operation]:
     yield op("kind", lambda w: w.kept.kind, sizes=("conversations",))
     yield op("migrated", lambda w: w.kept.migrated, sizes=("conversations",))
     yield op("with_clock", lambda w: w.kept.with_clock(lambda: 0), sizes=("conversations",))
+    yield op("encrypted", lambda w: w.kept.encrypted, sizes=("conversations",))
+    yield op("each", lambda w: list(w.kept.each(owner="nobody")), sizes=("conversations",))
+    yield op("set_owner", lambda w: w.kept.set_owner(w.history.id, "me"))
+    yield op("begin_work", lambda w: w.kept.begin_work(w.history.id, "me", ["usage"]))
     yield op("lease", lambda w: w.kept.lease(w.history.id, "me"))
     yield op("release", lambda w: w.kept.release(w.other),
              before=lambda w: setattr(w, "other", w.kept.lease(w.history.id, "me")))  # fmt: skip

@@ -251,7 +251,7 @@ def test_characters_that_can_not_be_seen_are_shown_in_every_construct(
     open_page: OpenPage, server: PageServer
 ) -> None:
     text = "# a\u202eb\n\n**c\u200bd** `e\u2066f` [g\u00adh](http://a.b)\n\n```py\n# i\u202ej\n```"
-    page = open_page(told(server, "unseen", text))
+    page = open_page(told(server, "unseen-in-markdown", text))
     expect(page.locator(".markdown .unseen")).to_have_text(
         ["U+202E", "U+200B", "U+2066", "U+00AD", "U+202E"]
     )
