@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,17 @@ import apsw
 import pytest
 
 import palaver
-from palaver.errors import StoreDamaged, StoreError
+from palaver.errors import StoreDamaged, StoreError, UnknownConversation
+from palaver.stores.backend import refuse_unknown
+from palaver.stores.transfer import export_conversation, import_conversation
 from tests.history.samples import one, talk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from palaver.stores import Store
+    from palaver.stores.records import Head
 
 
 def damage(path: Path, *statements: str) -> list[str]:
@@ -205,3 +210,45 @@ def test_a_page_that_is_overwritten_is_found(path: Path) -> None:
     path.write_bytes(data)
     with palaver.open(path) as store:
         assert [] != list(store.verify())
+
+
+def test_what_is_deleted_meanwhile_is_no_damage(open_store: Callable[[], Store]) -> None:
+    with open_store() as store, open_store() as other:
+        for name in ("one", "two", "three"):
+            store.create(talk("u1 a2"), id=name)
+
+        def delete(*_: object) -> None:  # the one under check, and those whose turn comes
+            for name in ("one", "two", "three"):
+                with suppress(UnknownConversation):
+                    other.delete(name)
+
+        assert [] == list(store.verify(progress=delete))
+        assert [] == list(store)
+
+
+def test_another_conversation_of_the_same_name_is_verified_as_it_is(
+    open_store: Callable[[], Store],
+) -> None:
+    with open_store() as store, open_store() as other:
+        parent = store.create(talk("u1 a2"), id="talk")
+        parent.fork(id="fork").append(one("u3"))
+        assert [] == list(store.verify())
+        file = io.BytesIO()
+        export_conversation(other, "fork", file)
+        other.delete("fork")
+        file.seek(0)
+        import_conversation(other, file)  # with all messages as its own
+        assert other.head("fork").parent is None
+        assert [] == list(store.verify())
+
+
+def test_what_is_listed_and_can_not_be_found_is_reported(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(talk("u1 a2"), id="talk")
+
+    def head(conversation: str) -> Head:
+        refuse_unknown(conversation)
+
+    monkeypatch.setattr(store.backend, "head", head)
+    assert ["talk: is in the list of conversations, and can't be found"] == list(store.verify())

@@ -116,6 +116,14 @@ def _with_key(backend: EncryptableBackend, ciphers: tuple[Cipher, ...]) -> Backe
     if not ciphers and not encrypted:
         return backend
     if not encrypted:
+        if getattr(backend, "owner", None) is not None:  # what others have is out of sight
+            backend.close()
+            msg = (
+                "a key was given, and the store is not encrypted; a store that was opened for an "
+                "owner can't be encrypted for all: open it without the key, or encrypt it first "
+                "with `palaver encrypt` as a role that sees everything"
+            )
+            raise EncryptionError(msg)
         if backend.listing(after=None, limit=1, tag=None).conversations:
             backend.close()
             msg = (

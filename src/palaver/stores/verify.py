@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from palaver.errors import PalaverError
+from palaver.errors import PalaverError, UnknownConversation
 from palaver.history.frame import MASK, SHIFTS
 from palaver.history.log import packed_count
 from palaver.stores.records import check_known
@@ -61,20 +61,45 @@ def find_problems(
         yield str(error)
         return
     done = _Progress(heads, progress)
-    for head in heads:
-        for part in (
-            store.backend.unsound(head.id),
-            _check_messages(store.backend, head, done),
-            _check_journal(store.backend, head, done),
-            _check_view(store, head),
-        ):
-            try:
-                for problem in part:
-                    yield f"{head.id}: {problem}"
-            except PalaverError as error:
-                yield f"{head.id}: {error}"
-            except Exception as error:  # noqa: BLE001 - whatever a damaged file may bring about
-                yield f"{head.id}: {type(error).__name__}: {error}"
+    gone: set[str] = set()
+    for listed in heads:
+        head = _look_again(store.backend, listed)
+        for problem in _check(store, head, done) if head is not None else ():
+            if _look_again(store.backend, listed) is None:  # deleted meanwhile
+                head = None
+                break
+            yield f"{listed.id}: {problem}"
+        if head is None:
+            gone.add(listed.id)
+    for listed in store if gone else ():
+        if listed.id in gone and _look_again(store.backend, listed) is None:
+            yield f"{listed.id}: is in the list of conversations, and can't be found"
+
+
+def _look_again(backend: Backend, head: Head) -> Head | None:
+    """Return a head as it is now, None if the conversation is gone."""
+    try:
+        return backend.head(head.id)
+    except UnknownConversation:
+        return None
+    except Exception:  # noqa: BLE001 - a damaged file: what was listed leads to what is wrong
+        return head
+
+
+def _check(store: Store, head: Head, done: _Progress) -> Iterator[str]:
+    """Yield everything that is wrong with a conversation."""
+    for part in (
+        store.backend.unsound(head.id),
+        _check_messages(store.backend, head, done),
+        _check_journal(store.backend, head, done),
+        _check_view(store, head),
+    ):
+        try:
+            yield from part
+        except PalaverError as error:
+            yield str(error)
+        except Exception as error:  # noqa: BLE001 - whatever a damaged file may bring about
+            yield f"{type(error).__name__}: {error}"
 
 
 def _check_view(store: Store, head: Head) -> Iterator[str]:

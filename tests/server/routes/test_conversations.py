@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, Any
 
 import palaver
+from palaver.stores.transfer import export_conversation, import_conversation
+from tests.conversation.scripted import Scripted
+from tests.server.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
     from palaver.stores import Store
+    from palaver.stores.records import Listing
     from tests.server.client import APIClient
 
 
@@ -154,3 +163,37 @@ def test_a_wrong_owner_is_refused(ask: APIClient) -> None:
     assert 422 == ask.post("/api/conversations", json={"owner": ""}).status_code
     assert 422 == ask.post("/api/conversations", json={"owner": "a\nb"}).status_code
     assert 400 == ask.get("/api/conversations?owner=").status_code
+
+
+def test_the_list_bears_that_conversations_are_deleted_and_imported_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        palaver.open(tmp_path / "chat.db") as store,
+        palaver.open(tmp_path / "chat.db") as other,
+        ScriptedServer(Scripted(), store=store) as server,
+    ):
+        for name in ("rum", "tea"):
+            store.create([palaver.user("Hot?")], id=name)
+        store.get("tea").fork(id="fork").append(palaver.user("Or cold?"))
+        listed = store.list
+
+        def names() -> list[str]:
+            found = server.ask.good("GET", "conversations")["items"]
+            return sorted(f"{head['id']}: {head['preview']}" for head in found)
+
+        assert ["fork: Or cold?", "rum: Hot?", "tea: Hot?"] == names()
+        file = io.BytesIO()
+        export_conversation(other, "fork", file)
+        other.delete("fork")
+        file.seek(0)
+        import_conversation(other, file)
+        assert ["fork: Or cold?", "rum: Hot?", "tea: Hot?"] == names()
+
+        def outpaced(**limits: Any) -> Listing:  # noqa: ANN401 - what `list` takes
+            page = listed(**limits)
+            other.delete("rum")
+            return page
+
+        monkeypatch.setattr(store, "list", outpaced)
+        assert ["fork: Or cold?", "tea: Hot?"] == names()

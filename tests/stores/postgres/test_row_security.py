@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import palaver
 from palaver.cli.app import app as program
-from palaver.errors import PalaverError, StoreError, UnknownConversation
+from palaver.errors import EncryptionError, PalaverError, StoreError, UnknownConversation
 from palaver.messages import user
 from palaver.stores import Store, StoredHistory
 from palaver.stores.postgres import PostgresBackend
@@ -201,6 +201,19 @@ def test_who_sees_one_owner_can_not_change_how_all_is_stored(jim: Store) -> None
     with pytest.raises(StoreError, match="opened for an owner"):
         jim.decrypt()
     assert not jim.encrypted
+
+
+def test_an_owner_can_not_begin_to_encrypt_a_store(admin: Store, app: str) -> None:
+    admin.create([user(SECRET)], owner="jim")  # plain text that anna does not see
+    for key in (palaver.Key.generate(), [palaver.Key.generate()]):
+        with pytest.raises(EncryptionError, match="not encrypted"):
+            palaver.open(app, owner="anna", key=key)
+    assert not admin.encrypted
+    key = palaver.Key.generate()
+    admin.encrypt(key)
+    with palaver.open(app, owner="anna", key=key) as anna:
+        assert [SECRET] == [anna.create([user(SECRET)])[0].text]
+    assert [] == list(admin.verify())
 
 
 def test_every_public_method_of_a_history_is_tried_or_reads_what_it_has() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -223,6 +224,46 @@ def test_a_version_that_was_seen_is_not_taken_back(both: str, pair: tuple[Server
         assert [1] == [change.version for change in reader.follow(after=start, seconds=0.1)]
         assert ["one", "two"] == texts(reader, "talk")
         assert 1 == reader.head("talk").version
+
+
+@pytest.mark.parametrize("look", ["work", "list", "forks"])
+def test_what_the_primary_showed_is_not_taken_back(
+    both: str, pair: tuple[Server, Server], look: str
+) -> None:
+    with palaver.open(both, read="replica") as store, palaver.open(both) as other:
+        parent = store.create([user("one")])
+        fork = parent.fork()
+        await_standby(pair)
+        assert ["one"] == texts(store, fork.id)
+        pause(pair)
+        other.get(fork.id).append(user("two"))
+        heads = {
+            "work": lambda: [store.begin_work(fork.id, "me", seconds=60, kinds=[]).head],
+            "list": lambda: list(store.list().conversations),
+            "forks": lambda: store.forks(parent.id),
+        }[look]()
+        assert 1 == max(head.version for head in heads if head.id == fork.id)
+        assert ["one", "two"] == texts(store, fork.id)
+        assert ["one", "two"] == [message.text for message in fork.refresh()]
+
+
+@pytest.mark.parametrize("way", ["erase", "expire"])
+def test_what_was_deleted_with_others_is_not_read_from_a_standby(
+    both: str, pair: tuple[Server, Server], way: str
+) -> None:
+    with palaver.open(both, read="replica") as store:
+        name = store.create([user("one")], owner="anna").id
+        await_standby(pair)
+        assert ["one"] == texts(store, name)
+        pause(pair)
+        if way == "erase":
+            assert [] == list(store.check_receipt(store.erase_owner("anna")))
+        else:
+            later = store.with_clock(lambda: store.head(name).updated + 10)
+            assert 1 == later.expire(timedelta(milliseconds=1)).conversations
+        assert name not in store
+        with pytest.raises(UnknownConversation):
+            store.get(name)
 
 
 def test_a_writer_who_read_an_old_version_sees_the_newest_when_refused(

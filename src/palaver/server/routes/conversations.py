@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio import to_thread
@@ -11,7 +12,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 from msgspec.structs import replace
 
-from palaver.errors import StoreError
+from palaver.errors import StoreError, UnknownConversation
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.messages import RawMessages, read_messages
@@ -120,7 +121,10 @@ def list_conversations(
     `tag` and `owner` limit the list to the conversations with a tag, and to those of an owner.
     """
     page = service.store.list(after=after, limit=limit, tag=tag, owner=owner)
-    items = [_describe(service, head) for head in page.conversations]
+    items: list[ConversationHead] = []
+    for head in page.conversations:
+        with suppress(UnknownConversation):  # it was deleted meanwhile
+            items.append(_describe(service, head))
     return ConversationList(items=items, next=page.next)
 
 
@@ -247,9 +251,11 @@ def _read_last(store: Store, head: Head) -> Message | None:
     """The last message of the view, if there is one."""
     if not head.size:
         return None
-    if _ends_with_append(head):
-        return store.messages(head.id, head.stop - 1, head.stop)[0]
-    return store.get(head.id)[-1]
+    found = store.messages(head.id, head.stop - 1, head.stop) if _ends_with_append(head) else None
+    if found:
+        return found[0]
+    history = store.get(head.id)  # which may be another one by now, or not be there any more
+    return history[-1] if len(history) else None
 
 
 def _ends_with_append(head: Head) -> bool:

@@ -224,6 +224,16 @@ class PostgresBackend:
         if self._replica is not None:
             self._replica.saw(conversation, version)
 
+    def _saw_all(self, heads: Iterable[Head]) -> None:
+        for head in heads if self._replica is not None else ():
+            self._saw(head.id, head.version)
+
+    def _forget(self, conversation: str) -> None:
+        """Forget a conversation that was deleted."""
+        self._families.forget(conversation)
+        if self._replica is not None:
+            self._replica.forget(conversation)
+
     def _changed(self) -> None:
         if self._replica is not None:
             self._replica.changed()
@@ -404,9 +414,7 @@ class PostgresBackend:
             conversation,
             lambda root: self._connections.run(lambda connection: work(connection, root)),
         )
-        self._families.forget(conversation)
-        if self._replica is not None:
-            self._replica.forget(conversation)
+        self._forget(conversation)
         self._changed()
         self.erasures += 1
 
@@ -427,7 +435,8 @@ class PostgresBackend:
         ]
         deleted = self._connections.run(work)
         for name in deleted:
-            self._families.forget(name)
+            self._forget(name)
+        self._changed()
         self.erasures += 1
         return deleted
 
@@ -579,6 +588,7 @@ class PostgresBackend:
         else:
             rows = self._connections.fetch("listing_of_owner", values | {"owner": owner})
         heads = tuple(decode_head(row) for row in rows[:limit])
+        self._saw_all(heads)
         more = f"{heads[-1].updated}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)
 
@@ -588,7 +598,9 @@ class PostgresBackend:
         rows = self._read("forks", conversation)
         if not rows:
             self.head(conversation)
-        return [decode_head(row) for row in rows]
+        heads = [decode_head(row) for row in rows]
+        self._saw_all(heads)
+        return heads
 
     def named(self, beginning: str, limit: int) -> list[str]:
         """Return the ids that begin with a text, sorted by code points, at most `limit`."""
@@ -785,10 +797,12 @@ class PostgresBackend:
             return Work(taken, decode_head(row), read)
 
         lasts = round(seconds * 1000)
-        return self._in_family(
+        work = self._in_family(
             conversation,
             lambda root: self._connections.run(lambda connection: take(connection, root)),
         )
+        self._saw(conversation, work.head.version)
+        return work
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""
