@@ -252,3 +252,13 @@ def test_what_is_listed_and_can_not_be_found_is_reported(
 
     monkeypatch.setattr(store.backend, "head", head)
     assert ["talk: is in the list of conversations, and can't be found"] == list(store.verify())
+
+
+@pytest.mark.parametrize("tags", [7, "7", "no JSON"])
+def test_tags_of_another_type_are_damage(path: Path, tags: object) -> None:
+    with palaver.open(path) as store:
+        store.create(id="talk", tags=["tea"])
+    with apsw.Connection(str(path)) as connection:
+        connection.execute("UPDATE conversations SET tags = ?", (tags,))
+    with palaver.open(path) as store, pytest.raises(StoreDamaged):
+        store.head("talk")

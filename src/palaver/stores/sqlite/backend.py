@@ -789,7 +789,11 @@ def _decode_current_head(row: tuple[Any, ...]) -> Head:
 
 def _decode_head(row: tuple[Any, ...]) -> Head:
     """Return a head as the last journal record left it."""
-    return decode_head(row[:_HEAD_COLUMNS], _parse_json(row[_TAGS]))
+    tags = _parse_json(row[_TAGS])
+    if type(tags) is not list:
+        msg = f"the tags of {row[0]!r} are damaged: {tags!r}"
+        raise StoreDamaged(msg)
+    return decode_head(row[:_HEAD_COLUMNS], tags)
 
 
 def _add_appends(left: Head, last: tuple[Any, ...]) -> Head:
@@ -865,6 +869,6 @@ def _parse_json(text: str) -> Any:  # noqa: ANN401 - what was written
     """Return what a column of JSON holds."""
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # a damaged column may have a value of another type
         msg = f"what was written as JSON is none: {error}"
         raise StoreDamaged(msg) from error
