@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-__all__ = ["KINDS", "LONGEST", "MATH", "Reason", "Tree", "render"]
+__all__ = ["KINDS", "LONGEST", "MATH", "SECONDS", "Reason", "Tree", "render"]
 
 LONGEST: Final = 100_000
 """A longer text has no tree."""
 _DEEPEST: Final = 40
 _MOST_NODES: Final = 20_000
-_SECONDS: Final = 1.0
+SECONDS: Final = 1.0
 """How long a thread may be busy with a text, in its own time and not the clock's."""
 _LONGEST_CODE: Final = 20_000
 """Longer code has no colours."""
@@ -223,13 +223,13 @@ class _Budget:
         self.spend_time()
 
 
-def render(text: str, *, seconds: float = _SECONDS) -> Tree:
+def render(text: str, *, seconds: float = SECONDS) -> Tree:
     """The tree of a text; `seconds` is how long the thread may be busy with it at most."""
     if len(text) > LONGEST:
         return Tree([], plain="long")
     if seconds <= 0:
         return Tree([], plain="slow")
-    budget = _Budget(min(seconds, _SECONDS))
+    budget = _Budget(seconds)
     try:
         return _build(_PARSER.parse(text, {"budget": budget}), text, budget)
     except _RefusedError as refused:

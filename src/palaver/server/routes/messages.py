@@ -19,7 +19,7 @@ from palaver.errors import ValidationError
 from palaver.history.frame import handle_of
 from palaver.history.marks import overlaps
 from palaver.messages import Message, Role, ToolCallPart, ToolPart, parse_messages
-from palaver.server.markdown import Reason, render
+from palaver.server.markdown import SECONDS, Reason, render
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
@@ -360,7 +360,7 @@ async def parse_markdown(
     def parse(text: str) -> MarkdownTree:
         nonlocal left
         start = time.thread_time()
-        tree = render(text, seconds=left)
+        tree = render(text, seconds=min(left, SECONDS))
         left -= time.thread_time() - start
         return MarkdownTree(**tree._asdict())
 
