@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 import subprocess
@@ -95,12 +96,18 @@ def imports(tree: ast.AST, module: str, *, is_package: bool) -> Iterator[tuple[i
         )
 
 
+@functools.cache
+def parse(source: str) -> ast.Module:
+    """Parse a file, once for all tests."""
+    return ast.parse(source)
+
+
 def upward(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """The imports of a file that break the order, each with its line."""
     allowed = ORDER[: ORDER.index(room(module)) + 1]
     return [
         f"line {line}: {module} may not import {name}"
-        for line, name in imports(ast.parse(source), module, is_package=is_package)
+        for line, name in imports(parse(source), module, is_package=is_package)
         if room(name) not in allowed
     ]
 
@@ -204,7 +211,7 @@ MOST_WITH_ONE_IMPORTER = 56
 
 def syntax_trees() -> dict[str, ast.Module]:
     """Every module of palaver, parsed."""
-    return {module_of(path): ast.parse(path.read_text("utf-8")) for path in FILES}
+    return {module_of(path): parse(path.read_text("utf-8")) for path in FILES}
 
 
 def classes(tree: ast.Module) -> list[ast.ClassDef]:
@@ -294,7 +301,7 @@ def test_only_stores_touch_a_backend() -> None:
         module = module_of(path)
         if module.startswith(inside):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parse(path.read_text("utf-8"))):
             if not isinstance(node, (ast.Attribute, ast.ImportFrom)):
                 continue
             touched = isinstance(node, ast.Attribute) and node.attr in {"backend", "_backend"}

@@ -504,7 +504,7 @@ def calls(messages: list[Message], kind: type[ToolCallPart | ToolPart]) -> set[s
 
 @pytest.mark.hypothesis
 def test_a_history_does_what_lists_do() -> None:
-    wanted = steps(5_000, in_faults=200_000)
+    wanted = steps(2_500, in_faults=200_000)
     HistoryMachine.taken = 0
     enough = settings(max_examples=wanted // 40, stateful_step_count=50)
     run_state_machine_as_test(HistoryMachine, settings=enough)

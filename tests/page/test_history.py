@@ -18,7 +18,7 @@ from tests.page.server import running_server
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -198,6 +198,32 @@ def test_a_fork_begins_at_the_chosen_version(page: Page, server: PageServer, nam
     page.wait_for_url(re.compile(rf"#/c/(?!{name})"))
     expect(page.locator("pv-message")).to_have_count(2)
     assert len(server.store.get(name)) == 9
+
+
+def test_what_is_still_drawn_of_another_conversation_does_nothing(
+    page: Page, server: PageServer, name: str
+) -> None:
+    fork = server.store.get(name).fork(at=3)
+    held: list[Route] = []
+    page.route(f"**/api/conversations/{fork.id}/versions**", lambda route: held.append(route))  # noqa: PLW0108 - Playwright marks it
+    page.evaluate(
+        """async id => {
+            const undo = document.querySelector("pv-history [data-focus=undo]");
+            const row = document.querySelector(".h-button[data-version='12']");
+            const gone = new Promise(done => addEventListener("hashchange", done, {once: true}));
+            location.hash = `#/c/${id}/history`;
+            await gone;
+            undo.click();
+            row.dispatchEvent(new PointerEvent("pointerenter"));
+        }""",
+        fork.id,
+    )
+    expect(page.locator("pv-message")).to_have_count(len(fork))
+    page.wait_for_timeout(300)  # longer than a card waits
+    for one in held:
+        one.continue_()
+    expect(row(page, 12)).to_have_count(0)
+    assert fork.version == server.store.get(fork.id).version
 
 
 def test_two_versions_are_picked_and_compared(page: Page, name: str) -> None:

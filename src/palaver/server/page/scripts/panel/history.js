@@ -61,6 +61,8 @@ export class HistoryView extends PanelView {
   begin() {
     this.opened.clear();
     this.changes.clear();
+    this.unwatch();
+    this.card.hide();
     this.older = [];
     this.reached = this.picked = null;
     super.begin();
@@ -113,7 +115,7 @@ export class HistoryView extends PanelView {
       reached: this.reached ?? this.chosen,
       choose: (/** @type {Row} */ row, /** @type {MouseEvent} */ event) => this.choose(row, event),
       focus: (/** @type {Row} */ row) => this.arrived(row),
-      point: (/** @type {Row} */ row) => this.card.soon(this.button(row.last), row),
+      point: (/** @type {Row} */ row) => this.point(row, this.button(row.last)),
       leave: () => this.card.hide(),
       merge: (/** @type {import("./timeline.js").Fork} */ { id, at }) => openMerge({ parent: here, at, fork: id, into: here }),
     };
@@ -230,7 +232,12 @@ export class HistoryView extends PanelView {
     this.reached = row.last;
     const button = this.button(row.last);
     for (const each of this.querySelectorAll(".h-button")) each.setAttribute("tabindex", each === button ? "0" : "-1");
-    if (button?.matches(":focus-visible")) this.card.soon(button, row);
+    if (button?.matches(":focus-visible")) this.point(row, button);
+  }
+
+  /** Show what a version changed, unless it is one of the conversation before. @param {Row} row @param {HTMLElement | null} button */
+  point(row, button) {
+    if (!this.stale) this.card.soon(button, row);
   }
 
   /** Undo or redo; the picture shows the result. @param {"undo" | "redo"} way */

@@ -26,6 +26,9 @@ export class PanelView extends HTMLElement {
     this.data = null;
     /** The data that the current drawing was made from. */
     this.drawn = "";
+    /** Whether the drawing is still that of the conversation before. */
+    this.stale = false;
+    this.addEventListener("click", (event) => this.#ignoreStale(event), { capture: true });
     /** @type {(() => void)[]} */
     this.stops = [];
     this.timer = 0;
@@ -63,6 +66,7 @@ export class PanelView extends HTMLElement {
   begin() {
     this.data = null;
     this.drawn = "";
+    this.stale = get().id !== null;
     if (get().id === null) {
       this.asking?.abort();
       fill(this, empty(t("views.none.title"), t("views.none.hint")));
@@ -72,6 +76,13 @@ export class PanelView extends HTMLElement {
       if (this.data === null) fill(this, skeleton());
     }, PATIENCE);
     this.reload().finally(() => clearTimeout(waiting));
+  }
+
+  /** A button about the conversation before does nothing to this one. @param {Event} event */
+  #ignoreStale(event) {
+    if (!this.stale) return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   /** Reload in a moment, once for a burst of events. */
@@ -101,6 +112,7 @@ export class PanelView extends HTMLElement {
     redraw(this, () => {
       if (this.data === null) return;
       this.drawn = this.looks();
+      this.stale = false;
       this.render(this.data);
     });
   }
@@ -130,6 +142,7 @@ export class PanelView extends HTMLElement {
   /** @param {unknown} error */
   failed(error) {
     this.drawn = "";
+    this.stale = false;
     fill(this, failure(error, () => this.begin()));
   }
 }
