@@ -19,6 +19,7 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
+from palaver.conversation.prompt_cache import cache_data
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
     AROUND,
@@ -519,6 +520,8 @@ class Conversation:
             data = {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}
             await self._publish("tool.pending", data)
         await self._publish("usage.updated", step.usage.to_dict())
+        if step.cache is not None:
+            await self._publish("cache.updated", cache_data(step.message, step.cache))
         if self.token_limit is not None:
             await self.check_tokens(box)
         return step

@@ -145,6 +145,14 @@ class Request(Struct, frozen=True):
         return {**self.head, self.field: self.items}
 
     @property
+    def parts(self) -> tuple[list[Element], int, list[Element]]:
+        """A list that later requests share, how many of its elements are this one's, and the rest.
+
+        The elements before that number never change in that list.
+        """
+        return self._elements, self._length, self._tail
+
+    @property
     def notes(self) -> tuple[Note, ...]:
         """Every repair and every loss."""
         found = (note for noted, count in self._noted for _, note in noted[:count])
