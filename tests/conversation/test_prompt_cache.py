@@ -59,10 +59,10 @@ def store() -> Iterator[Store]:
         yield opened
 
 
-async def ask(talk: Conversation, text: str = "Go on.", **more: Any) -> CacheUse:
+async def ask(talk: Conversation, text: str = "Go on.", **more: object) -> CacheUse:
     """Add a question, take a step, and give what it says of the cache."""
     talk.add(user(text))
-    step = await talk.step(**more)
+    step = await talk.step(**more)  # type: ignore[arg-type]
     assert step.cache is not None
     return step.cache
 
@@ -121,9 +121,7 @@ async def test_each_cause_has_its_name(store: Store) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_cache_that_nobody_used_for_an_hour_has_expired(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cache_that_nobody_used_for_an_hour_has_expired(store: Store) -> None:
     """The time of the last request decides, whatever else was changed meanwhile."""
     model = Scripted(*(cached("answer", 8_000, 0) for _ in range(3)))
     talk = Conversation(store, model=model)
@@ -180,7 +178,7 @@ async def test_no_failure_keeps_an_answer_from_being_stored(
     assert (0, None) == (use.expected, use.cause)
     assert "can't be read" in caplog.text
 
-    def fail(*_: object, **__: object) -> Any:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(prompt_cache, "tokens_kept", fail)

@@ -11,9 +11,12 @@ from palaver.conversation.compaction import (
     Summarise,
     auto_compact,
     compact,
+    defer_compaction,
 )
 from palaver.conversation.conversation import Conversation
+from palaver.conversation.deferred import DeferredEdit
 from palaver.conversation.feed import follow_events
+from palaver.conversation.prompt_cache import CacheUse
 from palaver.conversation.recovery import Recovered
 from palaver.conversation.run import (
     Approve,
@@ -42,12 +45,14 @@ from palaver.wire.reply import (
 
 __all__ = [
     "Approve",
+    "CacheUse",
     "CallDelta",
     "CallReady",
     "CallStarted",
     "ClearOutputs",
     "Conversation",
     "Decision",
+    "DeferredEdit",
     "DropOldest",
     "Failed",
     "Finished",
@@ -72,6 +77,7 @@ __all__ = [
     "UsageDelta",
     "auto_compact",
     "compact",
+    "defer_compaction",
     "follow_events",
     "model",
     "run_until_answer",

@@ -19,6 +19,13 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
+from palaver.conversation.deferred import (
+    DEFERRED,
+    DeferredEdit,
+    apply_edits,
+    plan_deferred,
+    read_deferred,
+)
 from palaver.conversation.prompt_cache import cache_data
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
@@ -83,6 +90,7 @@ if TYPE_CHECKING:
     from palaver.conversation.telemetry import Instrumentation
     from palaver.conversation.usage import Usage
     from palaver.history import Expected, View
+    from palaver.history.operations import OperationInput
     from palaver.history.view import Result
     from palaver.messages import ModelRef, Role
     from palaver.models import AnyModel
@@ -619,6 +627,57 @@ class Conversation:
         self.history.refresh()
         return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
 
+    # ── edits that wait ─────────────────────────────────────────────────────────────────────────
+
+    def defer(self, operation: OperationInput, *, detail: str = "") -> DeferredEdit:
+        """Store an edit that is applied when the provider's cache breaks anyway.
+
+        That is before a request to another model, with other tools, after the cache has expired, or
+        after a compaction or another edit before it. Until then nothing changes. Raises
+        `ValidationError` for an operation that can't wait, and for one that removes messages that
+        another one removes already.
+
+        >>> import palaver
+        >>> conversation = Conversation(palaver.open(":memory:"))
+        >>> _ = [conversation.add(palaver.user(text)) for text in ("one", "two", "three")]
+        >>> edit = conversation.defer({"operation": "TRUNCATE", "keepLast": 1}, detail="tidy up")
+        >>> len(conversation), [waiting.detail for waiting in conversation.deferred()]
+        (3, ['tidy up'])
+        >>> conversation.cancel_deferred(edit.id).detail, conversation.deferred()
+        ('tidy up', [])
+        """
+        view, weigh = self.history.refresh().view, self.tally.weigh
+        edit = plan_deferred(view, operation, detail)
+        twice = next((other for other in self.deferred() if other.overlaps(edit)), None)
+        if twice is not None:
+            problem = f"removes what {twice.id} removes already, which waits: {twice.detail}"
+            raise ValidationError(problem, path="$", rule="deferred-twice")
+        log = view.log
+        freed = sum(weigh(m) for start, stop in edit.removed for m in log.between(start, stop))
+        edit = replace(edit, tokens=freed - sum(weigh(one.message) for one in edit.added))
+        self.store.put_records(self.id, [edit.record()])
+        return edit
+
+    def deferred(self) -> list[DeferredEdit]:
+        """Return the edits that wait, the oldest first; `problem` says why one can't be applied."""
+        return read_deferred(self.store.records(self.id, DEFERRED))
+
+    def cancel_deferred(self, name: str) -> DeferredEdit:
+        """Remove an edit that waits, and return it; `ValidationError` if no such edit waits."""
+        found = next((edit for edit in self.deferred() if edit.id == name), None)
+        if found is None:
+            detail = f"no edit {name!r} waits; it was applied or cancelled, or never made"
+            raise ValidationError(detail, path="$.name", rule="deferred")
+        self.store.put_records(self.id, [(DEFERRED, name, None)])
+        return found
+
+    def apply_deferred(self) -> list[DeferredEdit]:
+        """Apply the edits that wait now, in one batch, and return those that were applied.
+
+        Those that no longer fit wait on, with their `problem`.
+        """
+        return apply_edits(self.store, self.history, self.deferred())[0]
+
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -727,6 +786,10 @@ class Conversation:
     awaiting = in_thread(waiting)
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
+    adefer = in_thread(defer)
+    adeferred = in_thread(deferred)
+    acancel_deferred = in_thread(cancel_deferred)
+    aapply_deferred = in_thread(apply_deferred)
     arequest = in_thread(request)
     ausage = in_thread(_usage)
     atokens = in_thread(tokens)

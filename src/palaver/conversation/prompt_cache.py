@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BREAKS", "CACHE", "PROMPT_CACHE", "BlockHashes", "CacheUse", "Cause", "Expectation", "Life",
     "PromptPrefix", "RequestStart", "cache_data", "cache_use_of", "digest", "expect",
-    "life_of", "options_digest", "read_prefixes", "reports_cache", "tokens_kept",
+    "last_request", "life_of", "options_digest", "read_prefixes", "reports_cache", "tokens_kept",
+    "tools_digest",
 ]  # fmt: skip
 
 Cause: TypeAlias = Literal[
@@ -247,7 +248,7 @@ def expect(
     known = sorted(prefixes, key=lambda prefix: prefix.at)
     if not known:
         return Expectation()
-    last = next((one for one in reversed(known) if one.model == now.model), None)
+    last = last_request(known, now.model)
     if last is None:
         last = known[-1]
         idle = max(0, now.at - last.at) // 1000
@@ -296,7 +297,7 @@ class RequestStart(Struct, frozen=True):
         """Hash a request with a chain, which has hashed the earlier ones, and compare it."""
         encoded = _tools_bytes(tools)
         chain.update(request, encoded)
-        hashes = digest(encoded.decode()), options_digest(options)
+        hashes = tools_digest(tools), options_digest(options)
         prefix = PromptPrefix(model, at, version, *hashes, chain.marks(), 0, Life(0, 0))
         found = expect(known, chain, prefix, why=why, is_fork=is_fork)
         return cls(request.format, prefix, found, known, options)
@@ -307,8 +308,8 @@ class RequestStart(Struct, frozen=True):
         A provider that says nothing of a cache is not compared.
         """
         raw: Mapping[str, Any] = message.metadata.get("usage") or EMPTY
-        last = next((one.life for one in self.known if one.model == self.prefix.model), None)
-        life = life_of(self.form, raw, self.options, last)
+        last = last_request(self.known, self.prefix.model)
+        life = life_of(self.form, raw, self.options, None if last is None else last.life)
         if life is None or not reports_cache(self.form, tokens, raw):
             return message, []
         use = self.expectation.compare(tokens.cache.read, tokens.cache.write)
@@ -353,6 +354,20 @@ def digest(value: object) -> str:
     """Return a short hash of anything that JSON can say."""
     encoded = msgspec.json.encode(value, order="sorted")
     return blake2b(encoded, digest_size=_HASH_BYTES).hexdigest()
+
+
+def tools_digest(tools: Sequence[ToolSpec]) -> str:
+    """Return a hash of the tools of a request."""
+    return digest(_tools_bytes(tools).decode())
+
+
+def last_request(prefixes: Iterable[PromptPrefix], model: ModelRef | None) -> PromptPrefix | None:
+    """Return the last request to a model; None if there was none.
+
+    Without a model, it is the last request to any.
+    """
+    found = [one for one in prefixes if model is None or one.model == model]
+    return max(found, key=lambda one: one.at, default=None)
 
 
 def _tools_bytes(tools: Sequence[ToolSpec]) -> bytes:

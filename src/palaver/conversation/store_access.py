@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from palaver.conversation.deferred import DEFERRED, apply_edits, edits_due, read_deferred
 from palaver.conversation.feed import CHANGE_EVENTS, EventFeed
 from palaver.conversation.ledger import (
     CALL,
@@ -33,11 +34,13 @@ from palaver.conversation.prompt_cache import (
     Cause,
     PromptPrefix,
     RequestStart,
+    last_request,
     read_prefixes,
+    tools_digest,
 )
 from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import drop_empty_usage, read_usage
-from palaver.errors import CallChanged, StoreDamaged, UnknownConversation, ValidationError
+from palaver.errors import CallChanged, StoreDamaged, StoreError, ValidationError
 from palaver.events import Event, EventName
 from palaver.history import ERASED
 from palaver.messages import (
@@ -112,6 +115,13 @@ class OpenStep(Struct, frozen=True):
     request: Request
     records: dict[str, dict[str, bytes]]
     cache: RequestStart | None = None
+
+
+class _KnownRequests(Struct, frozen=True):
+    """The beginnings of earlier requests: this conversation's own, or those of its parent."""
+
+    prefixes: list[PromptPrefix]
+    is_fork: bool = False
 
 
 class _StepAnswer(Struct, frozen=True):
@@ -221,7 +231,7 @@ class StoreAccess:
         """
         check_idempotency_key(key)  # it is stored with the answer, when it is too late to refuse
         history = self.history
-        work = self.lease.begin("step", (USAGE, CALL, ANSWER, CACHE))
+        work = self.lease.begin("step", (USAGE, CALL, ANSWER, CACHE, DEFERRED))
         lease, records = work.lease, work.records
         try:
             history.refresh(work.head)
@@ -229,9 +239,12 @@ class StoreAccess:
                 self.lease.release(lease)
                 return known
             read_usage(records[USAGE])  # damage is found now, not when an answer is to be stored
+            known = self._known_requests(work)
+            if records[DEFERRED]:
+                self._apply_due(records[DEFERRED], known, target.model, tools)
             request = self._request(form, target, read_ledger(records[CALL]))
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
-            cache = self._expect_cache(form, target, request, intent, work, tools, options)
+            cache = self._expect_cache(form, target, request, intent, known, tools, options)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.lease.release(lease)
@@ -244,7 +257,7 @@ class StoreAccess:
         target: Target,
         request: Request,
         intent: StepIntent,
-        work: Work,
+        known: _KnownRequests,
         tools: Sequence[ToolSpec],
         options: Mapping[str, Any],
     ) -> RequestStart | None:
@@ -254,23 +267,45 @@ class StoreAccess:
         try:
             conversion = self._conversions.get((form, target))
             chain = BlockHashes() if conversion is None else conversion.chain
-            known, is_fork = read_prefixes(work.records[CACHE]), False
-            if not known and work.head.parent is not None:
-                known, is_fork = self._prefixes_of_parent(work.head.parent), True
             return RequestStart.of(
-                request, chain, tools, options, known, model=intent.model, at=intent.at,
-                version=intent.version, is_fork=is_fork,
-                why=partial(self._changes_since, intent.model, known),
+                request, chain, tools, options, known.prefixes, model=intent.model, at=intent.at,
+                version=intent.version, is_fork=known.is_fork,
+                why=partial(self._changes_since, intent.model, known.prefixes),
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - a step is taken without it
             _log.warning("what the cache may hold of a request is unknown", exc_info=True)
             return None
 
-    def _prefixes_of_parent(self, parent: str) -> list[PromptPrefix]:
+    def _known_requests(self, work: Work) -> _KnownRequests:
+        """Return the beginnings of earlier requests; a fork begins with those of its parent."""
+        own, parent = read_prefixes(work.records[CACHE]), work.head.parent
+        if own or parent is None:
+            return _KnownRequests(own)
         try:
-            return read_prefixes(self.store.records(parent, CACHE))
-        except UnknownConversation:  # it was deleted
-            return []
+            return _KnownRequests(read_prefixes(self.store.records(parent, CACHE)), is_fork=True)
+        except StoreError:  # the parent was deleted
+            return _KnownRequests([])
+
+    def _apply_due(
+        self,
+        records: Mapping[str, bytes],
+        known: _KnownRequests,
+        model: ModelRef | None,
+        tools: Sequence[ToolSpec],
+    ) -> None:
+        """Apply the edits that wait, if the cache is lost anyway; a failure is logged."""
+        try:
+            last = None if model is None else last_request(known.prefixes, model)
+            due = edits_due(
+                self.history, read_deferred(records), last, tools=tools_digest(tools), at=now_ms(),
+                is_fork=known.is_fork,
+            )  # fmt: skip
+            refused = apply_edits(self.store, self.history, due)[1] if due else []
+        except Exception:  # noqa: BLE001 - the step is taken without them, and they wait on
+            _log.warning("the edits that wait could not be applied", exc_info=True)
+            return
+        for edit in refused:
+            _log.warning("an edit that waited was not applied (%s): %s", edit.detail, edit.problem)
 
     def _changes_since(self, model: ModelRef, known: Sequence[PromptPrefix]) -> Cause:
         """Return what changed the messages since the last request to a model."""
