@@ -27,7 +27,7 @@ from palaver.conversation.run import (
     run_until_answer,
 )
 from palaver.conversation.step import Step, ToolOutcome
-from palaver.conversation.usage import ModelPrice, Prices, Usage
+from palaver.conversation.usage import EditCost, ModelPrice, PricedEdit, Prices, Usage
 from palaver.models import model
 from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
 from palaver.tools.approval import Decision
@@ -54,10 +54,12 @@ __all__ = [
     "Decision",
     "DeferredEdit",
     "DropOldest",
+    "EditCost",
     "Failed",
     "Finished",
     "Limits",
     "ModelPrice",
+    "PricedEdit",
     "Prices",
     "ReasoningDelta",
     "Recovered",

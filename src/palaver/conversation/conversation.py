@@ -26,7 +26,7 @@ from palaver.conversation.deferred import (
     plan_deferred,
     read_deferred,
 )
-from palaver.conversation.prompt_cache import cache_data
+from palaver.conversation.prompt_cache import CACHE, cache_data, last_request, read_prefixes
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
     AROUND,
@@ -41,7 +41,7 @@ from palaver.conversation.run import (
 from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
-from palaver.conversation.usage import Prices
+from palaver.conversation.usage import EditCost, PricedEdit, Prices, cost_of_edit
 from palaver.errors import (
     BudgetExceeded,
     PalaverError,
@@ -53,11 +53,13 @@ from palaver.messages import (
     AssistantInfo,
     CacheCounts,
     Message,
+    ModelRef,
     TokenCounts,
     ToolCallPart,
     parse_message,
     user,
 )
+from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
     check_argument,
@@ -89,10 +91,10 @@ if TYPE_CHECKING:
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.conversation.telemetry import Instrumentation
     from palaver.conversation.usage import Usage
-    from palaver.history import Expected, View
+    from palaver.history import Expected, Impact, Operation, View
     from palaver.history.operations import OperationInput
     from palaver.history.view import Result
-    from palaver.messages import ModelRef, Role
+    from palaver.messages import Role
     from palaver.models import AnyModel
     from palaver.models.base import Model
     from palaver.stores import Store
@@ -106,6 +108,7 @@ __all__ = ["Conversation"]
 _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("palaver.conversation")
+_LOOKBACK: Final = 20
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **SYSTEM_TEXT,
@@ -160,6 +163,12 @@ def _check_functions(executor: object, count: object, on_tool_error: object) -> 
     check_callable(count, "$.count", wanted, takes=1, plain=True)
     wanted = "a plain function of a call and an error"
     check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2, plain=True)
+
+
+def _last_model(view: View) -> ModelRef | None:
+    """Return the model of the newest answer that names one; None if none of the last does."""
+    answers = (getattr(message.info, "model", None) for message in reversed(view[-_LOOKBACK:]))
+    return next((model for model in answers if model is not None), None)
 
 
 def _check_instrumentation(value: object) -> None:
@@ -627,6 +636,47 @@ class Conversation:
         self.history.refresh()
         return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
 
+    # ── the cost of edits ───────────────────────────────────────────────────────────────────────
+
+    def price(
+        self, operation: Operation | Mapping[str, Any] | bytes | str, *, model: str | None = None
+    ) -> PricedEdit:
+        """Return what an operation would remove and break, and what it would cost; nothing changes.
+
+        The cost is that of the next requests to a model, `provider:name`; without one, to the
+        conversation's own, or to the one that was asked last. An unknown price is None.
+
+        >>> import palaver
+        >>> conversation = Conversation(palaver.open(":memory:"))
+        >>> _ = [conversation.add(palaver.user(text)) for text in ("one", "two", "three")]
+        >>> priced = conversation.price({"operation": "TRUNCATE", "keepLast": 1})
+        >>> len(priced.impact.removed), priced.cost.now, priced.cost.explanation
+        (2, None, 'no model was asked yet, and none is named')
+        """
+        self.history.refresh()
+        impact = self.history.price(operation, tokens=self.tally.weigh)
+        return PricedEdit(impact, self.cost_of(impact, model=model))
+
+    def cost_of(self, impact: Impact, *, model: str | None = None) -> EditCost:
+        """Return what an edit with this impact would cost; see `price`."""
+        prefixes = read_prefixes(self.store.records(self.id, CACHE))
+        if model is not None:
+            provider, colon, name = model.partition(":")
+            if not (provider and colon and name):
+                detail = f"must be provider:name, such as openai:gpt-5, not {model!r}"
+                raise ValidationError(detail, path="$.model", rule="model")
+            ref: ModelRef | None = ModelRef(provider, name)
+        elif self.model is not None:
+            ref = self.model.ref
+        else:
+            newest = last_request(prefixes, None)
+            ref = _last_model(self.history.view) if newest is None else newest.model
+        return cost_of_edit(
+            impact, self.tally.total(self.history.view), model=ref, at=now_ms(), usage=self.usage,
+            prices=self._prices or Prices(),
+            last=None if ref is None else last_request(prefixes, ref),
+        )  # fmt: skip
+
     # ── edits that wait ─────────────────────────────────────────────────────────────────────────
 
     def defer(self, operation: OperationInput, *, detail: str = "") -> DeferredEdit:
@@ -786,6 +836,7 @@ class Conversation:
     awaiting = in_thread(waiting)
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
+    aprice = in_thread(price)
     adefer = in_thread(defer)
     adeferred = in_thread(deferred)
     acancel_deferred = in_thread(cancel_deferred)

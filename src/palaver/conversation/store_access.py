@@ -239,12 +239,12 @@ class StoreAccess:
                 self.lease.release(lease)
                 return known
             read_usage(records[USAGE])  # damage is found now, not when an answer is to be stored
-            known = self._known_requests(work)
+            earlier = self._known_requests(work)
             if records[DEFERRED]:
-                self._apply_due(records[DEFERRED], known, target.model, tools)
+                self._apply_due(records[DEFERRED], earlier, target.model, tools)
             request = self._request(form, target, read_ledger(records[CALL]))
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
-            cache = self._expect_cache(form, target, request, intent, known, tools, options)
+            cache = self._expect_cache(form, target, request, intent, earlier, tools, options)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.lease.release(lease)
