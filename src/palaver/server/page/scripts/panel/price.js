@@ -103,10 +103,28 @@ function lines(price) {
       icon(price.cacheLost ? "alert" : "check"),
       h("p", null, price.cacheLost ? t("views.price.cache", { n: price.cacheLost }) : t("views.price.cacheKept")),
     ),
+    cost(price.cost),
     pairs(price),
     removed(price),
   );
 }
+
+/** What it costs in money; why that is not known, where it is not. @param {Priced["cost"]} found */
+function cost({ model, cache, now, later, paysAfter, reason }) {
+  const unknown = now === null || later === null;
+  const facts = unknown
+    ? [t(`views.price.cost.${reason}`, { model: model ?? "" })]
+    : [
+        cache === "warm" ? "" : t(`views.price.cost.${cache}`, { model: model ?? "" }),
+        t("views.price.cost", { now: dollars(now), later: dollars(later), model: model ?? "" }),
+        paysAfter === null ? t("views.price.pays.never") : paysAfter ? t("views.price.pays", { n: paysAfter }) : t("views.price.pays.now"),
+      ];
+  const warn = !unknown && paysAfter !== 0;
+  return h("div", { class: `p-line p-cost ${warn ? "p-warn" : ""}` }, unknown ? null : icon(warn ? "alert" : "check"), h("p", null, facts.filter(Boolean).join(" ")));
+}
+
+/** An amount with its sign; what is negative is saved. @param {number} amount */
+const dollars = (amount) => `${amount < 0 ? "−" : "+"}$${Math.abs(amount).toFixed(Math.abs(amount) < 1 ? 4 : 2)}`;
 
 /**
  * @param {string} name
