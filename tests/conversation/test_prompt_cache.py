@@ -302,6 +302,8 @@ def test_a_small_difference_is_no_break() -> None:
     assert Expectation(100_000, 100_000, None, 1, life).compare(96_000, 5).cause is None
     assert "unknown" == Expectation(100_000, 100_000, None, 1, life).compare(90_000, 5).cause
     assert Expectation(100_000, 0, "edit", 1, life).compare(None, None).cause is None
+    less = Expectation(90_000, 90_000, None, 1, life, prompt=95_000).compare(60_000, 5, 80_000)
+    assert "edit" == less.cause  # the provider left something out
     assert "edit" == Expectation(90_000, 60_000, "edit", 500, life).compare(60_000, 5).cause
     assert "expiry" == Expectation(90_000, 60_000, "edit", 500, life).compare(10_000, 5).cause
 

@@ -103,7 +103,8 @@ class PromptPrefix(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The beginning of the last request to a model, as hashes, and what is cached of it.
 
     `marks` are blocks by their index, the hash of everything up to them, and the bytes up to there;
-    the last one ends the request. `kept` are the tokens that the provider has in its cache since.
+    the last one ends the request. `kept` are the tokens that the provider has in its cache since,
+    of a `prompt` of so many.
     """
 
     model: ModelRef
@@ -114,6 +115,7 @@ class PromptPrefix(Struct, frozen=True, omit_defaults=True, rename="camel"):
     marks: tuple[tuple[int, str, int], ...]
     kept: int
     life: Life
+    prompt: int = 0
 
     @property
     def size(self) -> int:
@@ -203,7 +205,8 @@ class BlockHashes:
 class Expectation(Struct, frozen=True):
     """What is expected of the cache before a request is sent.
 
-    `changed` is what is known to differ from the last request, if anything is.
+    `changed` is what is known to differ from the last request, if anything is; `prompt` are the
+    tokens that the last request had.
     """
 
     expected: int = 0
@@ -212,25 +215,29 @@ class Expectation(Struct, frozen=True):
     idle: int | None = None
     life: Life | None = None
     is_fork: bool = False
+    prompt: int = 0
 
-    def compare(self, read: int | None, written: int | None) -> CacheUse:
-        """Return what became of the expectation."""
+    def compare(self, read: int | None, written: int | None, prompt: int = 0) -> CacheUse:
+        """Return what became of the expectation, by the provider's figures for the request."""
         lost = max(0, self.expected - (read or 0))
         if read is None or lost <= max(_LEAST_LOSS, self.expected * _LEAST_SHARE):
             lost, cause = 0, None
         else:
-            cause = self._cause(read)
+            cause = self._cause(read, prompt)
         return CacheUse(self.expected, self.shared, read, written, lost, cause, self.idle)
 
-    def _cause(self, read: int) -> Cause:
-        idle, life = self.idle or 0, self.life
-        if life is not None and idle >= life.gone and read <= self.shared / 2:
+    def _cause(self, read: int, prompt: int) -> Cause:
+        idle, is_old = self.idle or 0, read <= self.expected / 2
+        if self.life is not None and idle >= self.life.gone and is_old:
             return "expiry"
         if self.changed is not None:
             return self.changed
-        if life is not None and idle >= life.sure:
+        if self.life is not None and idle >= self.life.sure and is_old:
             return "expiry"
-        return "fork" if self.is_fork else "unknown"
+        if self.is_fork:
+            return "fork"
+        # the same was sent, and the provider counted less: it left something out by itself
+        return "edit" if 0 < prompt < self.prompt - _LEAST_LOSS else "unknown"
 
 
 def expect(
@@ -252,7 +259,7 @@ def expect(
     if last is None:
         last = known[-1]
         idle = max(0, now.at - last.at) // 1000
-        return Expectation(last.kept, 0, "model-changed", idle, last.life, is_fork)
+        return Expectation(last.kept, 0, "model-changed", idle, last.life, is_fork, last.prompt)
     size = last.shared_size(chain)
     whole = bool(last.size) and size >= last.size
     changed: Cause | None = None
@@ -264,7 +271,7 @@ def expect(
         changed = "options-changed"
     shared = last.kept if whole else last.kept * size // max(1, last.size)
     idle = max(0, now.at - last.at) // 1000
-    return Expectation(last.kept, shared, changed, idle, last.life, is_fork)
+    return Expectation(last.kept, shared, changed, idle, last.life, is_fork, last.prompt)
 
 
 class RequestStart(Struct, frozen=True):
@@ -312,9 +319,11 @@ class RequestStart(Struct, frozen=True):
         life = life_of(self.form, raw, self.options, None if last is None else last.life)
         if life is None or not reports_cache(self.form, tokens, raw):
             return message, []
-        use = self.expectation.compare(tokens.cache.read, tokens.cache.write)
+        cache, prompt = tokens.cache, tokens.prompt
+        use = self.expectation.compare(cache.read, cache.write, prompt)
         metadata = {**message.metadata, PROMPT_CACHE: msgspec.to_builtins(use)}
-        prefix = replace(self.prefix, kept=tokens_kept(self.form, tokens), life=life)
+        kept = tokens_kept(self.form, tokens)
+        prefix = replace(self.prefix, kept=kept, life=life, prompt=prompt)
         return replace(message, metadata=metadata), _prefix_records(prefix, self.known)
 
 
