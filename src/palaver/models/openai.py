@@ -70,6 +70,19 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
         """Tell whether another server than OpenAI's is asked; the SDK reads the variable too."""
         return bool(self.base_url or os.environ.get("OPENAI_BASE_URL"))
 
+    def _is_openai(self) -> bool:
+        """Tell whether OpenAI or Azure is asked, and no other server that speaks the protocol."""
+        given = self._given
+        if isinstance(given, openai.AsyncOpenAI):
+            host = given.base_url.host
+            return isinstance(given, openai.AsyncAzureOpenAI) or host.endswith("openai.com")
+        return not self._is_elsewhere()
+
+    def _cache_fields(self, request: ModelRequest) -> dict[str, Any]:
+        """Return what brings a family to one prompt cache; other servers may refuse it."""
+        key = request.cache_key if self._is_openai() else ""
+        return {"prompt_cache_key": key} if key else {}
+
     async def close_client(self, client: openai.AsyncOpenAI) -> None:
         """Close the SDK's client."""
         await client.close()
@@ -142,7 +155,7 @@ class OpenAIChatModel(OpenAIModel):
     def request_fields(self, request: ModelRequest) -> Mapping[str, Any]:
         """Return the model's name and the options."""
         settings = request.settings
-        fields: dict[str, Any] = {"model": self.ref.model_id}
+        fields: dict[str, Any] = {"model": self.ref.model_id, **self._cache_fields(request)}
         for name in ("temperature", "top_p", "stop"):
             if name in settings:
                 fields[name] = settings[name]
@@ -162,14 +175,6 @@ class OpenAIChatModel(OpenAIModel):
             function = {"name": self.tool_name(choice)}
             fields["tool_choice"] = {"type": "function", "function": function}
         return {name: value for name, value in fields.items() if value is not None}
-
-    def _is_openai(self) -> bool:
-        """Tell whether OpenAI or Azure is asked, and no other server that speaks the protocol."""
-        given = self._given
-        if isinstance(given, openai.AsyncOpenAI):
-            host = given.base_url.host
-            return isinstance(given, openai.AsyncAzureOpenAI) or host.endswith("openai.com")
-        return not self._is_elsewhere()
 
     async def send_stream(
         self, client: openai.AsyncOpenAI, body: dict[str, Any]
@@ -210,6 +215,7 @@ class OpenAIResponsesModel(OpenAIModel):
             "model": self.ref.model_id,
             "store": False,
             "include": ["reasoning.encrypted_content"],
+            **self._cache_fields(request),
         }
         fields.update(
             {
