@@ -19,7 +19,6 @@ from palaver.conversation import Conversation, Summarise, compact
 from palaver.models import model
 from palaver.testing import PromptCache, ProviderServer
 from palaver.testing.servers import Answer, Call
-from palaver.tools import tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -127,7 +126,6 @@ def rows(run: Run) -> Iterator[Row]:
 # ── palaver ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@tool
 def look_up(name: str) -> str:
     """Look up the value of a name in the table of values, and say who measured it."""
     return f"{name}: {_OUTPUT}"
@@ -217,7 +215,7 @@ def _ask_langchain(server: ProviderServer, talk: Talk) -> None:
     kinds: Any = importlib.import_module("langchain_core.messages")
     tools: Any = importlib.import_module("langchain_core.tools")
     anthropic: Any = importlib.import_module("langchain_anthropic")
-    look: Any = tools.tool(look_up.function)
+    look: Any = tools.tool(look_up)
     made = [
         anthropic.ChatAnthropic(model=name, base_url=server.url, api_key="none", max_retries=0)
         for name in _MODELS
@@ -232,7 +230,7 @@ def _ask_langchain(server: ProviderServer, talk: Talk) -> None:
             answer = asking.invoke(said, cache_control=_MARK)
             said.append(answer)
             for call in answer.tool_calls:
-                found = look_up.function(**call["args"])
+                found = look_up(**call["args"])
                 said.append(kinds.ToolMessage(found, tool_call_id=call["id"]))
         if turn in talk.compacted:
             cut = len(said) - _last_turns(said, kinds.HumanMessage)
@@ -267,7 +265,7 @@ async def _ask_pydantic(server: ProviderServer, talk: Talk) -> None:
         anthropic_cache_messages=True,
     )
     made = [models.AnthropicModel(name, provider=provider, settings=settings) for name in _MODELS]
-    agent = agents.Agent(instructions=_SYSTEM, tools=[look_up.function])
+    agent = agents.Agent(instructions=_SYSTEM, tools=[look_up])
     summing = agents.Agent()
     history: list[Any] = []
     answers = talk.script()
@@ -284,3 +282,4 @@ async def _ask_pydantic(server: ProviderServer, talk: Talk) -> None:
                 f"{_ASK}", message_history=history[:-turn_size], model=using
             )
             history = [*summary.new_messages(), *history[-turn_size:]]
+    await client.close()

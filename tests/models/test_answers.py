@@ -8,14 +8,16 @@ import pytest
 
 from palaver import wire
 from palaver.errors import ValidationError
-from palaver.messages import ReasoningPart, ToolCallPart
+from palaver.messages import ReasoningPart, ToolCallPart, new_id, system, text_part, user
 from palaver.models import ModelRequest, model
+from palaver.testing import PromptCache, check_request
 from palaver.testing.servers import Answer, Call, ReportedUsage
 from palaver.wire import spell_tool, tool_names
 from tests.models.providers import PROVIDERS, TOOLS, Provider, asking, gathered
 
 if TYPE_CHECKING:
     from palaver.messages import Message
+    from palaver.testing.providers import FormatName
 
 pytestmark = pytest.mark.anyio
 
@@ -229,6 +231,31 @@ def test_openai_is_told_which_requests_belong_to_one_family(name: str) -> None:
     assert "tea" == asked.request(request)["prompt_cache_key"]
     elsewhere: Any = model(name, base_url="http://127.0.0.1:9/v1")
     assert "prompt_cache_key" not in elsewhere.request(request)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize(
+    ("form", "name"), [("openai-chat", "openai"), ("openai-responses", "responses")]
+)
+def test_newer_models_of_openai_keep_the_system_text_cached_whatever_follows(
+    form: FormatName, name: str, *, parts: bool
+) -> None:
+    """They match only at breakpoints; older ones get none, nor do other servers."""
+    words = "Be brief. " * 1_000
+    head = system([text_part(new_id(), new_id(), words)]) if parts else system(words)
+    cache = PromptCache(form)
+    for at, said in enumerate(("Tea?", "Coffee?")):
+        body = wire.to(form, [head, user(said)]).body
+        asked: Any = model(f"{name}:gpt-5.6-mini", api_key="k")
+        sent = asked.request(ModelRequest(body, tools=TOOLS))
+        assert () == check_request(form, sent)
+        assert (at == 1) == (cache.request(sent, at=at).read > 2_400)
+        for other in ({"api_key": "k"}, {"base_url": "http://127.0.0.1:9/v1"}):
+            older: Any = model(f"{name}:gpt-5{'.1' if 'api_key' in other else '.6'}", **other)
+            assert "prompt_cache_breakpoint" not in str(older.request(ModelRequest(body)))
+    alone: Any = model(f"{name}:gpt-5.6", api_key="k")
+    asking = wire.to(form, [user("Tea?")]).body
+    assert "prompt_cache_breakpoint" not in str(alone.request(ModelRequest(asking)))
 
 
 async def test_a_signature_of_google_comes_back_to_the_letter() -> None:

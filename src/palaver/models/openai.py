@@ -8,6 +8,8 @@ reasoning is requested in its encrypted form, which the next request has to cont
 from __future__ import annotations
 
 import os
+import re
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import openai
@@ -37,6 +39,10 @@ __all__ = ["OpenAIChatModel", "OpenAIModel", "OpenAIResponsesModel"]
 
 
 _NO_KEY: Final = "none"
+_GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-.*)?")
+_BREAKPOINTS_FROM: Final = (5, 6)
+_TEXTS: Final = {"openai-chat": ("messages", "text"), "openai-responses": ("input", "input_text")}
+"""The field of a format that holds the messages, and the type of a text in it."""
 _FINAL_EVENTS: Final = frozenset(("response.completed", "response.incomplete"))
 _RESPONSES_NAMES: Final = {
     "temperature": "temperature",
@@ -82,6 +88,24 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
         """Return what brings a family to one prompt cache; other servers may refuse it."""
         key = request.cache_key if self._is_openai() else ""
         return {"prompt_cache_key": key} if key else {}
+
+    def request(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the body of a request; newer models are told where the system text ends.
+
+        They find a prefix in the prompt cache only at a breakpoint, and set one by themselves at
+        the newest message alone: after a compaction nothing would be found.
+        """
+        body = super().request(request)
+        found = _GPT.fullmatch(self.ref.model_id)
+        if found is None or (int(found[1]), int(found[2] or 0)) < _BREAKPOINTS_FROM:
+            return body
+        if isinstance(self._given, openai.AsyncAzureOpenAI) or not self._is_openai():
+            return body
+        field, kind = _TEXTS[self.format]
+        items = body.get(field, ())
+        systems = takewhile(lambda item: item.get("role") in ("system", "developer"), items)
+        end = sum(1 for _ in systems)
+        return body if not end else {**body, field: _with_breakpoint(items, end - 1, kind)}
 
     async def close_client(self, client: openai.AsyncOpenAI) -> None:
         """Close the SDK's client."""
@@ -144,6 +168,15 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
         return (
             bad_answer(self.provider, str(error)) if isinstance(error, openai.OpenAIError) else None
         )
+
+
+def _with_breakpoint(items: Sequence[Any], index: int, kind: str) -> list[Any]:
+    """Return messages with a breakpoint of the prompt cache after the last text of one of them."""
+    content = items[index]["content"]
+    blocks = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
+    if blocks and blocks[-1].get("type") == kind:
+        blocks[-1] = {**blocks[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return [*items[:index], {**items[index], "content": blocks}, *items[index + 1 :]]
 
 
 class OpenAIChatModel(OpenAIModel):
