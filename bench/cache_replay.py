@@ -278,6 +278,8 @@ def _allowed(before: Sent, sent: Sent, floor: int, *, life: int) -> frozenset[st
 _SYSTEM: Final = {"type": "text", "text": "you are a careful engineer. " * 2_000}
 _PRICES: Final = (3.0, 0.3, 3.75)
 """Dollars for a million tokens: input, read from the cache, written to it."""
+_CLEANUPS: Final = ((10_000, 5_000), (5_000, 1_000), (20_000, 10_000))
+"""How many tokens of output stay, and how many must go for a cleanup to be worth it."""
 _EPHEMERAL: Final = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -448,7 +450,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(report_causes(sessions))
     if not chosen.causes_only:
         anthropic = [one for one in sessions if one[0].form == "anthropic"]
-        for strategy in (ClearOutputs(), ClearOutputs(protect_tokens=10_000, least_gain=5_000)):
+        for kept, gain in _CLEANUPS:
+            strategy = ClearOutputs(protect_tokens=kept, least_gain=gain)
             print(report_cleanups(anthropic, strategy), flush=True)
     return 0
 

@@ -32,7 +32,7 @@ from palaver.stores.transfer import export_conversation, import_conversation
 from palaver.testing.providers import check_request
 from palaver.tools import tool
 from tests.conversation.scripted import Scripted
-from tests.conversation.test_prompt_cache import LONG, cached
+from tests.conversation.test_cache_ledger import LONG, cached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ from palaver.messages import CacheCounts, ModelRef, TokenCounts, assistant, user
 from palaver.messages.message import AssistantInfo
 from palaver.stores import open_store
 from tests.conversation.scripted import Scripted
-from tests.conversation.test_prompt_cache import LONG, cached
+from tests.conversation.test_cache_ledger import LONG, cached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -636,6 +636,10 @@ class Conversation:
         self.history.refresh()
         return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
 
+    def cache_key(self) -> str:
+        """Return what this conversation and its forks share for a provider's prompt cache."""
+        return self._access.cache_key()
+
     # ── the cost of edits ───────────────────────────────────────────────────────────────────────
 
     def price(

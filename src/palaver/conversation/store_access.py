@@ -7,6 +7,7 @@ running of a call before its tool is called, all results of an answer in one cha
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from contextlib import contextmanager, nullcontext
@@ -108,12 +109,14 @@ class OpenStep(Struct, frozen=True):
     """A step that has begun: its intent, its lease and the request to send.
 
     `records` are those that it began with, by kind and name: nobody else changes them meanwhile.
+    `cache_key` is that of `StoreAccess`.
     """
 
     intent: StepIntent
     lease: Lease
     request: Request
     records: dict[str, dict[str, bytes]]
+    cache_key: str
     cache: RequestStart | None = None
 
 
@@ -213,6 +216,21 @@ class StoreAccess:
         self.announcer = announcer
         self.lease = lease
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
+        self._cache_key = ""
+
+    def cache_key(self) -> str:
+        """Return what a conversation and its forks have in common for a provider's prompt cache.
+
+        It is made of the id of their first ancestor, and does not tell it.
+        """
+        if not self._cache_key:
+            first, origin = self.history.id, self.history.origin
+            while origin is not None:
+                first, parent = origin[0], self.store.head(origin[0]).parent
+                origin = None if parent is None else (parent, 0)
+            digest = hashlib.blake2b(first.encode(), digest_size=16, person=b"prompt cache")
+            self._cache_key = digest.hexdigest()
+        return self._cache_key
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
 
@@ -243,13 +261,14 @@ class StoreAccess:
             if records[DEFERRED]:
                 self._apply_due(records[DEFERRED], earlier, target.model, tools)
             request = self._request(form, target, read_ledger(records[CALL]))
+            cache_key = self.cache_key()
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
             cache = self._expect_cache(form, target, request, intent, earlier, tools, options)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.lease.release(lease)
             raise
-        return OpenStep(intent, lease, request, records, cache)
+        return OpenStep(intent, lease, request, records, cache_key, cache)
 
     def _expect_cache(  # noqa: PLR0917 - what a request is made of
         self,

@@ -302,7 +302,7 @@ def _plan_gemini(body: Mapping[str, Any], model: str) -> _Plan:
         blocks += _blocks(turn.get("parts"), str(turn.get("role")).encode())
     positions, total = _positions(model.encode(), ((_encode(body.get("toolConfig")), blocks),))
     found = _GEMINI.search(model)
-    version = (int(found[1]), int(found[2] or 0)) if found else (9, 0)
+    version: tuple[int, ...] = (int(found[1]), int(found[2] or 0)) if found else (9, 0)
     if version < _GEMINI_FROM:
         return _Plan(positions, (), (), 0, total)
     minimum = 2_048 if version < (3, 0) else 4_096
