@@ -296,7 +296,7 @@ def messages_of(record: Record, session: str) -> list[Message]:
         elif part.get("type") == "text" and str(part.get("text", "")).strip():
             said.append(text_part(session, name, part["text"]))
         elif part.get("type") == "tool_use":
-            made = part.get("input") if isinstance(part.get("input"), dict) else {}
+            made: dict[str, Any] = part["input"] if isinstance(part.get("input"), dict) else {}
             said.append(
                 tool_call_part(session, name, str(part["name"]), made, call_id=str(part["id"]))
             )
@@ -329,9 +329,9 @@ class Spent(NamedTuple):
 async def simulate(requests: Sequence[Sent], strategy: ClearOutputs, policy: str) -> Spent:
     """Send a session to the judge with a policy: none, eager or deferred."""
     judge, spent = PromptCache("anthropic"), Spent()
-    session = new_id()
+    session, done = new_id(), tuple[Record, ...]()
     with open_store(":memory:") as store:
-        talk, done = Conversation(store, count=lambda text: len(text) // 4), ()
+        talk = Conversation(store, count=lambda text: len(text) // 4)
         converter, version = wire.converter("anthropic"), -1
         before: Sent | None = None
         for sent in requests:

@@ -65,7 +65,7 @@ class Judged(Scripted):
 
 
 ACTIONS = ("nothing", "edit", "compaction", "tools", "model", "expiry", "defer", "undo")
-CAUSES = {
+CAUSES: dict[str, set[str | None]] = {
     "nothing": {None}, "defer": {None}, "edit": {"edit", None}, "undo": {"edit", None},
     "compaction": {"compaction", None}, "tools": {"tools-changed"}, "model": {"model-changed"},
     "expiry": {"expiry"},
