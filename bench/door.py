@@ -2,8 +2,8 @@
 
 The upstream is a small server that streams an answer of twenty pieces in OpenAI's Chat format. It
 is asked directly, through palaver, which stores what is said, and through LiteLLM, which stores
-nothing, by its quickest path, each in a process of its own, by the same client: how long until the first piece of text,
-one request after the other and with many streams at once.
+nothing, by its quickest path. Each is a process of its own, and the client is the same: how long
+until the first piece of text, one request after the other and with many streams at once.
 
 LiteLLM's proxy has an environment of its own, since its pins differ from everybody's: give the path
 of its command as the variable LITELLM, or have it on PATH. Without it its rows are left out.
