@@ -7,13 +7,25 @@ wait in it.
 
 from __future__ import annotations
 
+import logging
 import random
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from palaver.messages.limits import check_number
 
-__all__ = ["RetryPolicy"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from palaver.errors import ModelError
+
+__all__ = ["RetryPolicy", "on_retry", "report_retry"]
+
+_log: Final = logging.getLogger("palaver.models")
+_LISTENER: Final = ContextVar["Callable[[ModelError], object] | None"]("listener", default=None)
 
 
 class RetryPolicy(Struct, frozen=True):
@@ -48,3 +60,27 @@ class RetryPolicy(Struct, frozen=True):
         if requested is not None:
             return requested + self.shortest * jitter
         return float(min(self.longest, self.shortest * 2**attempts) * jitter)
+
+
+@contextmanager
+def on_retry(listener: Callable[[ModelError], object]) -> Generator[None]:
+    """Call a function with the error of each request that is repeated inside the block.
+
+    >>> from palaver.errors import Unavailable
+    >>> with on_retry(lambda error: print(error.detail)):
+    ...     report_retry(Unavailable("busy"), 0.5)
+    busy
+    """
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
+def report_retry(error: ModelError, wait: float) -> None:
+    """Log that a request is repeated after a wait in seconds, and tell who listens."""
+    _log.info("%s; asking again in %.1f s", error, wait)
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(error)
