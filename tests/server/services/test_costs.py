@@ -101,8 +101,10 @@ def test_a_record_has_what_was_erased(store: Store) -> None:
     assert 1 == costs.usage(history.id, NOTHING).calls
 
 
-def test_a_fork_has_its_parents_costs_and_the_store_counts_them_once(store: Store) -> None:
-    parent = store.create([user("Tea?"), answer()])
+def test_a_fork_has_its_parents_costs_and_the_store_counts_them_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = store.create([user("Tea?"), answer()], title="Tea")
     fork = parent.fork()
     fork.append(answer())
     grandchild = fork.fork()
@@ -112,7 +114,9 @@ def test_a_fork_has_its_parents_costs_and_the_store_counts_them_once(store: Stor
     assert [1, 2, 3] == [
         costs.report(one.id, NOTHING).usage.calls for one in (parent, fork, grandchild)
     ]
+    reads = Reads(store, monkeypatch)
     assert (3, 1.5) == spent(costs)
+    assert 5 == reads.take()  # what forks share is read once, too
     parent.merge(fork)
     assert (3, 1.5) == spent(costs)
     assert 2 == costs.report(parent.id, NOTHING).usage.calls
