@@ -121,7 +121,8 @@ async def test_a_request_that_was_repeated_is_told_in_the_answer(
 ) -> None:
     """Each failure with its reason, between the beginning of the step and what was said."""
     conversation = begun(store)
-    faults = (Refusal(429, "slow down", retry_after=0.01), Refusal(500, "oops"))
+    key = "sk-proj-abcdefghijklmnop0123"
+    faults = (Refusal(429, f"slow down, {key}", retry_after=0.01), Refusal(500, "oops"))
     async with asking(provider, *faults, Answer("Yes.")) as (model, server):
         answer = (await conversation.step(model)).message
         assert ["step-start", "retry", "retry", "text", "step-finish"] == [
@@ -131,7 +132,7 @@ async def test_a_request_that_was_repeated_is_told_in_the_answer(
         assert [(1, "RateLimited"), (2, "Unavailable")] == [
             (part.attempt, part.error["name"]) for part in retries
         ]
-        assert "slow down" in retries[0].error["message"]
+        assert "slow down, [redacted]" in retries[0].error["message"]
         assert retries == [p for p in store.get(conversation.id)[-1].parts if p in retries]
         await is_fine(conversation, model, server)
 
