@@ -52,7 +52,7 @@ from palaver.messages.limits import (
 from palaver.messages.message import MAX_PARTS, WorkingPath
 from palaver.messages.parts import RetryPart, retry_part, step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
-from palaver.models.retry import on_retry
+from palaver.models.retry import ON_RETRY
 from palaver.stores.lease import OnExit, clean_up, run_shielded
 from palaver.tools.runner import MiddlewareFailed
 from palaver.wire import Note
@@ -589,8 +589,11 @@ class _IncomingAnswer:
 
         An answer that is longer than `MAX_ANSWER` is cut off there with `OutputTooLong`.
         """
-        with on_retry(self._note_retry):
+        token = ON_RETRY.set(self._note_retry)
+        try:
             await self._receive(request)
+        finally:
+            ON_RETRY.reset(token)
 
     def _note_retry(self, error: ModelError) -> None:
         session, owner = uuid_for(self._access.history.id), uuid_for(self.fold.answer.id)

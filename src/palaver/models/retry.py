@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import random
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
@@ -18,14 +17,17 @@ from msgspec import Struct
 from palaver.messages.limits import check_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from palaver.errors import ModelError
 
-__all__ = ["RetryPolicy", "on_retry", "report_retry"]
+__all__ = ["ON_RETRY", "RetryPolicy", "report_retry"]
 
 _log: Final = logging.getLogger("palaver.models")
-_LISTENER: Final = ContextVar["Callable[[ModelError], object] | None"]("listener", default=None)
+ON_RETRY: Final[ContextVar[Callable[[ModelError], object] | None]] = ContextVar(
+    "on_retry", default=None
+)
+"""A function that is called with the error of each request that is repeated, in this task."""
 
 
 class RetryPolicy(Struct, frozen=True):
@@ -62,25 +64,16 @@ class RetryPolicy(Struct, frozen=True):
         return float(min(self.longest, self.shortest * 2**attempts) * jitter)
 
 
-@contextmanager
-def on_retry(listener: Callable[[ModelError], object]) -> Generator[None]:
-    """Call a function with the error of each request that is repeated inside the block.
+def report_retry(error: ModelError, wait: float) -> None:
+    """Log that a request is repeated after a wait in seconds, and tell who listens.
 
     >>> from palaver.errors import Unavailable
-    >>> with on_retry(lambda error: print(error.detail)):
-    ...     report_retry(Unavailable("busy"), 0.5)
+    >>> token = ON_RETRY.set(lambda error: print(error.detail))
+    >>> report_retry(Unavailable("busy"), 0.5)
     busy
+    >>> ON_RETRY.reset(token)
     """
-    token = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
-
-
-def report_retry(error: ModelError, wait: float) -> None:
-    """Log that a request is repeated after a wait in seconds, and tell who listens."""
     _log.info("%s; asking again in %.1f s", error, wait)
-    listener = _LISTENER.get()
+    listener = ON_RETRY.get()
     if listener is not None:
         listener(error)
