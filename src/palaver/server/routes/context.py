@@ -24,15 +24,14 @@ from palaver import wire
 from palaver.context import Visibility
 from palaver.context.assemblers import ContextMessage
 from palaver.context.explain import EntryReason, PromptComparison, PromptPart
-from palaver.conversation.usage import Usage
 from palaver.errors import ValidationError
-from palaver.messages import AssistantInfo, Role, TokenCounts
-from palaver.messages.parts import StepFinishPart
+from palaver.messages import Role
 from palaver.models.base import LOCAL_PROVIDER, Model, ModelRequest
 from palaver.server.requests import IfMatch, Shape, read_if_match
 from palaver.server.services import ServiceDependency
 from palaver.server.services.compaction import CompactionReport, CompactionRequest
 from palaver.server.services.conversations import AgentContext, ContextQuery
+from palaver.server.services.costs import Costs, UsageTotals
 from palaver.server.services.models import default_options
 from palaver.tokens import is_exact
 from palaver.wire import Note, Request, Target, tool_names, write_tools
@@ -362,17 +361,6 @@ class TokenShare(Shape, frozen=True):
     role: Role | UnsetType = UNSET
 
 
-class UsageTotals(Shape, frozen=True):
-    """The usage of the last answer and of all answers; the cost is None if it is not known."""
-
-    last: TokenCounts | None
-    total: TokenCounts
-    cost: float | None
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-
-
 class TokenReport(Shape, frozen=True):
     """How full a model's window is.
 
@@ -408,7 +396,7 @@ def tokens(
     """
     chat = service.conversations.get(conversation)
     name = model or service.models.default
-    return _report(chat, service.steps.get_model(name), name, spent=spent)
+    return _report(chat, service.steps.get_model(name), name, service.costs if spent else None)
 
 
 @post("/conversations/{conversation:str}/compact", status_code=200)
@@ -425,7 +413,7 @@ async def compact(
     return await service.compactor.compact(conversation, data, read_if_match(if_match))
 
 
-def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> TokenReport:
+def _report(chat: Conversation, model: Model, name: str, costs: Costs | None) -> TokenReport:
     """Count a conversation against a model's window."""
     view, usage = chat.messages, chat.usage
     counts, roles = chat.tally.each(view), _list_roles(view)
@@ -439,8 +427,8 @@ def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> Toke
         source = "tokenizer" if is_exact() else "estimate"
     else:
         source = "local" if _is_local(view, answers) else "api"
-    if spent:  # what was called and then removed was paid for, too
-        usage = max(usage, _imported_usage(view, answers), key=lambda one: one.calls)
+    if costs is not None:
+        usage = costs.usage(chat.id, usage)
     return TokenReport(
         version=view.version,
         total=total,
@@ -451,14 +439,7 @@ def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> Toke
         model=name,
         by_role=RoleTokens(**by_role),
         items=_shares(roles, counts),
-        usage=UsageTotals(
-            last=usage.last,
-            total=usage.total,
-            cost=usage.cost,
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-        ),
+        usage=UsageTotals.of(usage),
     )
 
 
@@ -467,17 +448,6 @@ def _is_local(view: View, answers: Sequence[int]) -> bool:
     refs = (getattr(view[index].info, "model", None) for index in reversed(answers))
     ref = next((ref for ref in refs if ref is not None), None)
     return ref is not None and ref.provider_id == LOCAL_PROVIDER
-
-
-def _imported_usage(view: View, answers: Sequence[int]) -> Usage:
-    """What the answers say they took: those that were imported have no other record of it."""
-    usage = Usage()
-    for message in (view[index] for index in answers):
-        for part in message.parts:
-            if isinstance(part, StepFinishPart):
-                info = AssistantInfo(tokens=part.tokens, cost=part.cost)
-                usage = usage.after(replace(message, info=info), 0, 0)
-    return usage
 
 
 def _list_roles(view: View) -> list[Role]:

@@ -33,6 +33,7 @@ declare global {
     "pv-panel": import("./panel/panel.js").Panel;
     "pv-price": import("./panel/price.js").Price;
     "pv-request": import("./panel/request.js").RequestView;
+    "pv-run": import("./panel/run.js").RunView;
     "pv-selection": import("./thread/selection.js").SelectionBar;
     "pv-sidebar": import("./shell/sidebar.js").Sidebar;
     "pv-suggestions": import("./thread/suggestions.js").Suggestions;

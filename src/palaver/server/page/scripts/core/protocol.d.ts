@@ -99,6 +99,12 @@ export type GetConversationsTokens = TokenReportShape;
 
 export type PostConversationsCompact = CompactionReportShape;
 
+export type GetConversationsRuns = RunPageShape;
+
+export type GetConversationsCosts = CostReportShape;
+
+export type GetCosts = StoreCostsShape;
+
 export type GetConversationsTeam = TeamReportShape;
 
 export type PutConversationsTeam = TeamReportShape;
@@ -263,6 +269,13 @@ export interface ContextMessageShape {
   content: string;
 }
 
+export interface ConversationCostShape {
+  id: string;
+  title: string | null;
+  calls: number;
+  cost: number | null;
+}
+
 export interface ConversationHeadShape {
   id: string;
   title: string | null;
@@ -295,6 +308,29 @@ export interface ConvertResultShape {
   from: string;
   document: any;
   notes: Array<NoteShape>;
+}
+
+export interface CostPointShape {
+  at: number;
+  calls: number;
+  unknownCosts: number;
+  cost: number | null;
+  prompt: number;
+  completion: number;
+  cacheRead: number;
+  cacheWrite: number;
+}
+
+export interface CostReportShape {
+  version: number;
+  usage: UsageTotalsShape;
+  unknownCosts: number;
+  dated: number;
+  bucket: number;
+  points: Array<CostPointShape>;
+  read: number;
+  length: number;
+  complete: boolean;
 }
 
 export interface CreatedShape {
@@ -634,6 +670,67 @@ export interface RoutingShape {
   extra?: Record<string, any>;
 }
 
+export interface RunCacheShape {
+  read: number;
+  written: number;
+  expected?: number | null;
+  lost?: number;
+  cause?: string | null;
+}
+
+export interface RunCallShape {
+  callID: string;
+  tool: string;
+  status: "completed" | "error" | "incomplete" | "missing" | "orphan" | "pending" | "running";
+  start?: number | null;
+  end?: number | null;
+  index?: number | null;
+  error?: string | null;
+}
+
+export interface RunPageShape {
+  version: number;
+  length: number;
+  start: number;
+  stop: number;
+  turns: Array<RunTurnShape>;
+}
+
+export interface RunRetryShape {
+  attempt: number;
+  at: number;
+  error: string;
+}
+
+export interface RunStepShape {
+  index: number;
+  id: string;
+  start: number;
+  end: number | null;
+  outcome: "failed" | "finished" | "interrupted";
+  finish: string | null;
+  error: string | null;
+  agent: string | null;
+  model: string | null;
+  tokens: TokenCountsShape | null;
+  cost: number | null;
+  costComputed: boolean;
+  cache: RunCacheShape | null;
+  retries: Array<RunRetryShape>;
+  calls: Array<RunCallShape>;
+}
+
+export interface RunTurnShape {
+  start: number;
+  stop: number;
+  role: "assistant" | "system" | "tool" | "user";
+  at: number;
+  text: string;
+  partial: boolean;
+  steps: Array<RunStepShape>;
+  results: Array<RunCallShape>;
+}
+
 export interface RunningTimeShape {
   start: number;
 }
@@ -742,6 +839,19 @@ export interface StepStatusShape {
   since?: number;
   model?: string;
   draft?: StepDraftShape;
+}
+
+export interface StoreCostsShape {
+  since: number;
+  until: number;
+  bucket: number;
+  points: Array<CostPointShape>;
+  total: CostPointShape;
+  top: Array<ConversationCostShape>;
+  conversations: number;
+  counted: number;
+  complete: boolean;
+  older: boolean;
 }
 
 export interface SubtaskPartShape {

@@ -137,6 +137,29 @@ export function clock(at) {
 }
 
 /**
+ * A date, with the year where it is not this one.
+ *
+ * @param {number} at  milliseconds
+ * @returns {string}
+ */
+export function day(at) {
+  const date = new Date(at);
+  const year = date.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+  return date.toLocaleDateString(LOCALES[current], { day: "numeric", month: "short", year });
+}
+
+/**
+ * An amount of dollars: $0.0042, $12.30.
+ *
+ * @param {number} amount
+ * @returns {string}
+ */
+export function money(amount) {
+  if (amount > 0 && amount < 0.0001) return "< $0.0001";
+  return `$${amount.toFixed(amount >= 1 ? 2 : 4)}`;
+}
+
+/**
  * How long something took: 340 ms, 2.1 s, 3 min 5 s.
  *
  * @param {number} ms
