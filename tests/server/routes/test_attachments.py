@@ -31,7 +31,7 @@ def test_a_file_is_stored_with_its_message_and_sent_to_the_model() -> None:
     with ProviderServer("openai-chat", [Answer("A cup."), Answer("Two.")]) as server:
         model = named_model("openai:gpt-6", base_url=server.url)
         with ScriptedServer(model) as stage:
-            talk = stage.ask.begun()
+            talk = stage.ask.begun(id="tea")  # a name of one's own
             files = [attached(PNG, "cup.png", "image/png"), attached(b"milk\n", "list.txt")]
             begun = stage.step(talk, "What is it?", files=files)
             assert 1 == begun["version"]

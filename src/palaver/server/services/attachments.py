@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from palaver import wire
 from palaver.errors import ValidationError
 from palaver.messages import Message, file_part, new_id, text_part, user
+from palaver.messages.ids import uuid_for
 from palaver.server.requests import Shape
 from palaver.server.settings import MEGABYTE
 from palaver.wire.format import is_text
@@ -117,20 +118,20 @@ def user_message(
     if not files:
         return None if text is None else user(text)
     check_files(files)
-    name = new_id()
-    parts: list[Part] = [] if text is None else [text_part(conversation, name, text)]
+    session, name = uuid_for(conversation), new_id()
+    parts: list[Part] = [] if text is None else [text_part(session, name, text)]
     for index, file in enumerate(files):
         try:
-            parts.append(_part(conversation, name, file))
+            parts.append(_part(session, name, file))
         except ValidationError as error:
             raise error.under(f"$.files[{index}]") from None
     return user(parts, id=name)
 
 
-def _part(conversation: str, message: str, file: AttachedFile) -> FilePart:
+def _part(session: str, message: str, file: AttachedFile) -> FilePart:
     mime = media_type(file)
     url = f"data:{mime};base64,{base64.b64encode(file.data).decode()}"
-    return file_part(conversation, message, mime, url, filename=file.filename)
+    return file_part(session, message, mime, url, filename=file.filename)
 
 
 def support_of(file: AttachedFile, model: Model) -> FileSupport:

@@ -1,6 +1,8 @@
 /**
  * Imports files: palaver's exports, transcripts of other tools, requests to a provider. Files are
- * chosen or dropped anywhere on the page; the server detects the format.
+ * chosen or dropped anywhere on the page; the server detects the format. Files that are dropped on
+ * the chat box, and pictures, documents and sounds wherever they are dropped, are attached instead:
+ * no transcript is one.
  *
  * @typedef {import("../core/protocol.js").PostImport} Imported
  */
@@ -31,7 +33,7 @@ export function acceptDrops() {
   const over = (/** @type {DragEvent} */ event) => {
     if (!wanted(event)) return;
     event.preventDefault();
-    document.body.dataset.dropping = t("import.drop");
+    document.body.dataset.dropping = t(composerFor(event) ? "attach.drop" : "import.drop");
     clearTimeout(timer);
     timer = setTimeout(gone, GONE);
   };
@@ -41,8 +43,23 @@ export function acceptDrops() {
     if (!wanted(event)) return;
     event.preventDefault();
     gone();
-    importFiles(event.dataTransfer?.files ?? []);
+    const files = event.dataTransfer?.files ?? [];
+    const composer = composerFor(event);
+    if (composer) composer.attach(files);
+    else importFiles(files);
   });
+}
+
+/** What no transcript is. */
+const MEDIA = /^(image|audio|video)\/|^application\/pdf$/;
+
+/** The chat box, if that is where dragged files belong. @param {DragEvent} event */
+function composerFor({ target, dataTransfer }) {
+  const composer = get().id ? document.querySelector("pv-composer") : null;
+  if (composer?.hidden) return null;
+  const files = [...(dataTransfer?.items ?? [])].filter(({ kind }) => kind === "file");
+  const media = files.length > 0 && files.every(({ type }) => MEDIA.test(type));
+  return media || composer?.contains(/** @type {Node} */ (target)) ? composer : null;
 }
 
 /** Import files one after the other; each is imported completely or not at all. @param {Iterable<File>} files */

@@ -1,17 +1,20 @@
 /**
- * The chat box: a text field, the choice of the model, the switch for tools, and the buttons to
- * send and to stop. Below it is the size of the next request.
+ * The chat box: a text field, the files that go with the text, the choice of the model, the switch
+ * for tools, the settings of the conversation, and the buttons to send and to stop. Below it is the
+ * size of the next request.
  */
 
 import "./team-box.js";
+import "./attachments.js";
 import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
 import { redraw } from "../core/redraw.js";
-import { canWrite, chosenModel, get, set, watch } from "../core/state.js";
+import { allowedTools, canWrite, chosenModel, get, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
-import { attempt } from "../shell/toast.js";
+import { attempt, notify } from "../shell/toast.js";
+import { withBytes } from "./attachments.js";
 import { setFailure } from "./failed-step.js";
 
 const TOOLS_KEY = "palaver.tools";
@@ -24,6 +27,7 @@ export class Composer extends HTMLElement {
     rows: 1,
     oninput: () => this.#typed(),
     onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
+    onpaste: (/** @type {ClipboardEvent} */ event) => this.#paste(event),
   });
   total = h("span", { class: "next muted tiny" });
   foot = h("div", { class: "composer-foot" });
@@ -32,6 +36,7 @@ export class Composer extends HTMLElement {
   /** The conversation whose text is sent as soon as the answer under way is there. */
   queued = "";
   team = h("pv-team-box");
+  attachments = h("pv-attachments");
   note = h("p", { class: "composer-note small", role: "status", hidden: true });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   timer = undefined;
@@ -41,12 +46,12 @@ export class Composer extends HTMLElement {
   connectedCallback() {
     this.about = get().id ?? "";
     const submit = (/** @type {Event} */ event) => (event.preventDefault(), this.#send());
-    fill(this, h("form", { class: "composer", onsubmit: submit }, this.team, this.field, this.note, this.foot));
+    fill(this, h("form", { class: "composer", onsubmit: submit }, this.team, this.attachments, this.field, this.note, this.foot));
     this.addEventListener("pv-team", () => this.#draw());
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
-      watch(["stepping", "viewing", "info", "model", "tools"], draw),
+      watch(["stepping", "viewing", "info", "model", "tools", "settings"], draw),
       watch(["stepping"], () => this.#sendQueued()),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
@@ -117,9 +122,30 @@ export class Composer extends HTMLElement {
     this.field.placeholder = t("composer.placeholder");
     this.field.setAttribute("aria-label", t("composer.placeholder"));
     // the members of a team have models and tools of their own
-    const how = this.team.team ? [] : [this.#modelButton(), this.#toolsButton()];
+    const how = this.team.team ? [] : [this.#attachButton(), this.#settingsButton(), this.#modelButton(), this.#toolsButton()];
     fill(this.foot, how, h("span", { class: "grow" }), this.total, this.#go());
     this.#fit();
+  }
+
+  #attachButton() {
+    const choose = () => {
+      const field = /** @type {HTMLInputElement} */ (h("input", { type: "file", multiple: true }));
+      field.addEventListener("change", () => this.attach(field.files ?? []));
+      field.click();
+    };
+    return h("button", { type: "button", class: "quiet", "aria-label": t("attach.choose"), title: t("attach.choose"), data: { focus: "attach" }, onclick: choose }, icon("clip"));
+  }
+
+  #settingsButton() {
+    const { settings } = get();
+    const own = settings !== null && (Object.keys(settings.options).length > 0 || settings.tools !== null);
+    const open = () =>
+      attempt(async () => {
+        await (await import("./settings-dialog.js")).openSettings();
+        // the button that opened it was drawn again meanwhile
+        /** @type {HTMLElement | null} */ (this.foot.querySelector("[data-focus=settings]"))?.focus();
+      });
+    return h("button", { type: "button", class: "quiet", "aria-label": t("settings.open"), title: t("settings.open"), "aria-haspopup": "dialog", data: { focus: "settings", own: own ? "yes" : null }, onclick: open }, icon("tune"));
   }
 
   #modelButton() {
@@ -156,24 +182,51 @@ export class Composer extends HTMLElement {
   }
 
   #toolsButton() {
-    const known = get().info?.tools ?? [];
+    const known = (get().info?.tools ?? []).map(({ name }) => name);
     if (!known.length) return null;
+    const allowed = allowedTools();
+    const used = typeof allowed === "boolean" ? (allowed ? known : []) : known.filter((name) => allowed.includes(name));
+    const some = used.length > 0 && used.length < known.length;
     return h(
       "button",
       {
         type: "button",
         class: "plain",
-        "aria-pressed": String(get().tools),
-        title: known.map((tool) => tool.name).join(", "),
-        onclick: () => {
-          const tools = !get().tools;
-          localStorage.setItem(TOOLS_KEY, tools ? "on" : "off");
-          set({ tools });
-        },
+        "aria-pressed": String(used.length > 0),
+        title: (used.length ? used : known).join(", "),
+        onclick: () => this.#switchTools(used.length === 0),
       },
       icon("tool"),
       t("composer.tools"),
+      some ? h("span", { class: "tiny" }, t("composer.tools.some", { n: used.length, all: known.length })) : null,
     );
+  }
+
+  /** Switch all tools: in the conversation if it has a choice of its own, else on this page. @param {boolean} tools */
+  async #switchTools(tools) {
+    const { id, settings } = get();
+    if ((settings?.tools ?? null) === null) {
+      localStorage.setItem(TOOLS_KEY, tools ? "on" : "off");
+      set({ tools });
+      return;
+    }
+    await attempt(() => api.patch(url`conversations/${id}`, { settings: { tools } }));
+    await refresh();
+  }
+
+  /** Attach files to the next message. @param {Iterable<File>} files */
+  attach(files) {
+    if (this.team.team) return notify({ kind: "error", text: t("attach.team") });
+    this.attachments.add(files);
+    this.field.focus();
+  }
+
+  /** Attach what is pasted, unless it is text that also comes as a picture. @param {ClipboardEvent} event */
+  #paste(event) {
+    const { clipboardData: pasted } = event;
+    if (!pasted?.files.length || pasted.types.includes("text/plain")) return;
+    event.preventDefault();
+    this.attach(pasted.files);
   }
 
   #go() {
@@ -195,16 +248,19 @@ export class Composer extends HTMLElement {
   }
 
   async #send() {
-    const { id, head, stepping, tools } = get();
+    await this.attachments.ready; // what is being read goes with it
+    const { id, head, stepping } = get();
     const text = this.field.value;
-    if (!text.trim() && !head?.length) return;
+    const files = this.team.team ? [] : this.attachments.list;
+    if (!text.trim() && !files.length && !head?.length) return;
     if (stepping) {
-      this.queued = text.trim() && id ? id : "";
+      this.queued = (text.trim() || files.length) && id ? id : "";
       this.#say();
       return;
     }
-    const sent = await this.say(text, { tools });
+    const sent = await this.say(text, this.#usualTools(), files);
     if (!sent || !id) return;
+    this.attachments.sent(id, files);
     localStorage.removeItem(UNSENT_KEY + id);
     if (id !== this.about || this.field.value !== text) return; // other words are in the box now
     this.field.value = "";
@@ -213,30 +269,39 @@ export class Composer extends HTMLElement {
 
   /** Try a step again. @param {import("../core/state.js").Failure} failure */
   retry({ stored }) {
-    if (stored) this.say("", { tools: get().tools });
+    if (stored) this.say("", this.#usualTools());
     else this.#send();
   }
 
+  /** The page's switch for tools; nothing where the conversation has a choice of its own. */
+  #usualTools() {
+    const { settings, tools } = get();
+    return settings?.tools === null ? { tools } : {};
+  }
+
   /**
-   * Send a text in the open conversation and let the model answer; an empty text only lets it answer.
+   * Send a text in the open conversation and let the model answer; an empty text without files only
+   * lets it answer. What `how` leaves out is as the conversation's settings have it.
    *
    * @param {string} text
-   * @param {{tools: boolean | string[], options?: Record<string, any>}} how
+   * @param {{tools?: boolean | string[], options?: Record<string, any>}} how
+   * @param {readonly import("./attachments.js").Attachment[]} [files]
    * @returns {Promise<boolean>} whether it was sent
    */
-  async say(text, how) {
+  async say(text, how, files = []) {
     const { id, stepping, model } = get();
     if (!id || stepping) return false;
     set({ stepping: true });
     setFailure(id, null); // not after the request: the step may have failed by then
-    const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
+    const attached = files.length ? { files: files.map(withBytes) } : {};
+    const body = { ...how, ...attached, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
     try {
       if (this.team.team) await this.team.send(id, text);
       else await api.post(url`conversations/${id}/step`, body);
     } catch (error) {
       if (get().id === id) set({ stepping: false });
       if (!(error instanceof Problem)) throw error;
-      setFailure(id, { detail: error.status === 0 ? t("failed.unreachable") : error.message, stored: !text.trim() });
+      setFailure(id, { detail: error.status === 0 ? t("failed.unreachable") : error.message, stored: !text.trim() && !files.length });
       if (text.trim() && id === this.about && !this.field.value) {
         this.field.value = text;
         this.#typed();
