@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -62,6 +63,12 @@ GIVE = """([where, kind, files]) => {
   return asked;
 }"""
 """Paste or drop files on an element, as a browser would; what the page said before the drop."""
+ENTER_TWICE = """() => {
+  for (let n = 0; n < 2; n += 1) {
+    const how = { key: "Enter", bubbles: true, cancelable: true };
+    document.getElementById("say").dispatchEvent(new KeyboardEvent("keydown", how));
+  }
+}"""
 
 
 def give(page: Page, where: str, kind: str, *files: tuple[str, str, bytes]) -> str:
@@ -74,7 +81,8 @@ def test_files_are_picked_pasted_and_dropped_and_are_sent_with_the_message(
     open_page: OpenPage, server: PageServer, tmp_path: Path
 ) -> None:
     server.store.create([user("Hello")], id="attach")
-    server.say(saying("A blue one."))
+    gate = threading.Event()
+    server.say([gate, *saying("A blue one.")])
     page = open_page("#/c/attach")
     box = page.locator("pv-composer")
     files = box.get_by_role("list", name="Attached files")
@@ -98,11 +106,30 @@ def test_files_are_picked_pasted_and_dropped_and_are_sent_with_the_message(
     expect(files.get_by_role("listitem")).to_have_count(4)
     expect(page.locator("#say")).to_be_focused()
     page.keyboard.type("Which colour?")
-    page.keyboard.press("Enter")
+    page.evaluate(ENTER_TWICE)
+    expect(page.locator("#say")).to_have_value("")
+    expect(page.locator(".composer-note")).to_be_hidden()  # nothing is left to send afterwards
+    gate.set()
 
     shown = page.locator("pv-message[data-index='1']")
     expect(page.locator("pv-message[data-index='2']")).to_contain_text("A blue one.")
     expect(page.locator("pv-attachments")).to_be_hidden()
+    see_the_cards(page, shown)
+    _, question, _ = server.store.get("attach")
+    parts = [part for part in question.parts if isinstance(part, FilePart)]
+    assert [
+        ("blue.png", "image/png"),
+        ("notes.md", "text/plain"),
+        ("x.svg", "application/xml"),
+        ("page.html", "text/html"),
+    ] == [(part.filename, part.mime) for part in parts]
+    assert all(part.url.startswith(f"data:{part.mime};base64,") for part in parts)
+    asked = server.model.asked[0].body["messages"][-1]["content"]
+    assert ["text", "image_url", "text", "text", "text"] == [block["type"] for block in asked]
+
+
+def see_the_cards(page: Page, shown: Locator) -> None:
+    """A picture as a thumbnail, text to unfold, each to be saved; nothing of it runs."""
     expect(shown.locator(".file")).to_have_count(4)
     picture = shown.locator("img")
     expect(picture).to_have_count(1)
@@ -116,18 +143,6 @@ def test_files_are_picked_pasted_and_dropped_and_are_sent_with_the_message(
     assert ("page.html", HTML) == (saved.value.suggested_filename, saved.value.path().read_bytes())
     assert "ran" not in page.title()
     assert [] == violations(page, "pv-thread")
-
-    _, question, _ = server.store.get("attach")
-    parts = [part for part in question.parts if isinstance(part, FilePart)]
-    assert [
-        ("blue.png", "image/png"),
-        ("notes.md", "text/plain"),
-        ("x.svg", "application/xml"),
-        ("page.html", "text/html"),
-    ] == [(part.filename, part.mime) for part in parts]
-    assert all(part.url.startswith(f"data:{part.mime};base64,") for part in parts)
-    asked = server.model.asked[0].body["messages"][-1]["content"]
-    assert ["text", "image_url", "text", "text", "text"] == [block["type"] for block in asked]
 
 
 def test_what_cannot_be_read_or_is_too_large_is_said_before_it_is_sent(

@@ -46,6 +46,12 @@ def test_a_file_is_stored_with_its_message_and_sent_to_the_model() -> None:
             assert {question["id"]} == {part["messageID"] for part in question["content"]}
             stage.step(talk, files=files[:1])  # without a word
             assert ["file"] == [part["type"] for part in stage.messages(talk)[2]["content"]]
+            shown = stage.ask.good("GET", f"conversations/{talk}/request")
+            (note,) = shown["notes"]
+            assert ("repaired", "a file that is taken as text only") == (
+                note["action"],
+                note["why"],
+            )
             said = server.requests[0].body["messages"][0]["content"]
             assert [
                 {"type": "text", "text": "What is it?"},

@@ -326,7 +326,7 @@ def _shape_note(note: Note, form: str) -> RequestNote:
         action=_kind_of(note),
         path=note.where,
         what=note.detail,
-        why=REFUSALS.get(note.rule, OTHER_REFUSAL),
+        why=_AS_TEXT if _is_text_file(note) else REFUSALS.get(note.rule, OTHER_REFUSAL),
         rule=note.rule,
         refused=is_refused(note, form),
         message_id=UNSET if note.message_id is None else note.message_id,
@@ -334,11 +334,16 @@ def _shape_note(note: Note, form: str) -> RequestNote:
 
 
 def _kind_of(note: Note) -> Literal["repaired", "left-out", "unsupported"]:
-    if note.rule in _UNSUPPORTED:
+    if note.rule in _UNSUPPORTED and note.action == "lost":
         return "unsupported"
     return "left-out" if count_losses([note]) else "repaired"
 
 
+def _is_text_file(note: Note) -> bool:
+    return note.rule == "media" and note.action == "repaired"
+
+
+_AS_TEXT: Final = "a file that is taken as text only"
 _UNSUPPORTED: Final = frozenset(("media", "unknown-part"))
 _FULL: Final = 0.8
 """The share of a model's window at which a conversation should be compacted."""

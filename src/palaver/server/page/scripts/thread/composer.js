@@ -265,6 +265,8 @@ export class Composer extends HTMLElement {
     if (id !== this.about || this.field.value !== text) return; // other words are in the box now
     this.field.value = "";
     this.#fit();
+    if (!this.attachments.list.length) this.queued = ""; // Enter was pressed twice, and sends once
+    this.#say();
   }
 
   /** Try a step again. @param {import("../core/state.js").Failure} failure */
