@@ -1,7 +1,6 @@
 /**
- * The chat box: a text field, the files that go with the text, the choice of the model, the switch
- * for tools, the settings of the conversation, and the buttons to send and to stop. Below it is the
- * size of the next request.
+ * The chat box: a text field, the files that go with the text, the controls below it, and the buttons
+ * to send and to stop, with the size of the next request.
  */
 
 import "./team-box.js";
@@ -10,15 +9,13 @@ import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
 import { redraw } from "../core/redraw.js";
-import { allowedTools, canWrite, chosenModel, get, set, watch } from "../core/state.js";
+import { canWrite, get, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
-import { openMenu } from "../shell/menu.js";
 import { attempt, notify } from "../shell/toast.js";
 import { withBytes } from "./attachments.js";
+import { controls, restoreChoices, usualTools } from "./composer-controls.js";
 import { setFailure } from "./failed-step.js";
 
-const TOOLS_KEY = "palaver.tools";
-const MODEL_KEY = "palaver.model";
 const UNSENT_KEY = "palaver.unsent.";
 
 export class Composer extends HTMLElement {
@@ -56,9 +53,7 @@ export class Composer extends HTMLElement {
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
     ];
-    set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
-    const chosen = localStorage.getItem(MODEL_KEY);
-    if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+    restoreChoices();
     this.field.value = this.#unsent();
     this.#draw();
     this.#countSoon();
@@ -67,10 +62,6 @@ export class Composer extends HTMLElement {
   disconnectedCallback() {
     this.subscriptions.forEach((stop) => stop());
     clearTimeout(this.timer);
-  }
-
-  get models() {
-    return get().info?.models ?? [];
   }
 
   /** What was typed here and not sent; the browser stores it. */
@@ -122,96 +113,9 @@ export class Composer extends HTMLElement {
     this.field.placeholder = t("composer.placeholder");
     this.field.setAttribute("aria-label", t("composer.placeholder"));
     // the members of a team have models and tools of their own
-    const how = this.team.team ? [] : [this.#attachButton(), this.#settingsButton(), this.#modelButton(), this.#toolsButton()];
+    const how = this.team.team ? [] : controls((files) => this.attach(files));
     fill(this.foot, how, h("span", { class: "grow" }), this.total, this.#go());
     this.#fit();
-  }
-
-  #attachButton() {
-    const choose = () => {
-      const field = /** @type {HTMLInputElement} */ (h("input", { type: "file", multiple: true }));
-      field.addEventListener("change", () => this.attach(field.files ?? []));
-      field.click();
-    };
-    return h("button", { type: "button", class: "quiet", "aria-label": t("attach.choose"), title: t("attach.choose"), data: { focus: "attach" }, onclick: choose }, icon("clip"));
-  }
-
-  #settingsButton() {
-    const { settings } = get();
-    const own = settings !== null && (Object.keys(settings.options).length > 0 || settings.tools !== null);
-    const open = () =>
-      attempt(async () => {
-        await (await import("./settings-dialog.js")).openSettings();
-        // the button that opened it was drawn again meanwhile
-        /** @type {HTMLElement | null} */ (this.foot.querySelector("[data-focus=settings]"))?.focus();
-      });
-    return h("button", { type: "button", class: "quiet", "aria-label": t("settings.open"), title: t("settings.open"), "aria-haspopup": "dialog", data: { focus: "settings", own: own ? "yes" : null }, onclick: open }, icon("tune"));
-  }
-
-  #modelButton() {
-    const model = chosenModel();
-    return h(
-      "button",
-      {
-        type: "button",
-        class: "plain model",
-        "aria-haspopup": "menu",
-        "aria-expanded": "false",
-        "aria-label": t("composer.model", { name: model?.label ?? t("composer.nomodel") }),
-        onclick: (/** @type {Event} */ event) => this.#chooseModel(/** @type {HTMLElement} */ (event.currentTarget)),
-      },
-      h("span", { class: "clip" }, model?.label ?? t("composer.nomodel")),
-      model && !model.ready ? h("span", { class: "chip warn" }, model.why ?? t("composer.notready")) : null,
-      icon("chevron"),
-    );
-  }
-
-  /** @param {HTMLElement} anchor */
-  #chooseModel(anchor) {
-    const chosen = chosenModel();
-    const entries = this.models.map(({ name, label, ready, why }) => ({
-      label: ready ? label : `${label} — ${why ?? t("composer.notready")}`,
-      checked: name === chosen?.name,
-      disabled: !ready,
-      run: () => {
-        localStorage.setItem(MODEL_KEY, name);
-        set({ model: name });
-      },
-    }));
-    openMenu(anchor, entries);
-  }
-
-  #toolsButton() {
-    const known = (get().info?.tools ?? []).map(({ name }) => name);
-    if (!known.length) return null;
-    const allowed = allowedTools();
-    const used = typeof allowed === "boolean" ? (allowed ? known : []) : known.filter((name) => allowed.includes(name));
-    const some = used.length > 0 && used.length < known.length;
-    return h(
-      "button",
-      {
-        type: "button",
-        class: "plain",
-        "aria-pressed": String(used.length > 0),
-        title: (used.length ? used : known).join(", "),
-        onclick: () => this.#switchTools(used.length === 0),
-      },
-      icon("tool"),
-      t("composer.tools"),
-      some ? h("span", { class: "tiny" }, t("composer.tools.some", { n: used.length, all: known.length })) : null,
-    );
-  }
-
-  /** Switch all tools: in the conversation if it has a choice of its own, else on this page. @param {boolean} tools */
-  async #switchTools(tools) {
-    const { id, settings } = get();
-    if ((settings?.tools ?? null) === null) {
-      localStorage.setItem(TOOLS_KEY, tools ? "on" : "off");
-      set({ tools });
-      return;
-    }
-    await attempt(() => api.patch(url`conversations/${id}`, { settings: { tools } }));
-    await refresh();
   }
 
   /** Attach files to the next message. @param {Iterable<File>} files */
@@ -249,6 +153,7 @@ export class Composer extends HTMLElement {
 
   async #send() {
     await this.attachments.ready; // what is being read goes with it
+    if (!get().settings) await refresh(); // they say which tools there are
     const { id, head, stepping } = get();
     const text = this.field.value;
     const files = this.team.team ? [] : this.attachments.list;
@@ -258,7 +163,7 @@ export class Composer extends HTMLElement {
       this.#say();
       return;
     }
-    const sent = await this.say(text, this.#usualTools(), files);
+    const sent = await this.say(text, usualTools(), files);
     if (!sent || !id) return;
     this.attachments.sent(id, files);
     localStorage.removeItem(UNSENT_KEY + id);
@@ -271,14 +176,8 @@ export class Composer extends HTMLElement {
 
   /** Try a step again. @param {import("../core/state.js").Failure} failure */
   retry({ stored }) {
-    if (stored) this.say("", this.#usualTools());
+    if (stored) this.say("", usualTools());
     else this.#send();
-  }
-
-  /** The page's switch for tools; nothing where the conversation has a choice of its own. */
-  #usualTools() {
-    const { settings, tools } = get();
-    return settings?.tools === null ? { tools } : {};
   }
 
   /**
