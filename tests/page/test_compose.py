@@ -120,7 +120,7 @@ def test_files_are_picked_pasted_and_dropped_and_are_sent_with_the_message(
     assert [
         ("blue.png", "image/png"),
         ("notes.md", "text/plain"),
-        ("x.svg", "application/xml"),
+        ("x.svg", "text/xml"),
         ("page.html", "text/html"),
     ] == [(part.filename, part.mime) for part in parts]
     assert all(part.url.startswith(f"data:{part.mime};base64,") for part in parts)

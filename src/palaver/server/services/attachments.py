@@ -99,9 +99,10 @@ def media_type(file: AttachedFile) -> str:
     given = file.mime.partition(";")[0].strip().lower()
     if given in _PROVEN or not _MIME.fullmatch(given):
         given = _BYTES
-    if is_text(given) or not _holds_text(file.data):
+    of_its_own = is_text(given) and not given.startswith("text/x-")  # which few providers know
+    if of_its_own or not _holds_text(file.data):
         return given
-    return "application/xml" if given == "image/svg+xml" else "text/plain"
+    return "text/xml" if given == "image/svg+xml" else "text/plain"
 
 
 def _holds_text(data: bytes) -> bool:
