@@ -249,6 +249,26 @@ def test_prompt_parameters_and_tools_of_a_conversation_by_the_keyboard(
     assert "Be brief." == asked.body["messages"][0]["content"]
 
 
+def test_no_tool_is_suggested_that_the_conversation_has_switched_off(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    server.store.create(id="unsuggested")
+    page = open_page("#/c/unsuggested")
+    offered = page.locator("pv-suggestions button")
+    expect(offered).to_have_count(3)
+    server.ask("PATCH", "conversations/unsuggested", {"settings": {"tools": ["calculate"]}})
+    expect(offered).to_have_count(2)
+    server.ask("PATCH", "conversations/unsuggested", {"settings": {"tools": False}})
+    expect(offered).to_have_count(1)
+    opener = page.get_by_role("button", name="Prompt and parameters…")
+    opener.click()
+    page.get_by_role("dialog").get_by_role("checkbox", name="roll_dice").check()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(offered).to_have_count(2)
+    settings = server.ask("GET", "conversations/unsuggested")["settings"]
+    assert {"options": {}, "tools": ["roll_dice"]} == settings
+
+
 def test_another_browser_has_them_and_the_prompt_is_an_edit(
     open_page: OpenPage, server: PageServer, expected: list[str]
 ) -> None:

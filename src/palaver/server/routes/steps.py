@@ -123,7 +123,7 @@ async def start(
     """
     steps, expect = service.steps, read_if_match(if_match)
     plan = await to_thread.run_sync(steps.plan, conversation, data)
-    message = user_message(conversation, data.text, data.files)
+    message = await to_thread.run_sync(user_message, conversation, data.text, data.files)
     return await steps.step(conversation, plan, message=message, key=key, expect=expect)
 
 
