@@ -249,6 +249,30 @@ def test_prompt_parameters_and_tools_of_a_conversation_by_the_keyboard(
     assert "Be brief." == asked.body["messages"][0]["content"]
 
 
+def test_a_dropped_transcript_is_imported_and_what_is_none_may_be_attached(
+    open_page: OpenPage, server: PageServer, expected: list[str]
+) -> None:
+    expected.append("422")
+    server.store.create([user("Hello")], id="dropped")
+    page = open_page("#/c/dropped")
+    assert "import it" in give(page, "pv-thread", "drop", ("list.txt", "text/plain", b"milk\n"))
+    toast = page.locator(".toast.error")
+    expect(toast).to_contain_text("“list.txt” could not be imported")
+    toast.get_by_role("button", name="Attach it instead").click()
+    expect(page.get_by_role("list", name="Attached files")).to_contain_text("list.txt")
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page.locator("#say").press("Shift+Enter")  # a browser asks only whom it has heard
+    page.reload()
+    assert ["beforeunload"] == asked
+    talk = [{"role": "user", "content": "Fog?"}, {"role": "assistant", "content": "Tea."}]
+    dropped = ("talk.json", "application/json", json.dumps(talk).encode())
+    expect(page.locator("pv-message[data-index='0']")).to_contain_text("Hello")
+    give(page, "pv-thread", "drop", dropped)
+    expect(page.locator("pv-thread")).to_contain_text("Tea.")
+    assert "dropped" not in page.url
+
+
 def test_no_tool_is_suggested_that_the_conversation_has_switched_off(
     open_page: OpenPage, server: PageServer
 ) -> None:

@@ -7,7 +7,7 @@
  * @typedef {import("../core/protocol.js").PostImport} Imported
  */
 
-import { api } from "../core/api.js";
+import { api, Problem } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { go } from "../core/routes.js";
 import { canWrite, get } from "../core/state.js";
@@ -46,29 +46,41 @@ export function acceptDrops() {
     const files = event.dataTransfer?.files ?? [];
     const composer = composerFor(event);
     if (composer) composer.attach(files);
-    else importFiles(files);
+    else importFiles(files, openComposer());
   });
 }
 
 /** What no transcript is. */
 const MEDIA = /^(image|audio|video)\/|^application\/pdf$/;
 
+/** The chat box of the open conversation, if something can be said in it. */
+function openComposer() {
+  const composer = get().id ? document.querySelector("pv-composer") : null;
+  return composer?.hidden ? null : composer;
+}
+
 /** The chat box, if that is where dragged files belong. @param {DragEvent} event */
 function composerFor({ target, dataTransfer }) {
-  const composer = get().id ? document.querySelector("pv-composer") : null;
-  if (composer?.hidden) return null;
+  const composer = openComposer();
   const files = [...(dataTransfer?.items ?? [])].filter(({ kind }) => kind === "file");
   const media = files.length > 0 && files.every(({ type }) => MEDIA.test(type));
   return media || composer?.contains(/** @type {Node} */ (target)) ? composer : null;
 }
 
-/** Import files one after the other; each is imported completely or not at all. @param {Iterable<File>} files */
-async function importFiles(files) {
+/**
+ * Import files one after the other; each is imported completely or not at all.
+ *
+ * @param {Iterable<File>} files
+ * @param {import("../thread/composer.js").Composer | null} [composer]  where one in no known format may go instead
+ */
+async function importFiles(files, composer = null) {
   for (const file of files) {
     try {
       announce(await api.upload("import", file, { query: { missing: true, file: file.name } }));
     } catch (error) {
-      failed(error, t("import.failed", { name: file.name }));
+      const text = t("import.failed", { name: file.name });
+      if (!(composer && error instanceof Problem && error.status === 422)) failed(error, text);
+      else notify({ kind: "error", text, detail: error.message, action: { label: t("attach.instead"), run: () => composer.attach([file]) } });
     }
   }
 }

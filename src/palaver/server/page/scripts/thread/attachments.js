@@ -41,12 +41,19 @@ export class Attachments extends HTMLElement {
       watch(["model", "info"], () => this.#check(this.list)),
       onLanguage(() => this.#draw()),
     ];
+    window.addEventListener("beforeunload", this.leaving);
     this.#draw();
   }
 
   disconnectedCallback() {
     this.subscriptions.forEach((stop) => stop());
+    window.removeEventListener("beforeunload", this.leaving);
   }
+
+  /** Have the browser ask before files are lost: unlike text, they are not stored. @param {Event} event */
+  leaving = (event) => {
+    if ([...this.held.values()].some((list) => list.length)) event.preventDefault();
+  };
 
   /** Those of the open conversation. */
   get list() {
