@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Dialog, Locator, Page
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -261,7 +261,12 @@ def test_a_dropped_transcript_is_imported_and_what_is_none_may_be_attached(
     toast.get_by_role("button", name="Attach it instead").click()
     expect(page.get_by_role("list", name="Attached files")).to_contain_text("list.txt")
     asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+
+    def leave(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", leave)
     page.locator("#say").press("Shift+Enter")  # a browser asks only whom it has heard
     page.reload()
     assert ["beforeunload"] == asked
