@@ -328,7 +328,7 @@ def _shape_note(note: Note, form: str) -> RequestNote:
         what=note.detail,
         why=_AS_TEXT if _is_text_file(note) else REFUSALS.get(note.rule, OTHER_REFUSAL),
         rule=note.rule,
-        refused=is_refused(note, form),
+        refused=is_refused(note, form) and not _is_text_file(note),
         message_id=UNSET if note.message_id is None else note.message_id,
     )
 
@@ -340,6 +340,7 @@ def _kind_of(note: Note) -> Literal["repaired", "left-out", "unsupported"]:
 
 
 def _is_text_file(note: Note) -> bool:
+    """Whether it is about a file that is sent as text: nothing is wrong with such a history."""
     return note.rule == "media" and note.action == "repaired"
 
 
