@@ -52,6 +52,7 @@ def test_a_file_is_stored_with_its_message_and_sent_to_the_model() -> None:
                 note["action"],
                 note["why"],
             )
+            assert [] == shown["problems"]  # nothing is wrong with such a history
             said = server.requests[0].body["messages"][0]["content"]
             assert [
                 {"type": "text", "text": "What is it?"},
