@@ -17,6 +17,7 @@ declare global {
 
   interface HTMLElementTagNameMap {
     "pv-app": import("./app.js").App;
+    "pv-attachments": import("./thread/attachments.js").Attachments;
     "pv-composer": import("./thread/composer.js").Composer;
     "pv-dialog": import("./shell/dialog.js").Dialog;
     "pv-diff": import("./panel/diff.js").DiffView;

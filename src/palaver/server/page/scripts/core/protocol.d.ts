@@ -89,6 +89,8 @@ export type GetConversationsCalls = OpenCallsShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
 
+export type PostFiles = FilesReportShape;
+
 export type GetConversationsContext = AgentPromptShape;
 
 export type GetConversationsExplain = ExplainedPromptShape;
@@ -292,11 +294,17 @@ export interface ConversationHeadShape {
   state?: ActivityShape;
   canUndo?: boolean;
   canRedo?: boolean;
+  settings?: ConversationSettingsShape;
 }
 
 export interface ConversationListShape {
   items: Array<ConversationHeadShape>;
   next: string | null;
+}
+
+export interface ConversationSettingsShape {
+  options: Record<string, any>;
+  tools: boolean | Array<string> | null;
 }
 
 export interface ConversationSizeShape {
@@ -386,6 +394,18 @@ export interface FileSourceShape {
   type: "file";
   path: string;
   text: SourceTextShape;
+}
+
+export interface FileSupportShape {
+  filename: string;
+  mime: string;
+  size: number;
+  reads: "file" | "nothing" | "text";
+}
+
+export interface FilesReportShape {
+  model: string;
+  items: Array<FileSupportShape>;
 }
 
 export interface ForkInfoShape {
@@ -770,6 +790,8 @@ export interface ServerInfoShape {
 export interface ServerLimitsShape {
   body: number;
   steps: number;
+  file: number;
+  files: number;
 }
 
 export interface SnapshotPartShape {
