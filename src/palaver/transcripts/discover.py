@@ -19,13 +19,16 @@ from palaver.transcripts.opencode import TABLES
 from palaver.transcripts.readers import detect, each_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from palaver.messages import Message
 
 __all__ = [
     "PROGRAMS",
     "Discovery",
     "FoundTranscript",
     "discover",
+    "first_line",
     "format_of_transcript",
     "title_of",
     "transcript_at",
@@ -45,6 +48,8 @@ MAX_FOUND: Final = 20_000
 _TITLE_BYTES: Final = 256 * 1024
 """How much of a file is read for its title."""
 _TITLE_LENGTH: Final = 80
+_PROJECT: Final = "# AGENTS.md instructions"
+"""How Codex begins a message with what a project says about itself."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _AGENT: Final = re.compile(r"([^/]+/[^/]+)/subagents/(?:.+/)?agent-[^/]+\.jsonl")
 """What an agent on the side of a session of Claude Code wrote; the session is before it."""
@@ -147,9 +152,7 @@ def title_of(found: FoundTranscript) -> str | None:
             beginning = stream.read(_TITLE_BYTES)
         name = detect(beginning) or found.program
         for parsed in each_conversation(beginning, name):
-            said = (message.text for message in parsed.messages if message.role == "user")
-            first = next((line for text in said if (line := _first_line(text))), "")
-            title = parsed.about.get("title") or first
+            title = parsed.about.get("title") or first_line(parsed.messages)
             if title:
                 return str(title)[:_TITLE_LENGTH]
     except (ValidationError, OSError):
@@ -157,10 +160,21 @@ def title_of(found: FoundTranscript) -> str | None:
     return None
 
 
-def _first_line(text: str) -> str:
-    """Return the first line that a person wrote; programs put theirs into tags."""
-    lines = (line.strip() for line in text.splitlines())
-    return next((line for line in lines if line and not line.startswith("<")), "")
+def first_line(messages: Iterable[Message]) -> str:
+    r"""Return the first line that a person wrote, without what programs put into tags.
+
+    >>> from palaver.messages import user
+    >>> first_line([user("<environment>\nLinux\n</environment>"), user("Tea?")])
+    'Tea?'
+    """
+    for message in messages:
+        text = message.text.strip() if message.role == "user" else ""
+        if not (text.startswith("<") and text.endswith(">")) and not text.startswith(_PROJECT):
+            lines = (line.strip() for line in text.splitlines())
+            found = next((line for line in lines if line and not line.startswith("<")), "")
+            if found:
+                return found[:_TITLE_LENGTH]
+    return ""
 
 
 # ── where programs keep them ─────────────────────────────────────────────────────────────────────

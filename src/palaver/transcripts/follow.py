@@ -18,7 +18,7 @@ from palaver.errors import AlreadyExists, Conflict, ValidationError
 from palaver.messages import dump
 from palaver.messages.codec import load_json
 from palaver.messages.ids import derive_id
-from palaver.transcripts.discover import format_of_transcript
+from palaver.transcripts.discover import first_line, format_of_transcript
 from palaver.transcripts.importer import ORIGIN, choose_pieces, name_of
 from palaver.transcripts.readers import each_conversation
 
@@ -143,7 +143,7 @@ def _choose_name(store: Store, parsed: ParsedConversation, path: Path, taken: se
 def _store(
     store: Store, name: str, parsed: ParsedConversation, path: Path, owner: str | None
 ) -> BroughtIn:
-    messages, title = parsed.messages, str(parsed.about.get("title") or "") or None
+    messages, title = parsed.messages, _title_of(parsed)
     state = _State(str(path), len(messages), digest_of(messages), title)
     result = BroughtIn("created", path, name, title, len(messages), notes=parsed.notes)
     if name not in store:
@@ -160,6 +160,12 @@ def _store(
         return _grow(store, messages, state, result)
     except Conflict:
         return result._replace(action="busy", detail="it was changed at the same moment")
+
+
+def _title_of(parsed: ParsedConversation) -> str | None:
+    """Return a title; an agent on the side has that of its session, and is named by its task."""
+    given, said = str(parsed.about.get("title") or ""), first_line(parsed.messages)
+    return (said or given if parsed.about.get("sidechain") else given or said) or None
 
 
 def _grow(store: Store, messages: Sequence[Message], state: _State, result: BroughtIn) -> BroughtIn:

@@ -76,7 +76,7 @@ def test_only_what_is_listed_can_be_brought_in(near: APIClient) -> None:
     for key in ("../../etc/passwd", "/etc/passwd", "0" * 16):
         problem = near.refused("POST", "transcripts", {"keys": [key]})
         assert (404, "$.keys[0]") == (problem["status"], problem["path"])
-    assert 400 == near.refused("POST", "transcripts", {"keys": []})["status"]
+    assert 422 == near.refused("POST", "transcripts", {"keys": []})["status"]
 
 
 def test_a_server_that_others_can_reach_does_not_look(ask: APIClient, home: Path) -> None:

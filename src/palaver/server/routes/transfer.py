@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from palaver.server.services import Service
     from palaver.stores import Store
     from palaver.transcripts.discover import FoundTranscript
+    from palaver.transcripts.follow import BroughtIn
 
 __all__ = ["ROUTES"]
 
@@ -342,7 +343,8 @@ def list_transcripts(service: ServiceDependency, titles: FromQuery[bool] = False
             name=each.name,
             size=each.size,
             modified=each.modified,
-            imported=is_brought_in(service.store, each),
+            imported=service.brought_in.get(each.key) == (each.size, each.modified)
+            or is_brought_in(service.store, each),
             title=title_of(each) if titles else None,
         )
         for each in reversed(found[-MAX_FOUND:])
@@ -360,20 +362,25 @@ def bring_in_transcripts(
         if key not in by_key:
             detail = "is no transcript that is there now: list them again"
             raise RequestRefused(404, detail, path=f"$.keys[{index}]")
-    return BringInResult(
-        conversations=[
-            BroughtInConversation(
-                action=result.action,
-                id=result.conversation,
-                title=result.title,
-                length=result.messages,
-                added=result.added,
-                detail=result.detail,
-                lost=count_losses(result.notes),
-            )
-            for key in data.keys
-            for result in bring_in(service.store, by_key[key])
-        ]
+    results: list[BroughtInConversation] = []
+    for key in data.keys:
+        found = by_key[key]
+        mine = [_describe(result) for result in bring_in(service.store, found)]
+        if not any(result.action in {"busy", "failed"} for result in mine):
+            service.brought_in[key] = (found.size, found.modified)
+        results += mine
+    return BringInResult(conversations=results)
+
+
+def _describe(result: BroughtIn) -> BroughtInConversation:
+    return BroughtInConversation(
+        action=result.action,
+        id=result.conversation,
+        title=result.title,
+        length=result.messages,
+        added=result.added,
+        detail=result.detail,
+        lost=count_losses(result.notes),
     )
 
 

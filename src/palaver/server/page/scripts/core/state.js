@@ -117,3 +117,11 @@ export function chosenModel() {
   const named = known.find(({ name }) => name === state.model);
   return named ?? known.find(({ isDefault }) => isDefault) ?? known[0];
 }
+
+/** The model that comes with palaver: it proves the plumbing, not cleverness. */
+const SMALL = "local:smollm2";
+
+/** Whether a model is the very small one. @param {{name: string} | undefined} model */
+export function isSmall(model) {
+  return model?.name === SMALL;
+}

@@ -8,7 +8,7 @@ import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
 import { redraw } from "../core/redraw.js";
-import { canWrite, chosenModel, get, set, watch } from "../core/state.js";
+import { canWrite, chosenModel, get, isSmall, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
 import { attempt } from "../shell/toast.js";
@@ -47,13 +47,14 @@ export class Composer extends HTMLElement {
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
       watch(["stepping", "viewing", "info", "model", "tools"], draw),
+      watch(["model", "info"], () => set({ tools: wantsTools() })),
       watch(["stepping"], () => this.#sendQueued()),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
     ];
-    set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
     const chosen = localStorage.getItem(MODEL_KEY);
     if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+    set({ tools: wantsTools() });
     this.field.value = this.#unsent();
     this.#draw();
     this.#countSoon();
@@ -279,6 +280,12 @@ export class Composer extends HTMLElement {
     fill(this.total, h("span", { class: "long" }, long), h("span", { class: "short", title: long }, brief));
     this.total.classList.toggle("danger-text", over);
   }
+}
+
+/** Whether tools are on: as the reader said, else unless the model is the small one, which calls them at random. */
+function wantsTools() {
+  const said = localStorage.getItem(TOOLS_KEY);
+  return said ? said !== "off" : !isSmall(chosenModel());
 }
 
 customElements.define("pv-composer", Composer);
