@@ -247,7 +247,8 @@ class Follower:
         self.waiting = 0
         begun = self._clock()
         due = [found for found in self._find() if self._is_new(found)]
-        for found in sorted(due, key=lambda each: self._resting.get(each.path, 0)):
+        due.sort(key=lambda each: (self._resting.get(each.path, 0), -each.modified))
+        for found in due:
             spent = left < self._budget
             if self._resting.get(found.path, 0) > begun or (spent and found.size > left):
                 self.waiting += 1

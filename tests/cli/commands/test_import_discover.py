@@ -166,7 +166,7 @@ def test_watching_goes_on_until_it_is_interrupted_and_later_from_there(
     looks = iter(range(2))
 
     def sleep(seconds: float) -> None:
-        assert 0.1 == seconds
+        assert seconds >= 0.1
         if next(looks, None) is None:
             raise KeyboardInterrupt
         put(codex, b"".join(lines), at=3_000_000)

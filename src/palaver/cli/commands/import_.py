@@ -69,6 +69,8 @@ __all__ = ["import_"]
 
 
 _LISTED: Final = 5
+_REST: Final = 10
+"""A look that found nothing new and took a second is followed by so many without one."""
 _SOURCE: Final = click.Path(exists=True, readable=True, allow_dash=True)
 
 
@@ -464,9 +466,13 @@ def _watch(store: Store, find: Callable[[], Iterable[FoundTranscript]], how: _Di
     follower = Follower(store, find, owner=how.owner)
     try:
         while True:
+            begun, idle = time.monotonic(), True
             for result in follower.look():
+                idle = False
                 _print_brought_in(result, how)
-            time.sleep(how.every)
+            # where a look at nothing new takes long, there are very many files: look less often
+            took = _REST * (time.monotonic() - begun) if idle else 0
+            time.sleep(max(how.every, took))
     except KeyboardInterrupt:
         click.echo("stopped; the same command goes on from here", err=True)
 
