@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import palaver
 from palaver.cli.app import app
 from palaver.cli.commands.import_ import format_size
+from palaver.stores.transfer import export_conversation
 from tests.transcripts.samples import database, sample
 from tests.transcripts.test_discover import ROLLOUT, SESSION, put
 
@@ -192,7 +193,7 @@ def test_one_file_is_watched(run: Run, home: Path, monkeypatch: pytest.MonkeyPat
     assert "created" in run(file, "--watch").stdout
     lines = home / "snapshot.jsonl"
     with palaver.open(home / "chat.db") as store, lines.open("wb") as stream:
-        palaver.stores.transfer.export_conversation(store, ROLLOUT[-36:], stream, form="lines")
+        export_conversation(store, ROLLOUT[-36:], stream, form="lines")
     refused = run(lines, "--watch")
     assert 1 == refused.exit_code
     assert "is a snapshot, which does not grow" in refused.stderr
