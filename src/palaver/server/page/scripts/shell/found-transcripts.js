@@ -159,7 +159,8 @@ function programs(found, chosen, changed) {
  * @param {HTMLElement} said
  */
 async function bring(found, chosen, asked, button, said) {
-  const keys = found.transcripts.map(({ key }) => key).filter((key) => chosen.has(key));
+  // the latest comes last: what was imported last is on top of the list
+  const keys = found.transcripts.map(({ key }) => key).filter((key) => chosen.has(key)).reverse();
   /** @type {Brought[]} */
   const results = [];
   button.disabled = true;
@@ -184,7 +185,8 @@ function announce(results) {
   const failures = results.filter(({ action }) => action === "failed" || action === "kept");
   const lost = results.reduce((sum, one) => sum + one.lost, 0);
   const detail = failures.length ? t("home.failed", { n: failures.length, first: failures[0].detail }) : lost ? t("home.lost", { n: lost }) : undefined;
-  const [first] = changed;
-  if (first) go({ id: first.id, view: "history", at: null });
+  // an agent on the side of a session has its id and a colon
+  const latest = changed.findLast(({ id }) => !id?.includes(":")) ?? changed.at(-1);
+  if (latest) go({ id: latest.id, view: "history", at: null });
   if (results.length) notify({ kind: failures.length ? "error" : undefined, text: changed.length ? t("home.done", { n: changed.length }) : t("import.known"), detail });
 }
