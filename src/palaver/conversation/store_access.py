@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
 
-__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess"]
+__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess", "hash_family"]
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -67,6 +67,11 @@ _MAX_ANSWERS: Final = 32
 """How many answers are remembered by the keys of their steps; a step is repeated soon or never."""
 _CHUNK: Final = 100
 _RECENT: Final = 8  # messages at the end of a view, where a call that waits is found
+
+
+def hash_family(first: str) -> str:
+    """Return the key for the prompt cache of all conversations with this first ancestor."""
+    return hashlib.blake2b(first.encode(), digest_size=16, person=b"prompt cache").hexdigest()
 
 
 class StepIntent(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -193,8 +198,7 @@ class StoreAccess:
             while origin is not None:
                 first, parent = origin[0], self.store.head(origin[0]).parent
                 origin = None if parent is None else (parent, 0)
-            digest = hashlib.blake2b(first.encode(), digest_size=16, person=b"prompt cache")
-            self._cache_key = digest.hexdigest()
+            self._cache_key = hash_family(first)
         return self._cache_key
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
