@@ -497,13 +497,13 @@ def test_a_summary_that_is_written_again_is_found_at_its_new_place() -> None:
 
 
 def test_breakpoints_of_others_give_way_also_inside_results() -> None:
-    inner = [{"type": "text", "text": "4", **MARK}]
-    body = {
+    inner = [text("4", **MARK)]
+    body: dict[str, Any] = {
         "system": [text("a", **MARK), text("b", **MARK)],
         "messages": [
             {"role": "user", "content": [text("x", **MARK), text("y", **MARK)]},
-            {"role": "assistant", "content": [use(**MARK)]},
-            {"role": "user", "content": [answer(output=inner), text("z", **MARK)]},  # type: ignore[arg-type]
+            {"role": "assistant", "content": [{**use(), **MARK}]},
+            {"role": "user", "content": [{**answer(), "content": inner}, text("z", **MARK)]},
         ],
     }
     written = msgspec.json.encode(body)
