@@ -480,11 +480,19 @@ def test_breakpoints_stand_where_requests_end_and_at_the_last_summary() -> None:
         {**plain.body, "tools": [tools[0], {**tools[1], "defer_loading": True}]}
     )
     assert ("tools", 0) == marked(deferred)[0]
-    assert [] == marked(mark_breakpoints(user_only(), grows=False))
+    assert [] == marked(mark_breakpoints(sent(user("x")).body, grows=False))
 
 
-def user_only() -> dict[str, Any]:
-    return sent(user("x")).body
+def test_a_request_that_ended_with_a_system_message_is_found_there() -> None:
+    body = {
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "system", "content": "be kind"},
+            {"role": "assistant", "content": "y"},
+            {"role": "user", "content": "z"},
+        ]
+    }
+    assert [("messages", 1), ("messages", 3)] == marked(mark_breakpoints(body))
 
 
 def test_a_summary_that_is_written_again_is_found_at_its_new_place() -> None:

@@ -318,8 +318,9 @@ def mark_breakpoints(
     """
     mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
     messages = [_without_marks(message) for message in body["messages"]]
-    answer = _last_of("assistant", messages, len(messages))
-    question = _last_of("user", messages, answer)
+    answers = [message["role"] == "assistant" for message in messages]
+    answer = _last(answers, len(answers), of=True)
+    question = _last(answers, answer, of=False)
     marked = 0
     ends = {compacted - 1, question, len(messages) - 1} - {-1} if grows else set[int]()
     for position in ends:
@@ -341,9 +342,9 @@ def mark_breakpoints(
     return found
 
 
-def _last_of(role: str, messages: Sequence[Element], before: int) -> int:
-    """Return the position of the last message of a role before another, or -1."""
-    return next((n for n in range(before - 1, -1, -1) if messages[n]["role"] == role), -1)
+def _last(values: Sequence[bool], before: int, *, of: bool) -> int:
+    """Return the position of the last such value before another, or -1."""
+    return next((n for n in range(before - 1, -1, -1) if values[n] is of), -1)
 
 
 def _without_marks(message: Element) -> Element:
