@@ -108,19 +108,21 @@ def rows(run: Run) -> Iterator[Row]:
     for talk in (NARROW, WIDE):
         bodies = ours(talk)
         spent = judged(bodies)
-        for name, other in {
-            "one trailing breakpoint": lambda made=bodies: map(trailing, made),
-            "pruning in place": lambda made=bodies: map(pruned, made),
-            "LangChain": lambda asked=talk: _langchain(asked),
-            "pydantic-ai": lambda asked=talk: _pydantic(asked),
-        }.items():
-            peer = judged(other())
+        for name, asked in _others(talk, bodies):
+            peer = judged(asked)
             yield against_peer(
                 f"re-write factor, {talk.name}: against {name}",
                 spent.factor, peer.factor, n=talk.turns, unit="x",
                 goal=AtLeast(3) if talk is WIDE else None,
                 note=f"cost in plain tokens: {spent.cost:,.0f} against {peer.cost:,.0f}",
             )  # fmt: skip
+
+
+def _others(talk: Talk, bodies: Sequence[Body]) -> Iterator[tuple[str, Iterable[Body]]]:
+    yield "one trailing breakpoint", map(trailing, bodies)
+    yield "pruning in place", map(pruned, bodies)
+    yield "LangChain", _langchain(talk)
+    yield "pydantic-ai", _pydantic(talk)
 
 
 # ── palaver ──────────────────────────────────────────────────────────────────────────────────────

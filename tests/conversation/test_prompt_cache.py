@@ -146,6 +146,30 @@ async def test_a_small_output_far_before_the_others_is_not_worth_its_prefix(stor
     assert done.price.cache_tokens < done.before / 2
 
 
+async def test_a_fork_from_before_finds_the_summary_still_cached(store: Store) -> None:
+    calls = [Call("look_up", {"name": f"n{n}"}) for n in range(12)]
+    turn = [Answer("Hm.", calls=calls), Answer("It is 42.")]
+    script = [*turn, *turn, Answer("They looked up n. " * 40), *turn, *turn, Answer("No.")]
+    with ProviderServer("anthropic", script) as server:
+        asked = model(NAMES["anthropic"], base_url=server.url, api_key="k")
+        talk = Conversation(store, tools=[look_up], model=asked)
+        talk.add({"role": "system", "content": SYSTEM})
+        for number in range(2):
+            await talk.ask(f"What is {number}?")
+        await compact(talk, Summarise(keep_tokens=0))
+        version = talk.history.version
+        for number in range(2):
+            await talk.ask(f"And {number}?")
+        fork = Conversation(store, talk.history.fork(at=version), tools=[look_up], model=asked)
+        await fork.ask("Coffee?")
+        await asked.close()
+    found = usages("anthropic", server, NAMES["anthropic"])
+
+    assert [] == server.failures
+    assert found[-1].written < 50  # the question alone
+    assert found[-1].read > (len(SYSTEM) + 18 * 40) / 4
+
+
 def spent(talk: Any) -> dict[str, Spent]:  # noqa: ANN401 - a Talk
     """What the same conversation costs, palaver's way and the naive ones."""
     bodies = ours(talk)

@@ -73,8 +73,7 @@ async def test_a_whole_answer_is_the_same(provider: Provider) -> None:  # CV-02
 
 
 async def test_the_body_goes_out_as_it_was_given(provider: Provider) -> None:
-    plain = {"cache": False} if provider.id == "anthropic" else {}  # no breakpoints in it
-    async with asking(provider, "Yes.", **plain) as (asked, server):
+    async with asking(provider, "Yes.") as (asked, server):
         await gathered(asked, provider.ask())
         sent = server.requests[0].body
     assert dict(provider.body) == {name: sent[name] for name in provider.body}
@@ -207,10 +206,18 @@ def test_anthropic_always_gets_a_limit_and_breakpoints(
     cache: dict[str, Any], mark: dict[str, str]
 ) -> None:
     asked: Any = model("anthropic:claude", **cache)
-    sent = asked.request(ModelRequest({"system": "Hi.", **PROVIDERS[2].body}, tools=TOOLS))
+    request = ModelRequest({"system": "Hi.", **PROVIDERS[2].body}, tools=TOOLS, cache_key="tea")
+    sent = asked.request(request)
     ends = [sent["tools"][-1], sent["system"][-1], sent["messages"][-1]["content"][-1]]
     assert 8_192 == sent["max_tokens"]
     assert [mark] * 3 == [end["cache_control"] for end in ends]
+
+
+def test_a_request_of_no_conversation_has_breakpoints_after_what_others_begin_with_too() -> None:
+    asked: Any = model("anthropic:claude")
+    sent = asked.request(ModelRequest({"system": "Hi.", **PROVIDERS[2].body}, tools=TOOLS))
+    assert PROVIDERS[2].body["messages"] == sent["messages"]
+    assert all("cache_control" in end for end in (sent["tools"][-1], sent["system"][-1]))
 
 
 def test_anthropic_gets_no_breakpoints_that_are_not_wanted() -> None:

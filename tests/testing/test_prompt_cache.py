@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from palaver.testing import CacheUsage, PromptCache, check_request
+
+if TYPE_CHECKING:
+    from palaver.testing.providers import FormatName
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -281,6 +284,6 @@ def test_a_file_counts_by_its_content_and_not_by_its_length() -> None:
 
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown format 'morse'"):
-        PromptCache("morse")  # type: ignore[arg-type]
+        PromptCache(cast("FormatName", "morse"))
     assert CacheUsage(0, 0, 0).share == 0.0
     assert CacheUsage(9, 1, 0).share == 0.9

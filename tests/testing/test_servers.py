@@ -152,7 +152,7 @@ def test_gemini_ends_its_lines_as_google_does() -> None:
     assert all("finishReason" not in candidate for candidate in candidates[:-1])
 
 
-FIGURES = {
+FIGURES: dict[str, tuple[str, ...]] = {
     "openai-chat": ("prompt_tokens_details", "cached_tokens"),
     "openai-responses": ("input_tokens_details", "cached_tokens"),
     "anthropic": ("cache_read_input_tokens",),

@@ -86,6 +86,8 @@ INSTRUCTIONS: Final = (
 """What `Summarise` tells its model."""
 _NO_CALL: Final = "Call no tool."
 _QUOTED: Final = 80
+_CHARACTERS: Final = 4
+"""So many characters of a tool's schema are about a token."""
 _NO_ROLES: Final[frozenset[Role]] = frozenset()
 _SYSTEM: Final[frozenset[Role]] = frozenset(("system",))
 
@@ -534,7 +536,8 @@ class Summarise(Struct, frozen=True, kw_only=True):
 
     async def _ask_on_prefix(self, model: Model, given: CompactionInput, cut: int) -> str:
         """Ask with the conversation's own request; return nothing where that is of no use."""
-        size = given.total + sum(len(str(spec)) for spec in given.tools) + self.max_tokens
+        tools = sum(len(str(spec)) for spec in given.tools) // _CHARACTERS
+        size = given.total + tools + self.max_tokens
         if model.ref != given.answered_by or size > (model.window or size):
             return ""
         words = [self.instructions]

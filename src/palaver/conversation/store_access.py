@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from palaver.tokens import RunningTotal
     from palaver.wire import Target, ToolSpec
 
-__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess"]
+__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess", "hash_family"]
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -93,6 +93,11 @@ _CHANGES: Final = 1_000
 """How many changes since the last request are looked at for the cause of a break."""
 _log: Final = logging.getLogger("palaver.conversation")
 _RECENT: Final = 8  # messages at the end of a view, where a call that waits is found
+
+
+def hash_family(first: str) -> str:
+    """Return the key for the prompt cache of all conversations with this first ancestor."""
+    return hashlib.blake2b(first.encode(), digest_size=16, person=b"prompt cache").hexdigest()
 
 
 class StepIntent(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -228,8 +233,7 @@ class StoreAccess:
             while origin is not None:
                 first, parent = origin[0], self.store.head(origin[0]).parent
                 origin = None if parent is None else (parent, 0)
-            digest = hashlib.blake2b(first.encode(), digest_size=16, person=b"prompt cache")
-            self._cache_key = digest.hexdigest()
+            self._cache_key = hash_family(first)
         return self._cache_key
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────

@@ -79,7 +79,8 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
         if self.cache is False or "cache_control" in body or not body.get("messages"):
             return body
         ttl = self.cache if isinstance(self.cache, str) else "5m"
-        return mark_breakpoints(body, compacted=request.compacted, ttl=ttl)
+        grows = bool(request.cache_key)  # it is one of a conversation's requests
+        return mark_breakpoints(body, compacted=request.compacted, ttl=ttl, grows=grows)
 
     def open_client(self, http_client: Any) -> anthropic.AsyncAnthropic:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from ANTHROPIC_API_KEY."""

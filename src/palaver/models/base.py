@@ -104,8 +104,8 @@ class ModelRequest(Struct, frozen=True):
     `body` holds the conversation in the provider's format (`wire.Request.body`), `names` the tools'
     own names by those in the body (`wire.Request.names`). `options` are those of `OPTIONS`:
     `effort` is one of `EFFORTS`, `tool_choice` is `auto`, `none`, `required` or a tool's own name,
-    `schema` is a JSON schema for the answer's text, `extra` is merged over the request. A
-    conversation and its forks share a `cache_key`; `compacted` is that of `wire.Request`.
+    `schema` is a JSON schema for the answer's text, `extra` is merged over the request. Requests of
+    which one begins as another share a `cache_key`; `compacted` is that of `wire.Request`.
 
     >>> ModelRequest({"messages": []}, options={"temprature": 1}).check()
     Traceback (most recent call last):

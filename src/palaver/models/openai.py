@@ -173,6 +173,7 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
 def _with_breakpoint(items: Sequence[Any], index: int, kind: str) -> list[Any]:
     """Return messages with a breakpoint of the prompt cache after the last text of one of them."""
     content = items[index]["content"]
+    blocks: list[dict[str, Any]]
     blocks = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
     if blocks and blocks[-1].get("type") == kind:
         blocks[-1] = {**blocks[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}

@@ -64,7 +64,8 @@ _BREAKPOINTS_FROM: Final = (5, 6)
 _GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
 
 _GEMINI: Final = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
-_GEMINI_FROM: Final = (2, 5)
+_GEMINI_MINIMA: Final = ((3.0, 4_096), (2.5, 2_048))
+"""By the version from which on they hold; before the last there is no implicit cache."""
 _GEMINI_LIFE: Final = 300.0
 
 
@@ -302,10 +303,10 @@ def _plan_gemini(body: Mapping[str, Any], model: str) -> _Plan:
         blocks += _blocks(turn.get("parts"), str(turn.get("role")).encode())
     positions, total = _positions(model.encode(), ((_encode(body.get("toolConfig")), blocks),))
     found = _GEMINI.search(model)
-    version: tuple[int, ...] = (int(found[1]), int(found[2] or 0)) if found else (9, 0)
-    if version < _GEMINI_FROM:
+    version = float(f"{found[1]}.{found[2] or 0}") if found else _GEMINI_MINIMA[0][0]
+    minimum = next((n for first, n in _GEMINI_MINIMA if version >= first), None)
+    if minimum is None:
         return _Plan(positions, (), (), 0, total)
-    minimum = 2_048 if version < (3, 0) else 4_096
     steps = range(len(positions))
     return _Plan(positions, [steps], [(index, _GEMINI_LIFE) for index in steps], minimum, total)
 

@@ -302,14 +302,15 @@ _SERVER_BLOCKS: Final = frozenset(("server_tool_use", *SERVER_RESULTS))
 
 
 def mark_breakpoints(
-    body: Mapping[str, Any], *, compacted: int = 0, ttl: str = "5m"
+    body: Mapping[str, Any], *, compacted: int = 0, ttl: str = "5m", grows: bool = True
 ) -> dict[str, Any]:
     """Return a request with breakpoints for the prompt cache, in place of any that it has.
 
     The last request ended with the question before the last answer, so a breakpoint stands there
     and one at the end: what was written then is found now, however many blocks an answer and its
     results have. One stands after the first `compacted` messages, which end with a summary, one
-    after the system text and, where there are fewer than four, one after the tools.
+    after the system text and, where there are fewer than four, one after the tools. In a request
+    that no other will begin with, which does not grow, only system text and tools are marked.
 
     >>> asked = [{"role": "user", "content": "Tea?"}]
     >>> mark_breakpoints({"system": "Hi.", "messages": asked})["system"]
@@ -317,10 +318,12 @@ def mark_breakpoints(
     """
     mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
     messages = [_without_marks(message) for message in body["messages"]]
-    answer = _last_of("assistant", messages, len(messages))
-    question = _last_of("user", messages, answer)
+    answers = [message["role"] == "assistant" for message in messages]
+    answer = _last(answers, len(answers), of=True)
+    question = _last(answers, answer, of=False)
     marked = 0
-    for position in {compacted - 1, question, len(messages) - 1} - {-1}:
+    ends = {compacted - 1, question, len(messages) - 1} - {-1} if grows else set[int]()
+    for position in ends:
         content = _with_mark(messages[position]["content"], mark)
         if content is not None:
             messages[position] = {**messages[position], "content": content}
@@ -339,9 +342,9 @@ def mark_breakpoints(
     return found
 
 
-def _last_of(role: str, messages: Sequence[Element], before: int) -> int:
-    """Return the position of the last message of a role before another, or -1."""
-    return next((n for n in range(before - 1, -1, -1) if messages[n]["role"] == role), -1)
+def _last(values: Sequence[bool], before: int, *, of: bool) -> int:
+    """Return the position of the last such value before another, or -1."""
+    return next((n for n in range(before - 1, -1, -1) if values[n] is of), -1)
 
 
 def _without_marks(message: Element) -> Element:
