@@ -278,7 +278,7 @@ def _allowed(before: Sent, sent: Sent, floor: int, *, life: int) -> frozenset[st
 _SYSTEM: Final = {"type": "text", "text": "you are a careful engineer. " * 2_000}
 _PRICES: Final = (3.0, 0.3, 3.75)
 """Dollars for a million tokens: input, read from the cache, written to it."""
-_CLEANUPS: Final = ((10_000, 5_000), (5_000, 1_000), (20_000, 10_000))
+_CLEANUPS: Final = ((40_000, 20_000), (20_000, 10_000), (10_000, 5_000), (5_000, 1_000))
 """How many tokens of output stay, and how many must go for a cleanup to be worth it."""
 _EPHEMERAL: Final = {"cache_control": {"type": "ephemeral"}}
 
@@ -377,7 +377,8 @@ def _marked(body: dict[str, Any]) -> dict[str, Any]:
     turns = [index for index, one in enumerate(messages) if one["role"] == "user"]
     for index in turns[-2:]:
         content = messages[index]["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
+        text = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks: list[dict[str, Any]] = [*text]
         blocks[-1] = {**blocks[-1], **_EPHEMERAL}
         messages[index] = {**messages[index], "content": blocks}
     return {**body, "system": [{**_SYSTEM, **_EPHEMERAL}], "messages": messages}

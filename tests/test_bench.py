@@ -5,7 +5,7 @@ import importlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -238,7 +238,7 @@ def test_a_transcript_is_replayed_through_the_caches_ledger(
 ) -> None:
     """Both programs' sessions; the causes agree with the usage, and cleanups are judged."""
 
-    def said(number: int, read: int, written: int, seconds: int) -> list[dict[str, object]]:
+    def said(number: int, read: int, written: int, seconds: int) -> list[Any]:
         at = datetime.fromtimestamp(1_800_000_000 + seconds, UTC).isoformat()
         usage = {"input_tokens": 3, "cache_read_input_tokens": read,
                  "cache_creation_input_tokens": written}  # fmt: skip
@@ -252,13 +252,15 @@ def test_a_transcript_is_replayed_through_the_caches_ledger(
              "message": {"content": [result]}},
         ]  # fmt: skip
 
-    rows = [{"type": "user", "uuid": "u-1", "parentUuid": None, "message": {"content": "Go."}}]
+    rows: list[Any] = [
+        {"type": "user", "uuid": "u-1", "parentUuid": None, "message": {"content": "Go."}}
+    ]
     rows += [row for n in range(20) for row in said(n, 20_000 + 5_000 * n, 5_000, 10 * n)]
     rows += said(20, 20_000, 105_000, 4_000)
     text = "\n".join(json.dumps(row) for row in [*rows, *rows[:2]])
     (tmp_path / "claude.jsonl").write_text(f"{text}\nno json\n", encoding="utf-8")
     meta = {"type": "session_meta", "payload": {"id": "x"}}
-    lines: list[dict[str, object]] = [meta, {"type": "turn_context", "payload": {"model": "gpt-5"}}]
+    lines: list[Any] = [meta, {"type": "turn_context", "payload": {"model": "gpt-5"}}]
     for n in range(21):
         item = {"type": "message", "role": "user", "content": f"{n}"}
         usage = {"input_tokens": 20_000 + n, "cached_input_tokens": 19_968 if n else 0}

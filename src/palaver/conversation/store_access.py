@@ -335,8 +335,9 @@ class StoreAccess:
         after = max((one.version for one in known if one.model == model), default=-1)
         changes = self.store.journal(self.history.id, after, _CHANGES)
         kinds = {change.kind for change in changes} - {"append", "create", "fork"}
-        found = next((BREAKS[kind] for kind in sorted(kinds) if kind in BREAKS), None)
-        return found or ("edit" if kinds else "unknown")
+        for kind in kinds & BREAKS.keys():
+            return BREAKS[kind]
+        return "edit" if kinds else "unknown"
 
     def _compare_cache(self, step: OpenStep, message: Message) -> tuple[Message, list[Record]]:
         """Return an answer with what the cache was to hold and what was read, and its records.

@@ -224,7 +224,7 @@ def cache_ledger(
     history = service.conversations.get(conversation).history
     answers = history.recent(limit, role="assistant")
     items = [_step_cache(m.id, m.timestamp, use) for m in answers if (use := cache_use_of(m))]
-    breaks = Counter(item.cause for item in items if item.cause is not None)
+    breaks = Counter[Cause](item.cause for item in items if item.cause is not None)
     return CacheLedger(version=history.version, items=items, breaks=dict(breaks))
 
 
