@@ -1,7 +1,9 @@
 """Versions: list them, compare two of them, and go back with undo, redo, rollback and restore.
 
 A version says how long the view was and which batch was open. One that went back says which earlier
-version it returned to, so that a page can draw what was left behind as a side branch.
+version it returned to, so that a page can draw what was left behind as a side branch. Alternatives
+to a message (another answer to the same question) are found in the versions and forks; nothing is
+stored for them, and to choose one is to restore its version or to open its fork.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
-from palaver.history.diff import missing
-from palaver.messages import Message
+from palaver.history.diff import find_alternative, missing
+from palaver.history.erase import ERASED
+from palaver.messages import AssistantInfo, Message
 from palaver.server.requests import IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.operations import ChangeResult, change_response
 from palaver.server.services import ServiceDependency
+from palaver.stores.records import PRUNED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from palaver.history import View
     from palaver.stores import Store, StoredHistory
@@ -31,6 +35,11 @@ _RETURNING: Final = frozenset(("undo", "redo", "rollback", "restore"))
 """The kinds of change that bring an earlier version back."""
 _EDITS: Final = frozenset(("insert", "replace", "truncate", "clear", "filter"))
 """The kinds of change that end a batch, and describe themselves in its snapshot."""
+
+_GONE: Final = frozenset((ERASED, PRUNED))
+"""The metadata of what is left of a message whose content was destroyed."""
+_LOOKED_AT: Final = 200
+"""How many of the newest versions, and of the newest forks, are searched for alternatives."""
 
 _Number = Annotated[int, Meta(ge=0)]
 _Count = Annotated[int, QueryParameter(ge=1, le=1_000)]
@@ -122,6 +131,34 @@ class VersionDiff(Shape, frozen=True):
     added_count: int
     removed: list[DiffedMessage]
     added: list[DiffedMessage]
+
+
+class Alternative(Shape, frozen=True):
+    """A message, and the newest version that has it: of this conversation or of a relative."""
+
+    message: str
+    conversation: str
+    version: int
+    model: str | None
+    at: int
+
+
+class MessageAlternatives(Shape, frozen=True):
+    """The message at an index and what stands in its place elsewhere, oldest first.
+
+    `current` is the place of the one that the conversation has now.
+    """
+
+    index: int
+    current: int
+    items: list[Alternative]
+
+
+class AlternativeList(Shape, frozen=True):
+    """Every message of a conversation that has alternatives, in order."""
+
+    version: int
+    items: list[MessageAlternatives]
 
 
 class RollbackRequest(Shape, frozen=True):
@@ -276,6 +313,69 @@ def restore(
     return change_response(history, history.restore(data.version, expect=read_if_match(if_match)))
 
 
+@get("/conversations/{conversation:str}/alternatives", sync_to_thread=True)
+def list_alternatives(
+    service: ServiceDependency, conversation: FromPath[str]
+) -> Response[AlternativeList]:
+    """List the messages that have alternatives: other messages after all the same ones before.
+
+    They are found in the newest 200 versions that an edit followed, and in the newest state of the
+    forks, of the parent and of its forks. Restore its version, or open its conversation, to have
+    one in the place of another.
+    """
+    history = service.conversations.get(conversation).history
+    view = history.view
+    found: dict[int, dict[str, Alternative]] = {}
+    for other, id_, shared in _list_relatives(service.store, history):
+        index = find_alternative(view, other, shared)
+        if index is None or _GONE & other[index].metadata.keys():
+            continue
+        known = found.setdefault(index, {})
+        if not known:
+            _add_alternative(known, view, index, history.id)
+        _add_alternative(known, other, index, id_)
+    items = [
+        MessageAlternatives(
+            index=index,
+            current=[one.message for one in ordered].index(view[index].id),
+            items=ordered,
+        )
+        for index, known in sorted(found.items())
+        for ordered in [sorted(known.values(), key=lambda one: (one.at, one.message))]
+    ]
+    return with_etag(AlternativeList(version=view.version, items=items), view.version)
+
+
+def _list_relatives(store: Store, history: StoredHistory) -> Iterator[tuple[View, str, int | None]]:
+    """The views that may have alternatives, newest first, with how much of the log is shared."""
+    for version in history.ends(_LOOKED_AT):
+        yield history.at(version), history.id, None
+    head = store.head(history.id)
+    for fork in store.forks(history.id)[-_LOOKED_AT:][::-1]:
+        yield store.get(fork.id).view, fork.id, fork.base
+    if head.parent is None:
+        return
+    yield store.get(head.parent).view, head.parent, head.base
+    for fork in store.forks(head.parent)[-_LOOKED_AT:][::-1]:
+        if fork.id != history.id:
+            yield store.get(fork.id).view, fork.id, min(fork.base, head.base)
+
+
+def _add_alternative(known: dict[str, Alternative], view: View, index: int, name: str) -> None:
+    """Add the message of a view, unless a newer version or this conversation has it too."""
+    message = view[index]
+    info = message.info
+    model = info.model.model_id if isinstance(info, AssistantInfo) and info.model else None
+    alternative = Alternative(
+        message=message.id,
+        conversation=name,
+        version=view.version,
+        model=model,
+        at=message.timestamp,
+    )
+    known.setdefault(message.id, alternative)
+
+
 def _list_versions(history: StoredHistory, changes: Sequence[JournalEntry]) -> list[VersionInfo]:
     """Changes as versions, each with the version that it returned to, if that is listed."""
     seen: dict[_ViewKey, int] = {}
@@ -350,4 +450,4 @@ def _span(versions: Sequence[VersionInfo], batch: int) -> tuple[int, int] | None
     return (numbers[0], numbers[-1]) if numbers else None
 
 
-ROUTES: Final = [list_versions, diff, undo, redo, rollback, restore]
+ROUTES: Final = [list_versions, list_alternatives, diff, undo, redo, rollback, restore]
