@@ -8,6 +8,7 @@ import pytest
 
 from palaver.messages import (
     Message,
+    UnknownPart,
     assistant,
     completed,
     new_id,
@@ -226,7 +227,7 @@ def test_of_results_in_one_message_only_one_goes() -> None:
 
 
 def test_a_call_that_can_not_run_again_is_refused_and_nothing_changes() -> None:
-    strange = ("no_such_tool", {})
+    strange: tuple[str, dict[str, Any]] = ("no_such_tool", {})
     with ScriptedServer(Scripted(calling(SUM, strange), saying("Both."))) as stage:
         talk = stage.ask.begun()
         stage.step(talk, "Work it out.", tools=True)

@@ -24,7 +24,15 @@ from palaver.conversation import Limits, Toolbox, run_until_answer
 from palaver.conversation.ledger import CALL, read_ledger
 from palaver.conversation.store_access import DRAFT, STEP, StepIntent
 from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, ValidationError
-from palaver.messages import ModelRef, ToolCallPart, ToolPart, new_id, parse_message, user
+from palaver.messages import (
+    ModelRef,
+    ToolCallPart,
+    ToolPart,
+    UnknownPart,
+    new_id,
+    parse_message,
+    user,
+)
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
@@ -154,11 +162,11 @@ class Rerun(Struct, frozen=True):
     def _plan(
         cls, view: View, index: int, call: ToolCallPart, result: tuple[int, ToolPart]
     ) -> Rerun:
-        name = new_id()
-        renamed = {
-            part.id: replace(part, id=new_id(), message_id=name) for part in view[index].parts
-        }
-        message = replace(view[index], id=name, timestamp=now_ms(), content=tuple(renamed.values()))
+        parts = view[index].parts
+        renamed = tuple(
+            part if isinstance(part, UnknownPart) else replace(part, id=new_id()) for part in parts
+        )
+        message = replace(view[index], id=new_id(), timestamp=now_ms(), content=renamed)
         stop = index + 1
         while stop < len(view) and view[stop].role == "tool":
             stop += 1
@@ -168,7 +176,7 @@ class Rerun(Struct, frozen=True):
             others = tuple(part for part in view[at].parts if part.id != gone.id)
             rest = ((at, replace(view[at], id=new_id(), content=others)),) if others else ()
             kept = (range(index + 1, at), *rest, range(at + 1, stop))
-        again: Any = renamed[call.id]
+        again: Any = message.parts[parts.index(call)]
         return cls(again, (range(index), (index, message), *kept))
 
 

@@ -65,6 +65,8 @@ export type PostConversationsPrune = PrunedShape;
 
 export type GetConversationsVersions = VersionListShape;
 
+export type GetConversationsAlternatives = AlternativeListShape;
+
 export type GetConversationsDiff = VersionDiffShape;
 
 export type PostConversationsUndo = ChangeResultShape;
@@ -88,6 +90,10 @@ export type PostConversationsStep = StepStartedShape;
 export type GetConversationsCalls = OpenCallsShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
+
+export type PostConversationsCallsRerun = StepStartedShape;
+
+export type GetConversationsCallsTraceback = CallTracebackShape;
 
 export type GetConversationsContext = AgentPromptShape;
 
@@ -145,6 +151,25 @@ export interface AgentPromptShape {
   systemFlag: string | null;
 }
 
+export interface AllowedToolShape {
+  tool: string;
+  by: string | null;
+  at: number | null;
+}
+
+export interface AlternativeShape {
+  message: string;
+  conversation: string;
+  version: number;
+  model: string | null;
+  at: number;
+}
+
+export interface AlternativeListShape {
+  version: number;
+  items: Array<MessageAlternativesShape>;
+}
+
 export interface AppendResultShape {
   version: number;
   length: number;
@@ -184,6 +209,10 @@ export interface BrokenPairShape {
 export interface CacheCountsShape {
   read?: number;
   write?: number;
+}
+
+export interface CallTracebackShape {
+  traceback: string;
 }
 
 export interface ChangeResultShape {
@@ -431,6 +460,12 @@ export interface MessageShape {
   info?: UserInfoShape | AssistantInfoShape | null;
 }
 
+export interface MessageAlternativesShape {
+  index: number;
+  current: number;
+  items: Array<AlternativeShape>;
+}
+
 export interface MessageBriefShape {
   index: number;
   id: string;
@@ -492,6 +527,7 @@ export interface OpenCallShape {
 export interface OpenCallsShape {
   version: number;
   items: Array<OpenCallShape>;
+  allowed: Array<AllowedToolShape>;
 }
 
 export interface OperationOutcomeShape {
