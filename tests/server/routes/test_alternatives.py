@@ -216,7 +216,7 @@ def test_of_results_in_one_message_only_one_goes() -> None:
         talk = stage.store.create(
             [
                 user("Work it out."),
-                assistant(made),
+                assistant([UnknownPart({"type": "hologram"}), *made]),
                 Message("tool", tuple(told)),
                 assistant("Both."),
             ]
