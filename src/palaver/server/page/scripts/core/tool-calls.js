@@ -1,5 +1,5 @@
 /**
- * The open tool calls of the conversation, by call id, and the tools that need no further approval in
+ * The open tool calls of the conversation, by the ids of their parts, and the tools that need no further approval in
  * it. They are read from the ledger again after
  * every event about a call. A call leaves the ledger when its result is in the log.
  *
@@ -26,11 +26,13 @@ const listeners = new Set();
 let asked = 0;
 
 /**
- * @param {string} callID
+ * The state of a call by the id of its part: some models use a callID again and again.
+ *
+ * @param {string} id
  * @returns {Entry | undefined}
  */
-export function callOf(callID) {
-  return entries.get(callID);
+export function callOf(id) {
+  return entries.get(id);
 }
 
 /**
@@ -93,7 +95,7 @@ export async function read() {
   /** @type {{items: Entry[], allowed: Allowed[]}} */
   const { items: found, allowed: granted } = id ? await api.get(url`conversations/${id}/calls`).catch(() => NONE) : NONE;
   if (turn !== asked) return; // asked again meanwhile
-  entries = new Map(found.map((one) => [one.callID, one]));
+  entries = new Map(found.map((one) => [one.id, one]));
   allowed = granted;
   listeners.forEach((listener) => listener());
 }

@@ -48,7 +48,7 @@ export function askAgain(operations, version) {
 }
 
 /**
- * How many messages come before another answer: all before an answer, or up to a question or result.
+ * How many messages come before another answer: all before an answer, or up to a question.
  *
  * @param {Item} item
  */
@@ -67,6 +67,11 @@ export function mayAsk() {
   return canWrite() && get().viewing === null && !get().stepping && !document.querySelector("pv-team-box")?.team;
 }
 
+/** Whether a message is a question, or an answer to one, that a model can be asked about again. @param {Item} item */
+function mayAnswer(item) {
+  return mayAsk() && ["user", "assistant"].includes(item.message.role) && countBefore(item) > 0;
+}
+
 /**
  * The version on the screen; undefined, with a notice, where the message has lost its place.
  *
@@ -80,10 +85,10 @@ function versionOf(item) {
 
 registerAction("regenerate", {
   label: "again.regenerate",
-  icon: "redo",
+  icon: "again",
   keys: "R",
   quick: true,
-  when: ({ item }) => mayAsk() && item.message.role !== "system" && countBefore(item) > 0,
+  when: ({ item }) => mayAnswer(item),
   run: async ({ item }) => {
     const version = versionOf(item);
     if (version !== undefined) await attempt(() => askAgain(cutAfter(countBefore(item)), version));
@@ -109,8 +114,7 @@ registerAction("compare-answers", {
   label: "again.compare",
   icon: "diff",
   keys: "C",
-  writes: true,
-  when: ({ item }) => mayAsk() && item.message.role !== "system" && countBefore(item) > 0,
+  when: ({ item }) => mayAnswer(item),
   run: ({ item }) => {
     const version = versionOf(item);
     if (version === undefined) return;

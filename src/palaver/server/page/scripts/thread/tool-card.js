@@ -40,7 +40,7 @@ const BY_TOOL = "its tool was approved for the whole conversation";
  * @returns {HTMLElement}
  */
 export function toolCall(part) {
-  const entry = callOf(part.callID);
+  const entry = callOf(part.id);
   if (!entry) return calledLine(part);
   const { status } = entry.state;
   const waits = status === "pending" && !!entry.digest && canWrite() && get().viewing === null && !get().stepping;
@@ -138,7 +138,7 @@ function decided(tool, approval) {
     "p",
     { class: "muted small decided" },
     h("span", null, at ? `${text} · ${clock(at)}` : text),
-    ends ? h("button", { type: "button", class: "plain small", onclick: () => attempt(() => withdraw(tool)) }, t("tool.withdraw")) : null,
+    ends ? h("button", { type: "button", class: "plain strong small", onclick: () => attempt(() => withdraw(tool)) }, t("tool.withdraw")) : null,
   );
 }
 
@@ -187,7 +187,7 @@ function again(part) {
   };
   const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {() => unknown} */ onclick) =>
     h("button", { type: "button", class: "quiet", "aria-label": label, title: label, onclick }, icon(name));
-  return h("span", { class: "tool-again" }, button("redo", t("tool.rerun"), () => run({})), button("edit", t("tool.rerunChanged"), change));
+  return h("span", { class: "tool-again" }, button("again", t("tool.rerun"), () => run({})), button("edit", t("tool.rerunChanged"), change));
 }
 
 /**
@@ -222,6 +222,8 @@ function traceback({ id }) {
     try {
       const found = await api.get(url`conversations/${get().id}/calls/${id}/traceback`);
       fill(place, code(found.traceback, t("tool.traceback")));
+      const lines = /** @type {HTMLElement} */ (place.querySelector("pre"));
+      lines.scrollTop = lines.scrollHeight; // the tool's own lines are the last ones
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       fill(place, h("p", { class: "muted small" }, error.status === 404 ? t("tool.traceback.gone") : error.message));
