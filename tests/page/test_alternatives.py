@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import palaver
+from palaver.errors import ModelError
 from palaver.messages import assistant, user
 from tests.conversation.scripted import calling, saying
 from tests.page.accessibility import violations
@@ -170,7 +171,11 @@ def test_two_answers_are_compared_side_by_side_and_one_is_opened(
     assert "again-compare" not in page.url
     expect(place(page, 1)).to_have_text("2/3")
     act(page, 1, "Compare answers")
-    server.say(saying("Four."))
+    server.say([ModelError("no room today")], saying("Four."))
+    ask = dialog.get_by_role("button", name="Ask", exact=True)
+    ask.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("no room today")
+    expect(ask).to_be_enabled()
     dialog.get_by_role("button", name="Ask", exact=True).click()
     dialog.get_by_role("button", name="Open").click()
     expect(row(page, 1)).to_contain_text("Four.")

@@ -403,9 +403,9 @@ def parse_answer(
 
     For all calls alike, the answer is true, false, "approve", "always", "deny", or a decision. For
     each call by itself it is an object of any of these, by the calls' ids or callIDs. With
-    `digests`, those of the calls that were shown, each decision gets its own; one that names another
-    is refused with `ValidationError`, and so are arguments that the call's tool in `tools` would
-    refuse. A decision that says nothing else was made now.
+    `digests`, those of the calls that were shown, each decision gets its own; one that names
+    another is refused with `ValidationError`, and so are arguments that the call's tool in `tools`
+    would refuse. A decision that says nothing else was made now.
 
     >>> from palaver.messages import new_id, tool_call_part
     >>> call = tool_call_part(new_id(), new_id(), "pay", {}, call_id="c1")

@@ -320,8 +320,10 @@ def test_a_developer_sees_where_a_tool_failed_and_no_model_does() -> None:
         assert "boom after 3" in seen
         assert "in explode" in seen
         assert "in explode" not in str(stage.messages(talk))
-        unknown = stage.ask.refused("GET", f"{path}/{call['id']}/traceback")
-        assert (404, True) == (unknown["status"], "not known here" in unknown["detail"])
+        unknown = stage.ask.good("GET", f"{path}/{call['id']}/traceback")
+        assert {"traceback": None} == unknown
+        gone = stage.ask.refused("GET", f"conversations/nobody/calls/{result['id']}/traceback")
+        assert 404 == gone["status"]
         rerun(stage, talk, result["id"], arguments={"fuse": 4})
         fresh = result_of(stage, talk)["id"]
         assert "boom after 4" in stage.ask.good("GET", f"{path}/{fresh}/traceback")["traceback"]

@@ -212,7 +212,7 @@ export interface CacheCountsShape {
 }
 
 export interface CallTracebackShape {
-  traceback: string;
+  traceback: string | null;
 }
 
 export interface ChangeResultShape {

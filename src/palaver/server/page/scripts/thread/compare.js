@@ -63,6 +63,8 @@ class Side {
   /** The fork that it asked in. */
   fork = "";
   text = "";
+  /** Whether the server has started the step. */
+  begun = false;
   stop = () => {};
 
   /**
@@ -117,6 +119,7 @@ class Side {
     if (this.choice.model === null) return;
     this.stop();
     this.text = "";
+    this.begun = false;
     fill(this.result, h("p", { class: "row muted small" }, h("span", { class: "dot busy" }), t("compare.writing")));
     const began = Date.now();
     try {
@@ -140,9 +143,11 @@ class Side {
     this.fork = fork.id;
     document.dispatchEvent(new CustomEvent("pv-conversations"));
     const ended = this.#follow();
+    ended.catch(() => {}); // it may fail before the request is answered; `await` below throws it
     const options = { ...(temperature ? { temperature: Number(temperature) } : {}), ...(most ? { max_tokens: Number(most) } : {}) };
     const operations = cutAfter(this.keep);
     await api.post(url`conversations/${fork.id}/step`, { model, tools, options, ...(operations.length ? { operations } : {}) }, { version: fork.version });
+    this.begun = true;
     await ended;
   }
 
@@ -152,7 +157,7 @@ class Side {
     return new Promise((resolve, reject) => {
       const look = async () => {
         const step = await api.get(url`conversations/${fork}/step`).catch(() => null);
-        if (step && !step.running && this.text) resolve();
+        if (step && !step.running && this.begun) resolve();
       };
       const timer = setInterval(look, LOOK);
       const delta = live.on("step.delta", ({ conversation, kind, text, start }) => {

@@ -8,7 +8,7 @@
  * line from then on.
  */
 
-import { api, Problem, url } from "../core/api.js";
+import { api, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { canWrite, get } from "../core/state.js";
 import { allowedTool, callOf, decide, withdraw } from "../core/tool-calls.js";
@@ -219,15 +219,11 @@ function traceback({ id }) {
   const place = h("div", { class: "fold-body" });
   const load = async () => {
     if (place.childElementCount) return;
-    try {
-      const found = await api.get(url`conversations/${get().id}/calls/${id}/traceback`);
-      fill(place, code(found.traceback, t("tool.traceback")));
-      const lines = /** @type {HTMLElement} */ (place.querySelector("pre"));
-      lines.scrollTop = lines.scrollHeight; // the tool's own lines are the last ones
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      fill(place, h("p", { class: "muted small" }, error.status === 404 ? t("tool.traceback.gone") : error.message));
-    }
+    const found = await attempt(() => api.get(url`conversations/${get().id}/calls/${id}/traceback`));
+    if (!found) return;
+    fill(place, found.traceback ? code(found.traceback, t("tool.traceback")) : h("p", { class: "muted small" }, t("tool.traceback.gone")));
+    const lines = place.querySelector("pre");
+    if (lines) lines.scrollTop = lines.scrollHeight; // the tool's own lines are the last ones
   };
   const fold = h("details", { class: "fold", ontoggle: () => fold.open && load() }, h("summary", null, icon("right"), h("span", null, t("tool.traceback"))), place);
   return fold;
