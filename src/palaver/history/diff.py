@@ -78,9 +78,14 @@ def _entries(view: View, other: View) -> Iterator[DiffEntry]:
             yield DiffEntry(index + offset, message)
 
 
-def missing(view: View, other: View) -> Iterator[tuple[int, int, int]]:
-    """Yield the ranges of a view that another lacks: index in the view, start and stop."""
+def missing(view: View, other: View, shared: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges of a view that another lacks: index in the view, start and stop.
+
+    The views of two conversations of a family share the positions below `shared` only.
+    """
     there = sorted(other.ranges())
+    if shared is not None:
+        there = [(start, min(stop, shared)) for start, stop in there if start < shared]
     starts = [start for start, _ in there]
     index = 0
     for start, stop in view.ranges():

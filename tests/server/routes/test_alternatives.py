@@ -83,7 +83,8 @@ def test_another_question_is_asked_in_the_place_of_one() -> None:
 
 
 def test_the_answers_of_forks_are_alternatives_on_every_side() -> None:
-    with ScriptedServer(Scripted(saying("One."), saying("Two."), saying("Three."))) as stage:
+    answers = [saying(text) for text in ("One.", "Two.", "Three.", "Four.")]
+    with ScriptedServer(Scripted(*answers)) as stage:
         talk = stage.ask.begun()
         stage.step(talk, "Tea?")
         stage.ask.good("POST", f"conversations/{talk}/messages", {"messages": [
@@ -101,6 +102,12 @@ def test_the_answers_of_forks_are_alternatives_on_every_side() -> None:
         # a fork has what it was forked from in a version of its own
         _, items = found(stage, forks[0])[1]
         assert [forks[0], forks[0], forks[1]] == [one["conversation"] for one in items]
+        # and so on: "One." is only in the first, which is seen from a fork of a fork
+        grandchild = stage.store.get(forks[0]).fork().id
+        again(stage, grandchild, cut(1))
+        _, items = found(stage, grandchild)[1]
+        assert [talk, grandchild, forks[1], grandchild] == [one["conversation"] for one in items]
+        assert 4 == len(found(stage, forks[0])[1][1])
 
 
 def test_what_was_pruned_is_no_alternative() -> None:
@@ -330,3 +337,22 @@ def test_a_developer_sees_where_a_tool_failed_and_no_model_does() -> None:
         stage.app.service.steps._tracebacks.update({str(n): "old" for n in range(200)})
         rerun(stage, talk, fresh, arguments={"fuse": 5}, loop=False)
         assert 200 == len(stage.app.service.steps._tracebacks)
+
+
+def test_a_fork_is_compared_by_what_each_side_said_after_they_parted() -> None:
+    """Both count on from the same place, and mean other messages by it."""
+    with ScriptedServer(Scripted()) as stage:
+        parent = stage.store.create([user("one"), user("two")])
+        fork = parent.fork()
+        for text in ("three", "four"):
+            parent.append(user(text))
+        fork.append(user("drei"))
+        child = fork.fork()
+        path = f"conversations/{parent.id}/diff"
+        for other, said in ((fork, ["drei"]), (child, ["drei"])):
+            found = stage.ask.good("GET", path, params={"other": other.id})
+            assert ["three", "four"] == [one["message"]["content"] for one in found["removed"]]
+            assert said == [one["message"]["content"] for one in found["added"]]
+        stranger = stage.store.create([user("one")])
+        found = stage.ask.good("GET", path, params={"other": stranger.id})
+        assert (4, 1) == (found["removedCount"], found["addedCount"])

@@ -8,6 +8,7 @@ stored for them, and to choose one is to restore its version or to open its fork
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from litestar import Response, get, post
@@ -20,6 +21,7 @@ from palaver.messages import AssistantInfo, Message
 from palaver.server.requests import IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.operations import ChangeResult, change_response
 from palaver.server.services import ServiceDependency
+from palaver.stores.forks import FAR
 from palaver.stores.records import PRUNED
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ _EDITS: Final = frozenset(("insert", "replace", "truncate", "clear", "filter"))
 _GONE: Final = frozenset((ERASED, PRUNED))
 """The metadata of what is left of a message whose content was destroyed."""
 _LOOKED_AT: Final = 200
-"""How many of the newest versions, and of the newest forks, are searched for alternatives."""
+"""How many versions, and how many forks and ancestors, are searched for alternatives."""
 
 _Number = Annotated[int, Meta(ge=0)]
 _Count = Annotated[int, QueryParameter(ge=1, le=1_000)]
@@ -240,12 +242,31 @@ def diff(
     end = there.view if after is None else there.at(after)
     default = history.version if other is not None else max(end.version - 1, 0)
     begin = history.at(default if before is None else before)
-    return with_etag(_compare(begin, end, limit), history.version)
+    shared = None if other is None else _shared_length(service.store, conversation, other)
+    return with_etag(_compare(begin, end, limit, shared), history.version)
 
 
-def _compare(begin: View, end: View, limit: int) -> VersionDiff:
-    removed_count, removed = _find_missing(begin, end, limit)
-    added_count, added = _find_missing(end, begin, limit)
+def _shared_length(store: Store, one: str, other: str) -> int:
+    """How many positions of the log two conversations share: up to where their lines parted."""
+    found = dict(_line(store, one))
+    for name, upto in _line(store, other):
+        if name in found:
+            return min(upto, found[name])
+    return 0
+
+
+def _line(store: Store, name: str | None) -> Iterator[tuple[str, int]]:
+    """A conversation and its ancestors, each with how much of its log the conversation reads."""
+    upto = FAR
+    while name is not None:
+        yield name, upto
+        head = store.head(name)
+        name, upto = head.parent, min(upto, head.base)
+
+
+def _compare(begin: View, end: View, limit: int, shared: int | None) -> VersionDiff:
+    removed_count, removed = _find_missing(begin, end, limit, shared)
+    added_count, added = _find_missing(end, begin, limit, shared)
     return VersionDiff(
         before=begin.version,
         after=end.version,
@@ -258,11 +279,13 @@ def _compare(begin: View, end: View, limit: int) -> VersionDiff:
     )
 
 
-def _find_missing(view: View, other: View, limit: int) -> tuple[int, list[DiffedMessage]]:
+def _find_missing(
+    view: View, other: View, limit: int, shared: int | None
+) -> tuple[int, list[DiffedMessage]]:
     """How many messages a view has that another has not, and the first of them."""
     count = 0
     found: list[DiffedMessage] = []
-    for index, start, stop in missing(view, other):
+    for index, start, stop in missing(view, other, shared):
         count += stop - start
         read = view.log.between(start, min(stop, start + limit - len(found)))
         found += [
@@ -319,9 +342,9 @@ def list_alternatives(
 ) -> Response[AlternativeList]:
     """List the messages that have alternatives: other messages after all the same ones before.
 
-    They are found in the newest 200 versions that an edit followed, and in the newest state of the
-    forks, of the parent and of its forks. Restore its version, or open its conversation, to have
-    one in the place of another.
+    They are found in the newest 200 versions that an edit followed, and in the newest state of 200
+    relatives: the forks, the parent and its forks, and so on. Restore its version, or open its
+    conversation, to have one in the place of another.
     """
     history = service.conversations.get(conversation).history
     view = history.view
@@ -347,18 +370,23 @@ def list_alternatives(
 
 
 def _list_relatives(store: Store, history: StoredHistory) -> Iterator[tuple[View, str, int | None]]:
-    """The views that may have alternatives, newest first, with how much of the log is shared."""
+    """The views that may have alternatives, with how much of the log is shared."""
     for version in history.ends(_LOOKED_AT):
         yield history.at(version), history.id, None
-    head = store.head(history.id)
-    for fork in store.forks(history.id)[-_LOOKED_AT:][::-1]:
-        yield store.get(fork.id).view, fork.id, fork.base
-    if head.parent is None:
-        return
-    yield store.get(head.parent).view, head.parent, head.base
-    for fork in store.forks(head.parent)[-_LOOKED_AT:][::-1]:
-        if fork.id != history.id:
-            yield store.get(fork.id).view, fork.id, min(fork.base, head.base)
+    for name, shared in islice(_find_relatives(store, history.id), _LOOKED_AT):
+        yield store.get(name).view, name, shared
+
+
+def _find_relatives(store: Store, name: str) -> Iterator[tuple[str, int]]:
+    """The forks of a conversation, newest first, then its parent and the parent's, and so on."""
+    child = name
+    for ancestor, upto in _line(store, name):
+        if ancestor != name:
+            yield ancestor, upto
+        for fork in reversed(store.forks(ancestor)):
+            if fork.id != child:
+                yield fork.id, min(fork.base, upto)
+        child = ancestor
 
 
 def _add_alternative(known: dict[str, Alternative], view: View, index: int, name: str) -> None:
