@@ -106,19 +106,20 @@ def common_prefix(one: View, other: View, shared: int | None = None) -> int:
 
     The views of two conversations of a family share the positions below `shared` only.
     """
-    mine, theirs = list(one.ranges()), list(other.ranges())
-    length = here = there = 0
-    while here < len(mine) and there < len(theirs):
-        (start, stop), (begin, end) = mine[here], theirs[there]
+    mine, theirs = iter(one.ranges()), iter(other.ranges())
+    here, there = next(mine, None), next(theirs, None)
+    length = 0
+    while here is not None and there is not None:
+        (start, stop), (begin, end) = here, there
         step = min(stop - start, end - begin)
         if shared is not None:
             step = min(step, shared - start)
         if start != begin or step <= 0:
             break
         length += step
-        mine[here], theirs[there] = (start + step, stop), (begin + step, end)
-        here += start + step == stop
-        there += begin + step == end
+        start += step
+        here = (start, stop) if start < stop else next(mine, None)
+        there = (start, end) if start < end else next(theirs, None)
     return length
 
 

@@ -20,7 +20,7 @@ from palaver.history.erase import ERASED
 from palaver.messages import AssistantInfo, Message
 from palaver.server.requests import IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.operations import ChangeResult, change_response
-from palaver.server.services import ServiceDependency
+from palaver.server.services import Service, ServiceDependency
 from palaver.stores.forks import FAR
 from palaver.stores.records import PRUNED
 
@@ -41,7 +41,9 @@ _EDITS: Final = frozenset(("insert", "replace", "truncate", "clear", "filter"))
 _GONE: Final = frozenset((ERASED, PRUNED))
 """The metadata of what is left of a message whose content was destroyed."""
 _LOOKED_AT: Final = 200
-"""How many versions, and how many forks and ancestors, are searched for alternatives."""
+"""How many of the versions that an edit followed are searched for alternatives."""
+_RELATIVES: Final = 40
+"""How many forks and ancestors are searched; fewer than the server has open at a time."""
 
 _Number = Annotated[int, Meta(ge=0)]
 _Count = Annotated[int, QueryParameter(ge=1, le=1_000)]
@@ -342,14 +344,14 @@ def list_alternatives(
 ) -> Response[AlternativeList]:
     """List the messages that have alternatives: other messages after all the same ones before.
 
-    They are found in the newest 200 versions that an edit followed, and in the newest state of 200
+    They are found in the newest 200 versions that an edit followed, and in the newest state of 40
     relatives: the forks, the parent and its forks, and so on. Restore its version, or open its
     conversation, to have one in the place of another.
     """
     history = service.conversations.get(conversation).history
     view = history.view
     found: dict[int, dict[str, Alternative]] = {}
-    for other, id_, shared in _list_relatives(service.store, history):
+    for other, id_, shared in _list_relatives(service, history):
         index = find_alternative(view, other, shared)
         if index is None or _GONE & other[index].metadata.keys():
             continue
@@ -369,12 +371,14 @@ def list_alternatives(
     return with_etag(AlternativeList(version=view.version, items=items), view.version)
 
 
-def _list_relatives(store: Store, history: StoredHistory) -> Iterator[tuple[View, str, int | None]]:
+def _list_relatives(
+    service: Service, history: StoredHistory
+) -> Iterator[tuple[View, str, int | None]]:
     """The views that may have alternatives, with how much of the log is shared."""
     for version in history.ends(_LOOKED_AT):
         yield history.at(version), history.id, None
-    for name, shared in islice(_find_relatives(store, history.id), _LOOKED_AT):
-        yield store.get(name).view, name, shared
+    for name, shared in islice(_find_relatives(service.store, history.id), _RELATIVES):
+        yield service.conversations.get(name).history.view, name, shared
 
 
 def _find_relatives(store: Store, name: str) -> Iterator[tuple[str, int]]:
