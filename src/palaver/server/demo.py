@@ -379,6 +379,7 @@ class MessageWriter:
     ) -> Message:
         """An answer: reasoning, text and calls (id, tool, input), with its usage."""
         message, at = self._next(), self._clock()
+        took = 900 + 4 * _SECOND * bool(reasoning) + 12 * usage.tokens.output
         parts: list[Part] = []
         if reasoning:
             parts.append(
@@ -401,7 +402,7 @@ class MessageWriter:
         info = AssistantInfo(
             model=usage.model, cost=usage.cost, tokens=usage.tokens, completed=at, finish=why
         )
-        return Message("assistant", tuple(parts), id=message, timestamp=at, info=info)
+        return Message("assistant", tuple(parts), id=message, timestamp=at - took, info=info)
 
     def result(
         self, call_id: str, tool: str, given: dict[str, Any], output: str, *, failed: bool = False

@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     guesses: float = 10
     requests: int = 200
     streams: int = 1_000
-    steps: int = 4
+    steps: int = 64
     connections: int = 2_000
     peer_connections: int = 500
     peer_unfinished: int = 100

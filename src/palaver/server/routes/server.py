@@ -18,6 +18,7 @@ from palaver.server.openapi import openapi_document
 from palaver.server.requests import Shape
 from palaver.server.security import cookie_value
 from palaver.server.services import ServiceDependency
+from palaver.server.services.attachments import MAX_FILE, MAX_FILES
 from palaver.server.services.models import ModelInfo
 from palaver.server.services.teams import TEAM_TAG
 
@@ -70,10 +71,12 @@ class TeamInfo(Shape, frozen=True):
 
 
 class ServerLimits(Shape, frozen=True):
-    """Limits of the server: bytes in a body, and steps at once."""
+    """Limits of the server: bytes in a body, steps at once, bytes of a file, files of a message."""
 
     body: int
     steps: int
+    file: int
+    files: int
 
 
 class ServerInfo(Shape, frozen=True):
@@ -151,7 +154,9 @@ def info(service: ServiceDependency) -> ServerInfo:
         ],
         formats=list(wire.FORMATS),
         teams=_list_teams(service.store),
-        limits=ServerLimits(body=settings.body, steps=settings.steps),
+        limits=ServerLimits(
+            body=settings.body, steps=settings.steps, file=MAX_FILE, files=MAX_FILES
+        ),
         cursor=service.live.last,
     )
 

@@ -13,11 +13,12 @@ import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { live } from "../core/live-events.js";
 import { go } from "../core/routes.js";
-import { chosenModel, get, nameOf } from "../core/state.js";
+import { allowedTools, chosenModel, get, nameOf } from "../core/state.js";
 import { duration, short, t } from "../locales/locale.js";
 import { dialog } from "../shell/dialog.js";
 import { attempt } from "../shell/toast.js";
 import { readAlternatives } from "./alternatives.js";
+import { usualTools } from "./composer-controls.js";
 import { learn, markdown } from "./markdown.js";
 import { textOf } from "./message-actions.js";
 import { countBefore, cutAfter } from "./regenerate.js";
@@ -80,7 +81,7 @@ class Side {
     this.answer = answer;
     this.close = close;
     /** @type {Choice} */
-    this.choice = { model: answer ? null : other ? next : mine, temperature: "", most: "", tools: get().tools };
+    this.choice = { model: answer ? null : other ? next : mine, temperature: "", most: "", tools: hasTools() };
     this.result = h("div", { class: "compare-result", "aria-live": "polite" });
     this.element = h("fieldset", { class: "compare-side" }, h("legend", null, name), this.#settings(ready), this.result);
     if (answer) this.#show([answer]);
@@ -146,7 +147,7 @@ class Side {
     ended.catch(() => {}); // it may fail before the request is answered; `await` below throws it
     const options = { ...(temperature ? { temperature: Number(temperature) } : {}), ...(most ? { max_tokens: Number(most) } : {}) };
     const operations = cutAfter(this.keep);
-    await api.post(url`conversations/${fork.id}/step`, { model, tools, options, ...(operations.length ? { operations } : {}) }, { version: fork.version });
+    await api.post(url`conversations/${fork.id}/step`, { model, ...(tools === hasTools() ? usualTools() : { tools }), options, ...(operations.length ? { operations } : {}) }, { version: fork.version });
     this.begun = true;
     await ended;
   }
@@ -215,6 +216,12 @@ class Side {
       h("button", { type: "button", class: "plain", onclick: discard }, icon("trash"), t("compare.discard")),
     );
   }
+}
+
+/** Whether the next step of the conversation may use any tool. */
+function hasTools() {
+  const allowed = allowedTools();
+  return Array.isArray(allowed) ? allowed.length > 0 : allowed;
 }
 
 /**

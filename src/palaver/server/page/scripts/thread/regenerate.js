@@ -11,6 +11,7 @@ import { registerAction } from "../core/registry.js";
 import { canWrite, get, set } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { attempt, notify } from "../shell/toast.js";
+import { usualTools } from "./composer-controls.js";
 import { setFailure } from "./failed-step.js";
 import { versionShown } from "./message-actions.js";
 
@@ -44,7 +45,7 @@ export async function startStep(path, body, version) {
  * @param {number | undefined} version
  */
 export function askAgain(operations, version) {
-  return startStep("step", { tools: get().tools, ...(operations.length ? { operations } : {}) }, version);
+  return startStep("step", { ...usualTools(), ...(operations.length ? { operations } : {}) }, version);
 }
 
 /**
@@ -82,6 +83,9 @@ function versionOf(item) {
   if (version === undefined) notify({ kind: "error", text: t("views.conflict.title") });
   return version;
 }
+
+// the buttons of messages are drawn before it is known whether there is a team
+document.addEventListener("pv-team", () => document.querySelector("pv-thread")?.rows.redraw());
 
 registerAction("regenerate", {
   label: "again.regenerate",

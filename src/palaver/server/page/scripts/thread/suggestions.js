@@ -40,7 +40,7 @@ export class Suggestions extends HTMLElement {
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["head"], () => this.#look()),
-      watch(["stepping", "viewing", "info", "model"], draw),
+      watch(["stepping", "viewing", "info", "model", "settings"], draw),
       onOnboarding(draw),
       onLanguage(draw),
     ];
@@ -68,7 +68,7 @@ export class Suggestions extends HTMLElement {
     const model = chosenModel();
     const known = new Set((get().info?.tools ?? []).map((tool) => tool.name));
     const learning = get().id === START && isWanted() && !isDone("call");
-    const offered = SUGGESTIONS.filter(({ tool, later }) => (!tool || known.has(tool)) && (this.young || later));
+    const offered = SUGGESTIONS.filter(({ tool, later }) => (!tool || (known.has(tool) && isAllowed(tool))) && (this.young || later));
     const may = canWrite() && get().viewing === null && !get().stepping && model?.ready;
     this.hidden = !(may && (this.young || learning) && offered.length);
     if (this.hidden) {
@@ -95,6 +95,12 @@ async function onlySystem(id, head) {
   /** @type {import("../core/protocol.js").GetConversationsMessages | null} */
   const found = await api.get(url`conversations/${id}/messages`, { query }).catch(() => null);
   return found !== null && found.items.every(({ message }) => message.role === "system");
+}
+
+/** Whether the conversation leaves a tool on; the page's own switch does not count. @param {string} tool */
+function isAllowed(tool) {
+  const allowed = get().settings?.tools ?? true;
+  return typeof allowed === "boolean" ? allowed : allowed.includes(tool);
 }
 
 /**
