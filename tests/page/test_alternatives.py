@@ -12,6 +12,7 @@ from palaver.errors import ModelError
 from palaver.messages import assistant, user
 from tests.conversation.scripted import calling, saying
 from tests.page.accessibility import violations
+from tests.page.test_team import ROSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +124,20 @@ def test_another_answer_and_another_question_by_keyboard(
     expect(row(page, 1)).to_contain_text("Two.")
 
 
+def test_nobody_answers_in_the_place_of_a_team(
+    opened: Callable[[str], Page], server: PageServer
+) -> None:
+    page = opened("again-team")
+    row(page, 1).hover()
+    expect(row(page, 1).get_by_role("button", name="Regenerate")).to_be_visible()
+    server.ask("PUT", "conversations/again-team/team", {"document": ROSTER})
+    page.reload()
+    expect(page.locator("pv-team-box")).to_be_visible()
+    row(page, 1).hover()
+    expect(row(page, 1).get_by_role("button", name="Edit")).to_be_visible()
+    expect(row(page, 1).get_by_role("button", name="Regenerate")).to_have_count(0)
+
+
 def test_what_is_sent_again_moves_along_when_others_were_quicker(
     opened: Callable[[str], Page], server: PageServer, expected: list[str]
 ) -> None:
@@ -229,7 +244,8 @@ def test_a_tool_is_approved_for_the_conversation_until_that_is_withdrawn(
     card = row(page, 3).locator(".tool-card")
     expect(card).to_contain_text("This call waits for you.")
     assert [] == violations(page)
-    card.get_by_role("button", name="Approve always here").click()
+    card.get_by_role("button", name="Approve always here").focus()
+    page.keyboard.press("Enter")
     expect(row(page, 5)).to_contain_text("Nothing.")
     expect(row(page, 4)).to_contain_text("with all further calls of this tool")
     say(page, "Again.")
