@@ -72,6 +72,8 @@ export type PostConversationsPrune = PrunedShape;
 
 export type GetConversationsVersions = VersionListShape;
 
+export type GetConversationsAlternatives = AlternativeListShape;
+
 export type GetConversationsDiff = VersionDiffShape;
 
 export type PostConversationsUndo = ChangeResultShape;
@@ -103,6 +105,10 @@ export type GetConversationsCalls = OpenCallsShape;
 export type GetConversationsCache = CacheLedgerShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
+
+export type PostConversationsCallsRerun = StepStartedShape;
+
+export type GetConversationsCallsTraceback = CallTracebackShape;
 
 export type PostFiles = FilesReportShape;
 
@@ -168,6 +174,25 @@ export interface AgentPromptShape {
   systemFlag: string | null;
 }
 
+export interface AllowedToolShape {
+  tool: string;
+  by: string | null;
+  at: number | null;
+}
+
+export interface AlternativeShape {
+  message: string;
+  conversation: string;
+  version: number;
+  model: string | null;
+  at: number;
+}
+
+export interface AlternativeListShape {
+  version: number;
+  items: Array<MessageAlternativesShape>;
+}
+
 export interface AppendResultShape {
   version: number;
   length: number;
@@ -227,6 +252,10 @@ export interface CacheLedgerShape {
   version: number;
   items: Array<StepCacheShape>;
   breaks: Record<string, number>;
+}
+
+export interface CallTracebackShape {
+  traceback: string | null;
 }
 
 export interface ChangeResultShape {
@@ -537,6 +566,12 @@ export interface MessageShape {
   info?: UserInfoShape | AssistantInfoShape | null;
 }
 
+export interface MessageAlternativesShape {
+  index: number;
+  current: number;
+  items: Array<AlternativeShape>;
+}
+
 export interface MessageBriefShape {
   index: number;
   id: string;
@@ -598,6 +633,7 @@ export interface OpenCallShape {
 export interface OpenCallsShape {
   version: number;
   items: Array<OpenCallShape>;
+  allowed: Array<AllowedToolShape>;
 }
 
 export interface OperationOutcomeShape {
