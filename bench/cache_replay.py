@@ -214,7 +214,8 @@ def replay(requests: Sequence[Sent]) -> list[CacheUse]:
         tokens = sent.tokens
         found.append(expectation.compare(tokens.cache.read, tokens.cache.write, tokens.prompt))
         before = last_request(known, sent.model)
-        life = life_of(sent.form, sent.raw, last=None if before is None else before.life)
+        lived = None if before is None else before.life
+        life = life_of(sent.form, sent.raw, last=lived, model=sent.model.model_id)
         now = msgspec.structs.replace(
             now, kept=tokens_kept(sent.form, tokens), life=life or _NO_LIFE, prompt=tokens.prompt
         )

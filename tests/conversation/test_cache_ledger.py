@@ -286,6 +286,8 @@ def test_the_rules_of_the_providers() -> None:
     assert Life(3_600, 3_600) == hour == life_of("anthropic", nothing, last=hour)
     day = life_of("openai-responses", {}, {"prompt_cache_retention": "24h"})
     assert Life(3_600, 86_400) == day
+    assert Life(300, 3_600) == life_of("openai-chat", {}, model="gpt-5.4")
+    assert Life(1_800, 1_800) == life_of("openai-chat", {}, model="gpt-5.6-codex")
     assert life_of("another", {}) is None
     none = TokenCounts(9, 1, 0, CacheCounts())
     assert reports_cache("anthropic", none, {"cache_read_input_tokens": 0})

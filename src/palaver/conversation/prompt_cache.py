@@ -10,6 +10,7 @@ content, thinned out towards the front: no text, and never more than a few kilob
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -316,7 +317,8 @@ class RequestStart(Struct, frozen=True):
         """
         raw: Mapping[str, Any] = message.metadata.get("usage") or EMPTY
         last = last_request(self.known, self.prefix.model)
-        life = life_of(self.form, raw, self.options, None if last is None else last.life)
+        before, name = None if last is None else last.life, self.prefix.model.model_id
+        life = life_of(self.form, raw, self.options, before, name)
         if life is None or not reports_cache(self.form, tokens, raw):
             return message, []
         cache, prompt = tokens.cache, tokens.prompt
@@ -399,6 +401,9 @@ _LIVES: Final[Mapping[str, Life]] = {
 }
 _HOUR: Final = Life(3_600, 3_600)
 _DAY: Final = Life(3_600, 86_400)
+_HALF_AN_HOUR: Final = Life(1_800, 1_800)
+_HALF_AN_HOUR_FROM: Final = (5, 6)
+_GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
 _MINIMUM: Final[Mapping[str, tuple[int, int]]] = {
     "openai-chat": (1_024, 128), "openai-responses": (1_024, 128), "gemini": (4_096, 1),
 }  # fmt: skip
@@ -407,9 +412,15 @@ _FIELDS: Final = ("prompt_tokens_details", "input_tokens_details")
 
 
 def life_of(
-    form: str, raw: Mapping[str, Any], options: Mapping[str, Any] = EMPTY, last: Life | None = None
+    form: str,
+    raw: Mapping[str, Any],
+    options: Mapping[str, Any] = EMPTY,
+    last: Life | None = None,
+    model: str = "",
 ) -> Life | None:
     """Return how long a provider keeps what it cached; None for a format without a cache.
+
+    `raw` is its usage, as it came; `last` is the life of what it had cached before.
 
     >>> life_of("anthropic", {"cache_creation": {"ephemeral_1h_input_tokens": 9_000}}).gone
     3600
@@ -422,6 +433,9 @@ def life_of(
             return last  # nothing was written: what was read lives on as before
     if options.get("prompt_cache_retention") == "24h":
         return _DAY
+    found = _GPT.match(model) if form.startswith("openai") else None
+    if found is not None and (int(found[1]), int(found[2] or 0)) >= _HALF_AN_HOUR_FROM:
+        return _HALF_AN_HOUR
     return _LIVES.get(form)
 
 
