@@ -729,6 +729,7 @@ class Conversation:
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
     arequest = in_thread(request)
+    acache_key = in_thread(cache_key)
     ausage = in_thread(_usage)
     atokens = in_thread(tokens)
     acount_messages = in_thread(count_messages)

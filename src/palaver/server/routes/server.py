@@ -80,7 +80,10 @@ class ServerLimits(Shape, frozen=True):
 
 
 class ServerInfo(Shape, frozen=True):
-    """What this server has and can do; `cursor` is the id of the last event."""
+    """What this server has and can do; `cursor` is the id of the last event.
+
+    `discovers` says whether the transcripts of other programs on its machine can be brought in.
+    """
 
     version: str
     store: _StoreKind
@@ -91,6 +94,7 @@ class ServerInfo(Shape, frozen=True):
     teams: list[TeamInfo]
     limits: ServerLimits
     cursor: str
+    discovers: bool
 
 
 @get("/openapi.json", include_in_schema=False, sync_to_thread=True)
@@ -158,6 +162,7 @@ def info(service: ServiceDependency) -> ServerInfo:
             body=settings.body, steps=settings.steps, file=MAX_FILE, files=MAX_FILES
         ),
         cursor=service.live.last,
+        discovers=settings.discover and not settings.read_only,
     )
 
 

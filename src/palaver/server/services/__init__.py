@@ -47,6 +47,8 @@ class Service:
         self.teams = Teams(self)
         # Markdown is parsed in pure Python: more than one thread would only slow the others down
         self.parsing = CapacityLimiter(1)
+        self.brought_in: dict[str, tuple[int, int]] = {}
+        """Transcripts that were brought in since the start, by key, with their size and date."""
 
     @property
     def reads_inline(self) -> bool:

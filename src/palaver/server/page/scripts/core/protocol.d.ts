@@ -81,6 +81,12 @@ export type PostConvert = ConvertResultShape;
 
 export type GetConversationsVerify = VerifyResultShape;
 
+export type GetTranscripts = TranscriptListShape;
+
+export type PostTranscripts = BringInResultShape;
+
+export type PostExamples = ExamplesResultShape;
+
 export type GetConversationsStep = StepStatusShape;
 
 export type PostConversationsStep = StepStartedShape;
@@ -183,10 +189,24 @@ export interface BatchInfoShape {
   versions: [number, number] | null;
 }
 
+export interface BringInResultShape {
+  conversations: Array<BroughtInConversationShape>;
+}
+
 export interface BrokenPairShape {
   callID: string;
   tool: string;
   missing: "call" | "result";
+}
+
+export interface BroughtInConversationShape {
+  action: "appended" | "busy" | "created" | "failed" | "kept" | "replaced" | "unchanged";
+  id: string | null;
+  title: string | null;
+  length: number;
+  added: number;
+  detail: string;
+  lost: number;
 }
 
 export interface CacheCountsShape {
@@ -365,6 +385,11 @@ export interface EraseReceiptShape {
   versions: number;
   records: number;
   outOfReach: Array<string>;
+}
+
+export interface ExamplesResultShape {
+  id: string;
+  created: boolean;
 }
 
 export interface ExplainedPromptShape {
@@ -785,6 +810,7 @@ export interface ServerInfoShape {
   teams: Array<TeamInfoShape>;
   limits: ServerLimitsShape;
   cursor: string;
+  discovers: boolean;
 }
 
 export interface ServerLimitsShape {
@@ -1048,6 +1074,22 @@ export interface ToolRunningShape {
 export interface ToolTimeShape {
   start: number;
   end: number;
+}
+
+export interface TranscriptInfoShape {
+  key: string;
+  program: string;
+  name: string;
+  size: number;
+  modified: number;
+  imported: boolean;
+  title?: string | null;
+}
+
+export interface TranscriptListShape {
+  programs: Record<string, string>;
+  transcripts: Array<TranscriptInfoShape>;
+  problems: Array<string>;
 }
 
 export interface UsageTotalsShape {

@@ -129,3 +129,11 @@ export function chosenModel() {
 export function allowedTools() {
   return state.settings?.tools ?? state.tools;
 }
+
+/** The model that comes with palaver: it proves the plumbing, not cleverness. */
+const SMALL = "local:smollm2";
+
+/** Whether a model is the very small one. @param {{name: string} | undefined} model */
+export function isSmall(model) {
+  return model?.name === SMALL;
+}

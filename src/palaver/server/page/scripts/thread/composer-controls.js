@@ -7,7 +7,7 @@
 import { api, url } from "../core/api.js";
 import { h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
-import { allowedTools, chosenModel, get, set } from "../core/state.js";
+import { allowedTools, chosenModel, get, isSmall, set } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
 import { attempt } from "../shell/toast.js";
@@ -17,9 +17,15 @@ const MODEL_KEY = "palaver.model";
 
 /** Choose what was chosen in this browser before. */
 export function restoreChoices() {
-  set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
   const chosen = localStorage.getItem(MODEL_KEY);
   if (models().some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+  chooseTools();
+}
+
+/** Switch tools as they were switched in this browser before; at first they are on, but for the small model. */
+export function chooseTools() {
+  const said = localStorage.getItem(TOOLS_KEY);
+  set({ tools: said ? said !== "off" : !isSmall(chosenModel()) });
 }
 
 /** The browser's switch for tools, for a step; nothing where the conversation has a choice of its own. */

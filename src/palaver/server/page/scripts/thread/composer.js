@@ -13,7 +13,7 @@ import { canWrite, get, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
 import { attempt, notify } from "../shell/toast.js";
 import { withBytes } from "./attachments.js";
-import { controls, restoreChoices, usualTools } from "./composer-controls.js";
+import { chooseTools, controls, restoreChoices, usualTools } from "./composer-controls.js";
 import { setFailure } from "./failed-step.js";
 
 const UNSENT_KEY = "palaver.unsent.";
@@ -49,6 +49,7 @@ export class Composer extends HTMLElement {
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
       watch(["stepping", "viewing", "info", "model", "tools", "settings"], draw),
+      watch(["model", "info"], chooseTools),
       watch(["stepping"], () => this.#sendQueued()),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),

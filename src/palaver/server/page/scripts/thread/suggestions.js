@@ -12,7 +12,7 @@
 import { api, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { redraw } from "../core/redraw.js";
-import { canWrite, chosenModel, get, watch } from "../core/state.js";
+import { canWrite, chosenModel, get, isSmall, watch } from "../core/state.js";
 import { onLanguage, t } from "../locales/locale.js";
 import { isDone, isWanted, onOnboarding, START } from "../shell/onboarding.js";
 
@@ -75,7 +75,7 @@ export class Suggestions extends HTMLElement {
       fill(this);
       return;
     }
-    const label = t(model.name.startsWith("local:") ? "suggest.label.small" : "suggest.label");
+    const label = t(isSmall(model) ? "suggest.label.small" : "suggest.label");
     this.setAttribute("aria-label", t("suggest.label"));
     fill(
       this,
@@ -104,10 +104,12 @@ function isAllowed(tool) {
 }
 
 /**
+ * Ask one of the suggested questions.
+ *
  * @param {string} question
- * @param {string | undefined} tool
+ * @param {string} [tool]
  */
-function ask(question, tool) {
+export function ask(question, tool) {
   const how = tool ? { tools: [tool], options: { tool_choice: tool } } : { tools: false };
   // the button goes: the keyboard moves on to the box, a finger wants no keyboard
   if (document.activeElement?.matches(":focus-visible")) document.getElementById("say")?.focus();
