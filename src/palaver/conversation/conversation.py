@@ -846,6 +846,7 @@ class Conversation:
     acancel_deferred = in_thread(cancel_deferred)
     aapply_deferred = in_thread(apply_deferred)
     arequest = in_thread(request)
+    acache_key = in_thread(cache_key)
     ausage = in_thread(_usage)
     atokens = in_thread(tokens)
     acount_messages = in_thread(count_messages)
