@@ -25,10 +25,12 @@ from palaver.conversation.prompt_cache import (
     read_prefixes,
     reports_cache,
     tokens_kept,
+    tools_digest,
 )
 from palaver.messages import CacheCounts, Message, ModelRef, TokenCounts, assistant, user
 from palaver.stores import open_store
 from palaver.tools import tool
+from palaver.wire import ToolSpec
 from tests.conversation.scripted import Scripted
 
 if TYPE_CHECKING:
@@ -202,6 +204,12 @@ async def test_no_text_is_in_the_record(store: Store) -> None:
     (value,) = store.records(talk.id, CACHE).values()
     assert b"secret" not in value
     assert 3_000 > len(value)
+
+
+def test_the_order_of_tools_is_no_change() -> None:
+    """They go out by their names."""
+    one, other = ToolSpec("clock", "The time."), ToolSpec("calendar", "The day.")
+    assert tools_digest([one, other]) == tools_digest([other, one]) != tools_digest([one])
 
 
 @pytest.mark.anyio

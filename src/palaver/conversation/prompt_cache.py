@@ -382,8 +382,9 @@ def last_request(prefixes: Iterable[PromptPrefix], model: ModelRef | None) -> Pr
 
 
 def _tools_bytes(tools: Sequence[ToolSpec]) -> bytes:
-    """Return the tools of a request as they stand before its first message."""
-    return msgspec.json.encode([[spec.name, spec.description, spec.schema] for spec in tools])
+    """Return the tools of a request as they stand before its first message, by their names."""
+    ordered = sorted(tools, key=lambda spec: spec.name)
+    return msgspec.json.encode([[spec.name, spec.description, spec.schema] for spec in ordered])
 
 
 def options_digest(options: Mapping[str, Any]) -> str:
