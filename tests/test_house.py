@@ -26,6 +26,7 @@ FOREIGN = sorted(
 """What needs another framework: it is imported beside that, by `make compat`."""
 
 HEAVY = {
+    "agent_framework",
     "agents",
     "anthropic",
     "anyio",
@@ -205,8 +206,8 @@ AVOIDED = {
 }  # fmt: skip
 """Metaphors and generic activities: a module or class named so does not say what it holds."""
 
-MOST_FILES = 255
-MOST_WITH_ONE_IMPORTER = 56
+MOST_FILES = 259
+MOST_WITH_ONE_IMPORTER = 57
 
 
 def syntax_trees() -> dict[str, ast.Module]:
