@@ -419,6 +419,7 @@ def test_any_conversation_is_a_session(store: Store) -> None:
     talking = agent(model, PalaverSessionManager("from elsewhere", store))
     talking("How many?")
     assert said(model.requests[0]) == ["Tea?", "Yes.", "How many?"]
+    assert store.head("from elsewhere").length == 5  # what others wrote is not written again
     del talking.messages[0]
     talking("Sure?")
     texts = [message.text for message in store.get("from elsewhere").view]
