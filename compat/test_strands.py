@@ -218,6 +218,57 @@ def test_a_session_that_an_interrupted_tool_broke_is_repaired() -> None:
     assert broken[2]["content"][0] == result("b")
 
 
+def restored(messages: list[Any], store: Store, folder: Path, *, own: bool) -> list[Any]:
+    """What a model is sent after a restart of a session that was left with some messages."""
+
+    def build() -> Any:
+        if own:
+            return FileSessionManager("talk", storage_dir=str(folder))
+        return PalaverSessionManager("talk", store)
+
+    manager = build()
+    agent(ScriptedModel(), manager)
+    for number, message in enumerate(messages):
+        if own:
+            stored = SessionMessage.from_message(message, number)
+            manager.create_message("talk", "default", stored)
+        else:
+            store.get("talk").append(from_strands(message))
+    model = ScriptedModel("Well.")
+    agent(model, build())("And?")
+    return model.requests[0]
+
+
+def test_no_session_is_bricked_and_no_result_lost(here: Store, tmp_path: Path) -> None:
+    """strands-agents/harness-sdk#3651: more results than calls, in every request from then on.
+
+    Their own manager repairs most of it by now: not a result that is there twice, and a result that
+    does not follow its call at once is thrown away.
+    """
+    twice: list[Any] = [
+        {"role": "user", "content": [{"text": "Rome?"}]},
+        {"role": "assistant", "content": [use("a")]},
+        {"role": "user", "content": [result("a"), result("a")]},
+        {"role": "assistant", "content": [{"text": "Sunny."}]},
+    ]
+    with pytest.raises(AssertionError):
+        assert_valid(restored(twice, here, tmp_path / "own", own=True))
+    assert_valid(restored(twice, here, tmp_path, own=False))
+    here.delete("talk")
+    mixed: list[Any] = [
+        {"role": "user", "content": [{"text": "Rome?"}]},
+        {"role": "assistant", "content": [use("a")]},
+        {"role": "assistant", "content": [use("b")]},
+        {"role": "user", "content": [result("a", "warm"), result("b", "cold")]},
+    ]
+    theirs = restored(mixed, here, tmp_path / "mixed", own=True)
+    assert "warm" not in str(theirs)
+    ours = restored(mixed, here, tmp_path, own=False)
+    assert_valid(ours)
+    assert "warm" in str(ours)
+    assert "cold" in str(ours)
+
+
 # ── a repository under Strands' own session manager ─────────────────────────────────────────────
 
 
