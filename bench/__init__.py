@@ -19,6 +19,7 @@ TOPICS: Final = (
     "bench.stores",
     "bench.peers",
     "bench.agents",
+    "bench.frameworks",
     "bench.langgraph",
     "bench.postgres",
     "bench.conversation",

@@ -299,6 +299,32 @@ def test_a_repository(store: Store) -> None:
     assert list(store) == []
     with pytest.raises(SessionException, match="does not exist"):
         repository.delete_session("talk")
+    made = SessionMessage.from_message({"role": "user", "content": [{"text": "Rome?"}]}, 3)
+    with pytest.raises(SessionException, match="does not exist"):
+        repository.create_message("talk", "first", made)
+
+
+def test_a_repository_appends_to_many_sessions_and_to_one_that_is_there_again(here: Store) -> None:
+    repository = PalaverSessionRepository(here)
+
+    def say(session: str, number: int) -> None:
+        said: Any = {"role": "user", "content": [{"text": str(number)}]}
+        repository.create_message(session, "ada", SessionMessage.from_message(said, number))
+
+    for number in range(130):
+        repository.create_session(Session(f"talk {number}", SessionType.AGENT))
+        repository.create_agent(f"talk {number}", SessionAgent("ada", {}, {}))
+        say(f"talk {number}", 0)
+    assert len(repository._open) == 128
+    other = PalaverSessionRepository(here)
+    other.delete_session("talk 129")
+    other.create_session(Session("talk 129", SessionType.AGENT))
+    other.create_agent("talk 129", SessionAgent("ada", {}, {}))
+    say("talk 129", 1)
+    here.get("talk 128").append(user("And?"))
+    say("talk 128", 2)
+    assert [message.text for message in here.get("talk 129").view] == ["1"]
+    assert [message.text for message in here.get("talk 128").view] == ["0", "And?", "2"]
 
 
 def test_a_redacted_message_can_be_had_again(store: Store) -> None:

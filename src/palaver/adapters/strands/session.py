@@ -69,6 +69,8 @@ _CREATE_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.1
 _MAX_LOOKBACK: Final = 40
 """How many messages are searched for the call of a result."""
+_MAX_OPEN: Final = 128
+"""How many conversations a repository has open, to append to them."""
 
 
 # ── the repository ──────────────────────────────────────────────────────────────────────────────
@@ -93,6 +95,7 @@ class PalaverSessionRepository(SessionRepository):
         """Use a store."""
         check_store(store)
         self.store = store
+        self._open: dict[tuple[str, str], StoredHistory] = {}
 
     # ── sessions ────────────────────────────────────────────────────────────────────────────────
 
@@ -247,8 +250,18 @@ class PalaverSessionRepository(SessionRepository):
         self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: object
     ) -> None:
         """Append a message to an agent's conversation."""
-        history = self.history(session_id, agent_id)
-        history.append(self._convert(history, session_message))
+        key = session_id, agent_id
+        history = self._open.pop(key, None)  # an append needs no look at what it follows
+        if history is None:
+            history = self.history(session_id, agent_id)
+        try:
+            history.append(self._convert(history, session_message))
+        except UnknownConversation:
+            msg = f"Agent {agent_id} in session {session_id} does not exist"
+            raise SessionException(msg) from None
+        self._open[key] = history
+        if len(self._open) > _MAX_OPEN:
+            del self._open[next(iter(self._open))]
 
     def _convert(self, history: StoredHistory, message: SessionMessage) -> Message:
         about: Fields = {"number": message.message_id, "created": message.created_at}
