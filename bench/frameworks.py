@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -70,10 +71,10 @@ def _rows(run: Run, name: str, count: int, ours: Talk, theirs: Talk) -> Iterator
     for what, goal, rounds, repeats in (
         ("append", AtLeast(append), 15, 1), ("last", faster, 9, 3), ("fork", faster, 1, 1)
     ):  # fmt: skip
-        pair = [getattr(ours, what), getattr(theirs, what)]
+        our, their = getattr(ours, what), getattr(theirs, what)
         took = paired(
-            run.rounds(rounds), lambda _n, go=pair[0]: go, lambda _n, go=pair[1]: go,
-            time.process_time, repeats,
+            run.rounds(rounds), partial(_ready, our), partial(_ready, their), time.process_time,
+            repeats,
         )  # fmt: skip
         shown = "open and the last 20" if what == "last" else what
         each = 1e3 / _ADDED if what == "append" else 1e3
@@ -81,6 +82,10 @@ def _rows(run: Run, name: str, count: int, ours: Talk, theirs: Talk) -> Iterator
             f"{name}: {shown} at {count:,}", *(one * each for one in took), n=count, unit="µs",
             goal=goal, note=_NOTE,
         )  # fmt: skip
+
+
+def _ready(go: Callable[[], object], _number: int) -> Callable[[], object]:
+    return go
 
 
 def _module(name: str) -> Any:  # noqa: ANN401 - a peer's
@@ -200,10 +205,14 @@ class _Bench:
             stored = types.SessionMessage.from_message(message, next(numbers))
             repository.create_message("talk", "ada", stored)
 
+        def append() -> None:
+            for _ in range(_ADDED):
+                say("user", _TEXT)
+
         for role, text in _texts(count):
             say(role, text)
         return Talk(
-            lambda: [say("user", _TEXT) for _ in range(_ADDED)],
+            append,
             lambda: opened().list_messages("talk", "ada", limit=_LAST, offset=count - _LAST),
             fork,
         )

@@ -41,7 +41,7 @@ from palaver.testing.servers import Answer, Call, ProviderServer
 from palaver.wire import to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
     from palaver.stores import Store
@@ -73,7 +73,7 @@ class Journey:
         self.travellers: list[str] = []
 
     @contextmanager
-    def provider(self, form: FormatName, who: str, call: Call = WEATHER) -> Iterator[str]:
+    def provider(self, form: FormatName, who: str, call: Call = WEATHER) -> Generator[str]:
         """A model that calls a tool and answers; it has to be shown what the others said."""
         thought = "Hm." if form == "anthropic" else ""  # `claude` asks for thoughts
         call = replace(call, id=f"call_{len(self.travellers)}")
