@@ -42,6 +42,7 @@ from palaver.adapters.agent_framework import (
     PalaverCheckpointStorage,
     PalaverHistoryProvider,
     from_agent_framework,
+    history_provider,
     repair_messages,
     to_agent_framework,
 )
@@ -431,6 +432,21 @@ def test_a_compaction_that_an_edit_came_before_is_left_out(here: Store) -> None:
     assert [each.text for each in here.get("talk").view][:3] == ["Q0", "a0", "q1"]
 
 
+def test_what_a_failed_run_left_in_the_session_is_not_stored(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+    session = AgentSession(session_id="talk")
+
+    async def go() -> None:
+        await agent(ScriptedClient("Yes."), provider).run("Tea?", session=session)
+        with pytest.raises(IndexError):  # the model has no answer left
+            await agent(ScriptedClient(), provider, each_step=False).run("Well?", session=session)
+        assert session.state["palaver"]["messages"]
+        await agent(ScriptedClient("Yes."), provider).run("Milk?", session=session)
+
+    asyncio.run(go())
+    assert [each.text for each in here.get("talk").view] == ["Tea?", "Yes.", "Milk?", "Yes."]
+
+
 def test_a_client_that_repeats_the_transcript_adds_what_is_new(here: Store) -> None:
     provider = PalaverHistoryProvider(here)
     so_far = [Message("user", ["Tea?"]), Message("assistant", ["Yes."], message_id="m1")]
@@ -625,6 +641,18 @@ def test_many_sessions_and_those_that_were_deleted(here: Store) -> None:
     asyncio.run(go())
     assert len(provider._histories) <= 128
     assert "a%0Ab" in here
+
+
+def test_a_task_that_goes_through_many_sessions_remembers_none(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+
+    async def go() -> None:
+        for number in range(5):
+            await ask(agent(ScriptedClient("Yes."), provider), "Tea?", f"talk {number}")
+        assert [len(turns) for turns in provider._tasks.values()] == [0]
+        assert len(history_provider._turns.get() or {}) == 1
+
+    asyncio.run(go())
 
 
 def test_wrong_arguments_are_refused(here: Store) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar
@@ -72,6 +73,8 @@ class _Turn:
         self.read: list[tuple[int, FrameworkMessage]] = []
         """The messages that were read, with their indexes in the view."""
         self.version = -1
+        self.given: list[FrameworkMessage] | None = None
+        """The same messages, where a compaction looks for them."""
 
 
 _turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
@@ -132,6 +135,9 @@ class PalaverHistoryProvider(HistoryProvider):
         self.max_messages = max_messages
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._histories: OrderedDict[str, StoredHistory] = OrderedDict()
+        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], set[_Turn]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def history(self, session_id: str) -> StoredHistory:
         """Return the conversation of a session, to read and to edit."""
@@ -189,10 +195,9 @@ class PalaverHistoryProvider(HistoryProvider):
         turn = self._turn(name)
         if turn is None:
             turn = _Turn(await in_thread(partial(self._open_or_create, name)))
-            _turns.set({**(_turns.get() or {}), (id(self.store), name): turn})
-            if turn.task is not None:
-                turn.task.add_done_callback(partial(self._end, turn))
+            self._begin(turn, name)
         await self._when_free(turn, partial(self._renew, turn))
+        state.pop("messages", None)  # of a run that failed
         await super().before_run(agent=agent, session=session, context=context, state=state)
         given = context.context_messages.get(self.source_id, [])
         asked = {call for message in given for call in open_calls(message)}
@@ -200,7 +205,7 @@ class PalaverHistoryProvider(HistoryProvider):
         shown = repair_messages(given, coming=context.input_messages)
         context.context_messages[self.source_id] = shown
         if not _stores_each_step(agent):
-            state["messages"] = [message for _, message in turn.read]
+            turn.given = state["messages"] = [message for _, message in turn.read]
 
     async def after_run(
         self,
@@ -216,7 +221,7 @@ class PalaverHistoryProvider(HistoryProvider):
         if turn is None:
             await super().after_run(agent=agent, session=session, context=context, state=state)
             return
-        if reduced is not None:
+        if reduced is not None and reduced is turn.given:
             await in_thread(partial(self._reduce, turn, reduced))
         said = context.response.messages if context.response is not None else []
         goes_on = _stores_each_step(agent) and any(map(open_calls, said))
@@ -270,8 +275,9 @@ class PalaverHistoryProvider(HistoryProvider):
             tools.update((part.call_id, part.tool) for part in calls)
         history.extend(new, lease=turn.lease, release=turn.ends)
         turn.wrote = True
-        if turn.ends and new:
+        if turn.ends and new:  # it was given back with the change
             turn.lease = None
+            self._forget(turn)
         elif turn.ends:
             self._release(turn)
 
@@ -296,6 +302,16 @@ class PalaverHistoryProvider(HistoryProvider):
             _log.info("a compaction of %s was left out: %s", history.id, error)
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, turn: _Turn, name: str) -> None:
+        """Make a run known to what it calls, and to the end of its task."""
+        known = (_turns.get() or {}).items()
+        others = {key: one for key, one in known if one.lease is not None}
+        _turns.set({**others, (id(self.store), name): turn})
+        if turn.task is not None:
+            if turn.task not in self._tasks:
+                turn.task.add_done_callback(self._end)
+            self._tasks.setdefault(turn.task, set()).add(turn)
 
     def _turn(self, name: str) -> _Turn | None:
         """Return the run that this code is part of, while it has its turn."""
@@ -337,16 +353,21 @@ class PalaverHistoryProvider(HistoryProvider):
             " in which this one stored nothing: give the provider more turn_seconds, and run again"
         )
 
-    def _end(self, turn: _Turn, task: asyncio.Task[Any]) -> None:
-        """Let others have the session of a task that has ended."""
-        if turn.lease is not None:
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        """Let others have the sessions of a task that has ended."""
+        for turn in self._tasks.pop(task, ()):
             task.get_loop().run_in_executor(None, self._release, turn)
 
     def _release(self, turn: _Turn) -> None:
         lease, turn.lease = turn.lease, None
+        self._forget(turn)
         if lease is not None:
             with suppress(StoreError):  # the store may be closed by now
                 self.store.release(lease)
+
+    def _forget(self, turn: _Turn) -> None:
+        if turn.task in self._tasks:
+            self._tasks[turn.task].discard(turn)
 
 
 def conversation_id(session_id: str | None) -> str:
