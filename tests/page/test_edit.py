@@ -485,7 +485,7 @@ def test_an_edit_may_wait_for_the_cache_and_be_cancelled(
 
 def test_a_price_in_money_says_when_it_pays(page: Page) -> None:
     """Of a cache that is warm, that has expired, and of an edit that never pays."""
-    answers = [
+    answers: list[dict[str, Any]] = [
         {"cache": "warm", "now": 1.25, "later": -0.03, "paysAfter": 42, "reason": None},
         {"cache": "expired", "now": -0.5, "later": -0.03, "paysAfter": 0, "reason": None},
         {"cache": "warm", "now": 0.5, "later": 0.01, "paysAfter": None, "reason": "never-pays"},
