@@ -267,3 +267,17 @@ def test_a_number_beyond_every_time_and_version_finds_what_there_is(
     assert [0, 1] == found
     after = ask.good("GET", f"conversations/{name}/versions", params={"after": number})
     assert [] == after["items"]
+
+
+def test_a_text_is_found_in_the_whole_conversation(ask: APIClient, store: Store) -> None:
+    said = [palaver.user(f"line {number}") for number in range(600)]
+    said[7] = palaver.user("The KETTLE is on.")
+    history = store.create(said)
+    history.append(palaver.assistant("A tea-kettle, then."))
+    found = ask.good("GET", f"conversations/{history.id}/find", params={"q": "kettle"})
+    assert {"version": 1, "length": 601, "indices": [7, 600]} == found
+    older = ask.good("GET", f"conversations/{history.id}/find", params={"q": "KETT", "version": 0})
+    assert [7] == older["indices"]
+    assert [] == ask.good("GET", f"conversations/{history.id}/find", params={"q": "pot"})["indices"]
+    assert 400 == ask.refused("GET", f"conversations/{history.id}/find?q=")["status"]
+    assert 404 == ask.refused("GET", "conversations/nobody/find?q=x")["status"]

@@ -135,6 +135,14 @@ class QueryResult(Shape, frozen=True):
     items: list[QueryItem]
 
 
+class FindResult(Shape, frozen=True):
+    """The indices of the messages of a version that contain a text, in order."""
+
+    version: int
+    length: int
+    indices: list[int]
+
+
 class MarkedMessage(Shape, frozen=True):
     """A mark on a message; `index` is None if the message is not in the view."""
 
@@ -266,6 +274,30 @@ def query(
     found = view.query(**conditions)
     items = [QueryItem(index=_find_index(view, one), message=one) for one in found[:limit]]
     result = QueryResult(version=view.version, total=len(found), items=items)
+    return with_etag(result, view.version)
+
+
+@get("/conversations/{conversation:str}/find", sync_to_thread=True)
+def find(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    q: _Query,
+    version: Annotated[int | None, QueryParameter(ge=0)] = None,
+) -> Response[FindResult]:
+    """Find a text in a whole conversation, as it is now or was at a version; case does not matter.
+
+    It is searched for in all content: text, reasoning, the arguments and results of tools, the
+    names of files. Unlike `search` it finds parts of words, also where the store is encrypted.
+    """
+    history = service.conversations.get(conversation).history
+    view = history.view if version is None else history.at(version)
+    wanted = q.casefold()
+    indices = [
+        index
+        for index, message in enumerate(view)
+        if any(wanted in text.casefold() for text in message.texts)
+    ]
+    result = FindResult(version=view.version, length=len(view), indices=indices)
     return with_etag(result, view.version)
 
 
@@ -492,4 +524,6 @@ def _find_appended(
     return (mine if added else view), added
 
 
-ROUTES: Final = [read_range, append, query, list_marks, mark, unmark, search, parse_markdown]
+ROUTES: Final = [
+    read_range, append, query, find, list_marks, mark, unmark, search, parse_markdown,
+]  # fmt: skip

@@ -13,6 +13,7 @@ import "./shell/welcome.js";
 import "./thread/composer.js";
 import "./thread/draft.js";
 import "./thread/failed-step.js";
+import "./thread/find-bar.js";
 import "./thread/message.js";
 import "./thread/selection.js";
 import "./thread/suggestions.js";
@@ -118,6 +119,7 @@ export class App extends HTMLElement {
       { class: "main" },
       h("div", { class: "offline notice", role: "status", hidden: true }, h("span", { class: "dot busy" }), h("span", { class: "words" })),
       document.createElement("pv-head"),
+      document.createElement("pv-find"),
       document.createElement("pv-guide"),
       document.createElement("pv-welcome"),
       document.createElement("pv-thread"),

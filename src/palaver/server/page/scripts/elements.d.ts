@@ -24,6 +24,7 @@ declare global {
     "pv-editor": import("./panel/editor.js").Editor;
     "pv-explain": import("./panel/explain.js").ExplainView;
     "pv-failed-step": import("./thread/failed-step.js").FailedStep;
+    "pv-find": import("./thread/find-bar.js").FindBar;
     "pv-guide": import("./shell/guide.js").Guide;
     "pv-head": import("./shell/header.js").Header;
     "pv-history": import("./panel/history.js").HistoryView;

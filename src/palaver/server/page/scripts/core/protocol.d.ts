@@ -43,6 +43,8 @@ export type PostConversationsMessages = AppendResultShape;
 
 export type PostConversationsQuery = QueryResultShape;
 
+export type GetConversationsFind = FindResultShape;
+
 export type GetConversationsMarks = Array<MarkedMessageShape>;
 
 export type PutConversationsMarksOne = MarkResultShape;
@@ -350,6 +352,12 @@ export interface FileSourceShape {
   type: "file";
   path: string;
   text: SourceTextShape;
+}
+
+export interface FindResultShape {
+  version: number;
+  length: number;
+  indices: Array<number>;
 }
 
 export interface ForkInfoShape {

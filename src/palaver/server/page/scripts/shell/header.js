@@ -78,6 +78,7 @@ export class Header extends HTMLElement {
     return h(
       "div",
       { class: "row head-tools" },
+      button("search", t("find"), () => document.querySelector("pv-find")?.open()),
       writes ? button("undo", t("undo"), back("undo"), "", undefined, head?.canUndo === false) : null,
       writes ? button("redo", t("redo"), back("redo"), "", undefined, head?.canRedo === false) : null,
       last ? button("panel", t("panel.toggle"), () => go({ view: view && viewNamed(view) ? null : last }), "", view !== null) : null,

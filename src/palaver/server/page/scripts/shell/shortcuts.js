@@ -5,7 +5,7 @@
 
 import { api, url } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { bind, keyMap } from "../core/keyboard.js";
+import { bind, keyMap, keysOf } from "../core/keyboard.js";
 import { actions } from "../core/registry.js";
 import { go } from "../core/routes.js";
 import { canWrite, get, set } from "../core/state.js";
@@ -18,6 +18,9 @@ import { attempt } from "./toast.js";
 const thread = () => document.querySelector("pv-thread");
 const inside = () => get().id !== null;
 const writing = () => inside() && canWrite() && get().viewing === null;
+
+/** Pressed again in its field, Ctrl-F is the browser's own. */
+const finds = () => inside() && !document.querySelector("pv-find")?.focused;
 
 /** Bind all keys. */
 export function bindShortcuts() {
@@ -35,6 +38,7 @@ export function bindShortcuts() {
     ["x", "keys.select", "keys.thread", inside, select],
     ["u", "undo", "keys.thread", () => writing() && get().head?.canUndo !== false, step("undo")],
     ["r", "redo", "keys.thread", () => writing() && get().head?.canRedo !== false, step("redo")],
+    ["Mod+f", "find", "keys.thread", finds, () => document.querySelector("pv-find")?.open()],
     ["c", "keys.say", "keys.thread", writing, () => document.getElementById("say")?.focus()],
     ["/", "keys.search", "keys.page", undefined, () => document.querySelector("pv-sidebar")?.find()],
     ["n", "sidebar.new", "keys.page", canWrite, begin],
@@ -108,15 +112,10 @@ export function showKeys() {
         "dl",
         { class: "keys" },
         ...bindings.map(({ keys, label }) =>
-          h("div", undefined, h("dt", undefined, ...keys.split(" ").map((key) => h("kbd", undefined, shown(key)))), h("dd", undefined, t(label))),
+          h("div", undefined, h("dt", undefined, ...keysOf(keys).map((key) => h("kbd", undefined, key))), h("dd", undefined, t(label))),
         ),
       ),
     ),
   );
   dialog().ask({ title: t("keys.title"), wide: true }, h("div", { class: "dialog-body help" }, ...columns));
-}
-
-/** @param {string} key */
-function shown(key) {
-  return { Escape: "Esc", ArrowUp: "↑", ArrowDown: "↓", Enter: "↵" }[key] ?? key;
 }
