@@ -197,3 +197,27 @@ def test_the_list_bears_that_conversations_are_deleted_and_imported_by_others(
 
         monkeypatch.setattr(store, "list", outpaced)
         assert ["fork: Or cold?", "tea: Hot?"] == names()
+
+
+def test_conversations_are_found_by_a_few_letters_of_their_names(
+    ask: APIClient, store: Store
+) -> None:
+    for title in ("Weather report", "Report to the board", "A preprint", "Rain and deep snow"):
+        store.create(title=title)
+    untitled = store.create([palaver.user("Repair the kettle\n\nplease")])
+    nameless = store.create()
+
+    def names(text: str) -> list[str | None]:
+        found = ask.good("GET", "names", params={"q": text})["items"]
+        return [item["name"] for item in found]
+
+    expected = ["Repair the kettle", "Report to the board", "Weather report", "A preprint"]
+    assert [*expected, "Rain and deep snow"] == names("ReP")
+    assert ["Report to the board"] == names("rprt brd")
+    assert [] == names("xyz")
+    assert [nameless.id, untitled.id] == [
+        item["id"] for item in ask.good("GET", "names", params={"limit": 2})["items"]
+    ]
+    ask.good("PATCH", f"conversations/{untitled.id}", {"title": "Zinnia"})
+    store.delete(nameless.id)
+    assert ["Zinnia"] == names("znn")

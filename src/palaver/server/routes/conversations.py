@@ -78,6 +78,20 @@ class ConversationList(Shape, frozen=True):
     next: str | None
 
 
+class NamedConversation(Shape, frozen=True):
+    """A conversation and what to call it; None if it has neither a title nor a user's line."""
+
+    id: str
+    name: str | None
+    updated: int
+
+
+class NameList(Shape, frozen=True):
+    """The conversations whose names match, the best match first."""
+
+    items: list[NamedConversation]
+
+
 class CreateRequest(Shape, frozen=True):
     """A conversation to create, with some messages or none."""
 
@@ -126,6 +140,18 @@ def list_conversations(
         with suppress(UnknownConversation):  # it was deleted meanwhile
             items.append(_describe(service, head))
     return ConversationList(items=items, next=page.next)
+
+
+@get("/names", sync_to_thread=True)
+def find_names(
+    service: ServiceDependency,
+    q: Annotated[str, QueryParameter(max_length=200)] = "",
+    limit: _Limit = 20,
+) -> NameList:
+    """Find conversations by a few letters of their names, in this order; by default the latest."""
+    found = service.names.find(q, limit)
+    items = [NamedConversation(id=head.id, name=name, updated=head.updated) for head, name in found]
+    return NameList(items=items)
 
 
 @post("/conversations", sync_to_thread=True)
@@ -287,4 +313,6 @@ def _shape(
     )
 
 
-ROUTES: Final = [list_conversations, create, read, describe, delete_conversation, fork]
+ROUTES: Final = [
+    list_conversations, find_names, create, read, describe, delete_conversation, fork,
+]  # fmt: skip

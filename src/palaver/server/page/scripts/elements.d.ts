@@ -31,6 +31,7 @@ declare global {
     "pv-login": import("./shell/login.js").Login;
     "pv-menu": import("./shell/menu.js").Menu;
     "pv-message": import("./thread/message.js").MessageRow;
+    "pv-palette": import("./shell/palette.js").Palette;
     "pv-panel": import("./panel/panel.js").Panel;
     "pv-price": import("./panel/price.js").Price;
     "pv-request": import("./panel/request.js").RequestView;

@@ -31,6 +31,8 @@ export type GetConversations = ConversationListShape;
 
 export type PostConversations = ConversationHeadShape;
 
+export type GetNames = NameListShape;
+
 export type GetConversationsOne = ConversationHeadShape;
 
 export type PatchConversationsOne = ConversationHeadShape;
@@ -476,6 +478,16 @@ export interface ModelRefShape {
   providerID: string;
   modelID: string;
   variant?: string | null;
+}
+
+export interface NameListShape {
+  items: Array<NamedConversationShape>;
+}
+
+export interface NamedConversationShape {
+  id: string;
+  name: string | null;
+  updated: number;
 }
 
 export interface NoteShape {

@@ -6,8 +6,9 @@
 
 import { address, api, url } from "../core/api.js";
 import { h } from "../core/dom.js";
+import { commands, isPossible, registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
-import { canWrite, get, nameOf } from "../core/state.js";
+import { get, nameOf } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { askText, confirm } from "./dialog.js";
 import { attempt, notify } from "./toast.js";
@@ -58,6 +59,26 @@ export function exportConversation(head) {
   h("a", { href: where, download: "" }).click();
 }
 
+registerCommand("new", { label: "sidebar.new", group: "keys.page", icon: "plus", keys: "n", writes: true, run: begin });
+
+/**
+ * Add a command about a conversation to its menu.
+ *
+ * @param {string} name
+ * @param {string} icon
+ * @param {(head: Head) => unknown} run
+ * @param {Partial<import("../core/registry.js").Command>} [more]
+ */
+function register(name, icon, run, more = {}) {
+  const label = `conversation.${name}`;
+  registerCommand(label, { label, group: "conversation", icon, menu: "conversation", writes: true, run: (head) => head && run(head), ...more });
+}
+
+register("rename", "edit", rename);
+register("tags", "tag", retag);
+register("export", "download", exportConversation, { writes: false });
+register("delete", "trash", remove, { danger: true });
+
 /**
  * The menu of a conversation.
  *
@@ -65,15 +86,10 @@ export function exportConversation(head) {
  * @returns {(import("./menu.js").Entry | null)[]}
  */
 export function entriesOf(head) {
-  const out = { label: t("conversation.export"), icon: "download", run: () => exportConversation(head) };
-  if (!canWrite()) return [out];
-  return [
-    { label: t("conversation.rename"), icon: "edit", run: () => rename(head) },
-    { label: t("conversation.tags"), icon: "tag", run: () => retag(head) },
-    out,
-    null,
-    { label: t("conversation.delete"), icon: "trash", danger: true, run: () => remove(head) },
-  ];
+  const fitting = commands().filter((command) => command.menu === "conversation" && isPossible(command, head));
+  const entry = (/** @type {import("../core/registry.js").Command} */ { label, icon, keys, danger, run }) => ({ label: t(label), icon, keys, danger, run: () => run(head) });
+  const harsh = fitting.filter(({ danger }) => danger).map(entry);
+  return [...fitting.filter(({ danger }) => !danger).map(entry), ...(harsh.length ? [null, ...harsh] : [])];
 }
 
 /**
