@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from anyio import to_thread
 from litestar import Response, delete, get, patch, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from palaver.server.routes.messages import RawMessages, read_messages
 from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.conversations import display_name
 from palaver.stores import id_from_key
+from palaver.stores.records import ARCHIVED, PINNED, TRASHED, Status
 
 if TYPE_CHECKING:
     from palaver.messages import Message
@@ -64,6 +65,8 @@ class ConversationHead(Shape, frozen=True):
     parent: str | None
     origin: int | None
     owner: str | None
+    status: Status
+    pinned: bool
     preview: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     state: Activity | UnsetType = UNSET
@@ -103,11 +106,20 @@ class CreateRequest(Shape, frozen=True):
 
 
 class DescribeRequest(Shape, frozen=True):
-    """A new title, new tags, a new owner, or several of these."""
+    """A new title, new tags, a new owner, another status, a pin, or several of these."""
 
     title: str | UnsetType | None = UNSET
     tags: tuple[_Id, ...] | UnsetType = UNSET
     owner: _Id | UnsetType | None = UNSET
+    status: Status | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+
+
+class TrashResult(Shape, frozen=True):
+    """How many conversations were deleted, and which stay since something was forked from them."""
+
+    deleted: int
+    kept: list[str]
 
 
 class ForkRequest(Shape, frozen=True):
@@ -129,17 +141,37 @@ def list_conversations(
     after: _Text = None,
     tag: _Text = None,
     owner: _Owner = None,
+    status: FromQuery[Status | Literal["all"]] = "active",
+    pinned: FromQuery[bool | None] = None,
 ) -> ConversationList:
     """List conversations, the latest changed first; `after` is the `next` of the page before.
 
-    `tag` and `owner` limit the list to the conversations with a tag, and to those of an owner.
+    `tag` and `owner` limit the list to the conversations with a tag, and to those of an owner;
+    `pinned` to those that are pinned or not. By default those in the archive and in the trash are
+    left out. A page may have fewer than `limit` conversations and yet not be the last.
     """
-    page = service.store.list(after=after, limit=limit, tag=tag, owner=owner)
+    wanted, without = _conditions(status, pinned=pinned)
+    wanted += [] if tag is None else [tag]
+    first = wanted[0] if wanted else None
+    page = service.store.list(after=after, limit=limit, tag=first, owner=owner, without=without)
     items: list[ConversationHead] = []
     for head in page.conversations:
+        if not all(one in head.tags for one in wanted):
+            continue
         with suppress(UnknownConversation):  # it was deleted meanwhile
             items.append(_describe(service, head))
     return ConversationList(items=items, next=page.next)
+
+
+def _conditions(
+    status: Status | Literal["all"], *, pinned: bool | None
+) -> tuple[list[str], list[str]]:
+    """The tags that a listed conversation must have, and those that it must not have."""
+    wanted = {"active": [], "archived": [ARCHIVED], "trashed": [TRASHED], "all": []}[status]
+    without = {"active": [ARCHIVED, TRASHED], "archived": [TRASHED]}.get(status, [])
+    if pinned is None:
+        return wanted, without
+    return ([*wanted, PINNED], without) if pinned else (wanted, [*without, PINNED])
 
 
 @get("/names", sync_to_thread=True)
@@ -190,10 +222,17 @@ def describe(
     data: JSONBody[DescribeRequest],
     if_match: IfMatch = None,
 ) -> Response[ConversationHead]:
-    """Change the title, the tags or the owner of a conversation; that makes no version."""
+    """Change title, tags, owner or status of a conversation, or pin it; that makes no version.
+
+    A conversation in the trash stays until it is deleted, or the trash is emptied.
+    """
     now = service.store.head(conversation)
     title = now.title if data.title is UNSET else data.title
-    tags = now.tags if data.tags is UNSET else data.tags
+    tags = now.with_status(
+        None if data.status is UNSET else data.status,
+        pinned=None if data.pinned is UNSET else data.pinned,
+        own_tags=None if data.tags is UNSET else data.tags,
+    )
     expect = read_if_match(if_match)
     service.store.describe(conversation, title=title, tags=tags, expect=expect)
     if data.owner is not UNSET:
@@ -218,6 +257,32 @@ def delete_conversation(
     service.live.emit_changed(conversation)
 
 
+@delete("/trash", sync_to_thread=True, status_code=200)
+def empty_trash(service: ServiceDependency) -> TrashResult:
+    """Delete every conversation in the trash; one from which something was forked stays there."""
+    store = service.store
+    left = [head.id for head in store.each(tag=TRASHED)]
+    deleted = 0
+    while left:
+        kept: list[str] = []
+        for name in left:
+            try:
+                if store.head(name).status == "trashed":  # it may be taken out meanwhile
+                    store.delete(name)
+                    deleted += 1
+                    service.live.emit_changed(name)
+            except UnknownConversation:
+                continue
+            except StoreError as error:
+                if type(error) is not StoreError:
+                    raise
+                kept.append(name)  # a fork of it is there: perhaps in the trash too
+        if len(kept) == len(left):
+            break
+        left = kept
+    return TrashResult(deleted=deleted, kept=left)
+
+
 @post("/conversations/{conversation:str}/fork", sync_to_thread=True)
 def fork(
     service: ServiceDependency,
@@ -235,9 +300,10 @@ def fork(
     title = data.title
     if title is UNSET:
         title = _fork_title(display_name(service.store, service.store.head(conversation)))
-    if title != made.title:
-        service.store.describe(made.id, title=title, tags=made.tags)
     head = service.store.head(made.id)
+    if title != head.title or head.tags != head.own_tags:
+        service.store.describe(made.id, title=title, tags=head.own_tags)  # in use, and not pinned
+        head = service.store.head(made.id)
     return with_etag(_shape(head), head.version, status=201)
 
 
@@ -299,7 +365,7 @@ def _shape(
     return ConversationHead(
         id=head.id,
         title=head.title,
-        tags=head.tags,
+        tags=head.own_tags,
         version=head.version,
         length=head.size,
         created=head.created,
@@ -307,6 +373,8 @@ def _shape(
         parent=head.parent,
         origin=None if head.parent is None else head.origin,
         owner=head.owner,
+        status=head.status,
+        pinned=head.pinned,
         preview=preview,
         name=name,
         state=state,
@@ -314,5 +382,6 @@ def _shape(
 
 
 ROUTES: Final = [
-    list_conversations, find_names, create, read, describe, delete_conversation, fork,
+    list_conversations, find_names, create, read, describe, delete_conversation,
+    empty_trash, fork,
 ]  # fmt: skip

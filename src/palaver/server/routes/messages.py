@@ -23,6 +23,7 @@ from palaver.server.markdown import SECONDS, Reason, render
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
+from palaver.stores.records import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,6 +179,7 @@ class SearchHit(Shape, frozen=True):
     snippet: str
     seen_in: int | None = None
     seen_at: int | None = None
+    status: Status = "active"
 
 
 class SearchResult(Shape, frozen=True):
@@ -360,23 +362,25 @@ def search(
     `owner` limits it to what was written in conversations of an owner.
     """
     store = service.store
-    titles: dict[str, str | None] = {}
+    titles: dict[str, tuple[str | None, Status]] = {}
     items: list[SearchHit] = []
     for hit in store.search(q, conversation=conversation, limit=limit, owner=owner):
         if hit.conversation not in titles:
-            titles[hit.conversation] = display_name(store, store.head(hit.conversation))
+            head = store.head(hit.conversation)
+            titles[hit.conversation] = display_name(store, head), head.status
         seen: tuple[int | None, int | None] = (None, None)
         if hit.index is None:
             seen = _find_seen(store.get(hit.conversation), hit.position)
         items.append(
             SearchHit(
                 conversation=hit.conversation,
-                title=titles[hit.conversation],
+                title=titles[hit.conversation][0],
                 index=hit.index,
                 message=hit.message,
                 snippet=hit.snippet,
                 seen_in=seen[0],
                 seen_at=seen[1],
+                status=titles[hit.conversation][1],
             )
         )
     return SearchResult(items=items)

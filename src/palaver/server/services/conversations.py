@@ -19,6 +19,7 @@ from palaver.context.manager import KnownAgent, Prompt, previous_prompt, prompt_
 from palaver.conversation import Conversation, Prices
 from palaver.errors import UnknownConversation
 from palaver.server.requests import Shape
+from palaver.stores.records import TRASHED
 
 if TYPE_CHECKING:
     from palaver.context.explain import PromptExplanation
@@ -214,12 +215,12 @@ class ConversationNames:
     def find(self, text: str, limit: int) -> list[tuple[Head, str | None]]:
         """The conversations whose names have these letters in this order, the best match first.
 
-        Among equals the one that was changed last comes first.
+        Among equals the one that was changed last comes first. The trash is left out.
         """
         wanted = " ".join(text.casefold().split())
         known: dict[str, tuple[tuple[int, int, str | None], str | None]] = {}
         found: list[tuple[int, Head, str | None]] = []
-        for head in self._store.each():
+        for head in self._store.each(without=(TRASHED,)):
             state = (head.created, head.version, head.title)
             before = self._known.get(head.id)
             if before is None or before[0] != state:

@@ -37,6 +37,8 @@ export type GetConversationsOne = ConversationHeadShape;
 
 export type PatchConversationsOne = ConversationHeadShape;
 
+export type DeleteTrash = TrashResultShape;
+
 export type PostConversationsFork = ConversationHeadShape;
 
 export type GetConversationsMessages = MessageRangeShape;
@@ -278,6 +280,8 @@ export interface ConversationHeadShape {
   parent: string | null;
   origin: number | null;
   owner: string | null;
+  status: "active" | "archived" | "trashed";
+  pinned: boolean;
   preview?: string;
   name?: string;
   state?: ActivityShape;
@@ -672,6 +676,7 @@ export interface SearchHitShape {
   snippet: string;
   seenIn?: number | null;
   seenAt?: number | null;
+  status?: "active" | "archived" | "trashed";
 }
 
 export interface SearchResultShape {
@@ -936,6 +941,11 @@ export interface ToolRunningShape {
 export interface ToolTimeShape {
   start: number;
   end: number;
+}
+
+export interface TrashResultShape {
+  deleted: number;
+  kept: Array<string>;
 }
 
 export interface UsageTotalsShape {

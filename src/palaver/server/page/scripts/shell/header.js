@@ -64,6 +64,7 @@ export class Header extends HTMLElement {
         "p",
         { class: "muted tiny row" },
         h("span", { class: "clip" }, facts.join(" · ")),
+        head.status === "active" ? null : h("span", { class: "chip warn" }, icon(head.status === "trashed" ? "trash" : "archive"), t(`sidebar.${head.status}`)),
         head.tags.map((tag) => h("button", { type: "button", class: "chip tag", onclick: () => retag(head), disabled: !canWrite() }, tag)),
         canWrite() ? null : h("span", { class: "chip warn" }, icon("lock"), t("head.readonly")),
       ),
