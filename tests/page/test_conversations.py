@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 import palaver
 from tests.conversation.scripted import saying
+from tests.page import samples
 from tests.page.server import running_server
 
 if TYPE_CHECKING:
@@ -339,3 +340,31 @@ def test_pin_archive_and_trash_can_each_be_taken_back(open_page: OpenPage, tmp_p
         expect(names).to_have_text(["alder", "cedar"])
         assert "birch" not in store
         page.context.close()
+
+
+def test_a_conversation_is_exported_in_the_format_that_is_chosen(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    samples.mischief(server.store, name="export-mischief")
+    page = open_page("#/c/export-mischief")
+    text = ""
+    for label, beginning in (
+        ("Markdown", "# "),
+        ("Gemini", '{"'),
+        ("palaver, one document", '{"version":2'),
+        ("HTML", "<!doctype html>"),
+    ):
+        page.keyboard.press("Control+k")
+        page.keyboard.type("export")
+        page.keyboard.press("Enter")
+        with page.expect_download() as waiting:
+            page.get_by_role("dialog").get_by_role("link", name=label, exact=True).click()
+        text = waiting.value.path().read_text("utf-8")
+        assert text.startswith(beginning)
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    # the file as a browser sees it: nothing in it runs
+    alone = page.context.new_page()
+    alone.set_content(text)
+    expect(alone.locator("article").first).to_be_visible()
+    assert not alone.evaluate("Object.keys(window).some((key) => key.startsWith('__pwned'))")
+    assert 0 == alone.locator("script, iframe, svg").count()

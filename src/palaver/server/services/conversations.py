@@ -20,6 +20,7 @@ from palaver.conversation import Conversation, Prices
 from palaver.errors import UnknownConversation
 from palaver.server.requests import Shape
 from palaver.stores.records import TRASHED
+from palaver.stores.transfer.documents import first_line
 
 if TYPE_CHECKING:
     from palaver.context.explain import PromptExplanation
@@ -41,7 +42,6 @@ __all__ = [
 
 
 _CAPACITY: Final = 64
-_NAME_LENGTH: Final = 80
 _LOOKED_AT: Final = 20
 """How many messages are looked at for the first line of a user."""
 
@@ -195,9 +195,7 @@ def display_name(store: Store, head: Head) -> str | None:
     plain = head.framed == 0 and head.parent is None
     first = store.messages(head.id, 0, min(head.stop, _LOOKED_AT)) if plain else None
     messages = store.get(head.id)[:_LOOKED_AT] if first is None else first
-    texts = (message.text.strip() for message in messages if message.role == "user")
-    text = next(filter(None, texts), None)
-    return None if text is None else " ".join(text.splitlines()[0].split())[:_NAME_LENGTH]
+    return first_line(messages)
 
 
 class ConversationNames:

@@ -61,6 +61,9 @@ def export_conversation(
 ) -> None:
     """Write a conversation to a stream, as JSON lines, as one document, or as version 1.
 
+    These forms can be imported again; `palaver.wire.convert.export_as` has more, for people and
+    for providers.
+
     >>> import io, json, palaver
     >>> store, file = palaver.open(":memory:"), io.BytesIO()
     >>> export_conversation(store, store.create([palaver.user("hi")]).id, file, form="version-1")

@@ -4,13 +4,13 @@
  * @typedef {import("../core/api.js").Head} Head
  */
 
-import { address, api, url } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { api, url } from "../core/api.js";
 import { commands, isPossible, registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
 import { get, nameOf } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { askText, confirm } from "./dialog.js";
+import { openExport } from "./export-dialog.js";
 import { attempt, notify } from "./toast.js";
 
 /** @returns {Promise<void>} */
@@ -51,12 +51,6 @@ export async function remove(head) {
   }
   changed();
   notify({ text: t("conversation.deleted", { name }) });
-}
-
-/** @param {Head} head */
-export function exportConversation(head) {
-  const where = address(url`conversations/${head.id}/export`, { format: "palaver-2" });
-  h("a", { href: where, download: "" }).click();
 }
 
 registerCommand("new", { label: "sidebar.new", group: "keys.page", icon: "plus", keys: "n", writes: true, run: begin });
@@ -110,7 +104,7 @@ register("pin", "pin", (head) => place(head, { pinned: true }, "conversation.pin
 register("unpin", "pin", (head) => place(head, { pinned: false }, "conversation.unpinned"), { when: (head) => active(head) && !!head?.pinned });
 register("rename", "edit", rename);
 register("tags", "tag", retag);
-register("export", "download", exportConversation, { writes: false });
+register("export", "download", openExport, { writes: false });
 register("archive", "archive", (head) => place(head, { status: "archived" }, "conversation.archived"), { when: active });
 register("restore", "undo", (head) => place(head, { status: "active" }, "conversation.restored"), { when: (head) => !active(head) });
 register("trash", "trash", (head) => place(head, { status: "trashed" }, "conversation.trashed"), { when: (head) => !trashed(head) });
