@@ -15,6 +15,7 @@ from palaver import wire
 from palaver.errors import ValidationError
 from palaver.messages import ModelRef, dump, to_dict
 from palaver.messages.limits import quote_value
+from palaver.stores.annotations import read_annotations
 from palaver.stores.transfer import FORMS, export_conversation
 from palaver.stores.transfer.documents import write_html, write_markdown
 from palaver.wire.notes import Note, notes_report
@@ -62,7 +63,8 @@ def export_as(
         stream.write(dump(store.get(conversation).messages) + b"\n")
     elif form in _FOR_PEOPLE:
         history = store.get(conversation)
-        _FOR_PEOPLE[form](history.view, stream, title=history.title)
+        notes = read_annotations(store, conversation)
+        _FOR_PEOPLE[form](history.view, stream, title=history.title, annotations=notes)
     elif form in wire.FORMATS:
         request = wire.to(form, store.get(conversation).view, Target(None, prefill=True))
         stream.write(dump(request.body) + b"\n")

@@ -16,6 +16,7 @@ import msgspec
 
 from palaver.history.erase import ERASED
 from palaver.messages import to_dict
+from palaver.messages.limits import EMPTY
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
     AgentPart,
@@ -32,12 +33,14 @@ from palaver.messages.parts import (
     ToolPart,
 )
 from palaver.messages.tool_state import ToolCompleted, ToolError
+from palaver.stores.annotations import HIGHEST_SCORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from palaver.history import View
     from palaver.messages import Message, Part
+    from palaver.stores.annotations import Annotation
 
 __all__ = ["first_line", "write_html", "write_markdown"]
 
@@ -50,7 +53,7 @@ _PICTURE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-
 """The pictures that are part of the file; everything else is named and not shown."""
 _ROLES: Final = {"system": "System", "user": "User", "assistant": "Assistant", "tool": "Tool"}
 
-_Kind: TypeAlias = Literal["text", "reasoning", "code", "line", "picture"]
+_Kind: TypeAlias = Literal["text", "reasoning", "code", "line", "picture", "note"]
 
 
 class _Block(NamedTuple):
@@ -62,8 +65,14 @@ class _Block(NamedTuple):
     language: str = ""
 
 
-def write_markdown(view: View, stream: IO[bytes], *, title: str | None = None) -> None:
-    r"""Write a view as Markdown.
+def write_markdown(
+    view: View,
+    stream: IO[bytes],
+    *,
+    title: str | None = None,
+    annotations: Mapping[str, Annotation] = EMPTY,
+) -> None:
+    r"""Write a view as Markdown, with the annotations of its messages by their ids.
 
     >>> import io
     >>> from palaver.history import History
@@ -85,10 +94,18 @@ def write_markdown(view: View, stream: IO[bytes], *, title: str | None = None) -
     stream.write(f"# {_one_line(_title(view, title))}\n\n{_size(view)}\n".encode())
     for index, message in _each(view):
         heading = f"\n## {index + 1}. {_one_line(_who(message))}\n\n{_facts(view, message)}\n"
-        stream.write((heading + "".join(map(_markdown_block, _blocks(message)))).encode())
+        stream.write(
+            (heading + "".join(map(_markdown_block, _blocks(message, annotations)))).encode()
+        )
 
 
-def write_html(view: View, stream: IO[bytes], *, title: str | None = None) -> None:
+def write_html(
+    view: View,
+    stream: IO[bytes],
+    *,
+    title: str | None = None,
+    annotations: Mapping[str, Annotation] = EMPTY,
+) -> None:
     """Write a view as one HTML file that needs nothing else.
 
     >>> import io
@@ -102,7 +119,7 @@ def write_html(view: View, stream: IO[bytes], *, title: str | None = None) -> No
     name = html.escape(_title(view, title))
     stream.write(_HTML_HEAD.format(title=name, size=_size(view), style=_STYLE).encode())
     for index, message in _each(view):
-        body = "".join(map(_html_block, _blocks(message)))
+        body = "".join(map(_html_block, _blocks(message, annotations)))
         stream.write(
             f'<article id="m{index + 1}" class="{message.role}">\n'
             f"<header><h2>{html.escape(_who(message))}</h2>"
@@ -161,7 +178,15 @@ _LATEST: Final = 253_402_300_799_000
 """The last moment that a calendar has, in milliseconds."""
 
 
-def _blocks(message: Message) -> Iterator[_Block]:
+def _blocks(message: Message, annotations: Mapping[str, Annotation]) -> Iterator[_Block]:
+    yield from _content_blocks(message)
+    found = annotations.get(message.id)
+    if found is not None:
+        score = "" if found.score is None else f" ({found.score} of {HIGHEST_SCORE})"
+        yield _Block("note", found.note, f"Note{score}" if found.note else f"Score{score}")
+
+
+def _content_blocks(message: Message) -> Iterator[_Block]:
     if ERASED in message.metadata:
         yield _Block("line", "Erased: only its place is left")
         return
@@ -243,7 +268,7 @@ def _markdown_block(block: _Block) -> str:
     if block.kind == "code":
         fence = "`" * max(3, 1 + max(map(len, _FENCES.findall(block.text)), default=0))
         return f"{title}\n{fence}{block.language}\n{block.text}\n{fence}\n"
-    if block.kind == "reasoning":
+    if block.kind in {"reasoning", "note"}:
         quoted = "\n".join(f"> {line}".rstrip() for line in block.text.splitlines())
         return f"{title}\n{quoted}\n"
     if block.kind == "picture":
@@ -308,6 +333,8 @@ a { color: inherit; }
 .user h2 { color: light-dark(#2f55c8, #9db4ff); }
 .assistant h2 { color: light-dark(#1a7350, #6fd0a5); }
 .tool h2 { color: light-dark(#8a5a00, #e5b562); }
+.note { margin-top: .25rem; padding-left: .75rem; white-space: pre-wrap; overflow-wrap: anywhere;
+  border-left: 3px solid light-dark(#8a5a00, #e5b562); }
 .text { margin-top: .5rem; white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; }
 pre { margin: .25rem 0 0; padding: .75rem; border-radius: 6px; white-space: pre-wrap;
   overflow-wrap: anywhere; background: light-dark(#f0f0ed, #24272c); }

@@ -26,6 +26,7 @@ from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.frame import size
 from palaver.history.log import packed_count
 from palaver.messages import dump
+from palaver.stores.annotations import ANNOTATION, annotation_records
 from palaver.stores.frame_codec import FrameCodec, open_codec
 from palaver.stores.records import Change
 from palaver.stores.transfer.snapshot_v1 import write_snapshot
@@ -92,6 +93,10 @@ def _write_lines(
 ) -> Iterator[dict[str, Any]]:
     head = store.backend.head(conversation)
     records = read_records(store.backend, conversation)
+    if head.parent is not None:  # it has the notes of its ancestors, as it has their messages
+        own = {name for kind, name, _ in records if kind == ANNOTATION}
+        notes = annotation_records(store.backend, conversation)
+        records += [(ANNOTATION, name, value) for name, value in notes if name not in own]
     yield {
         "palaver": "conversation",
         "version": 2,

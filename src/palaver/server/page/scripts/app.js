@@ -18,6 +18,7 @@ import "./thread/message.js";
 import "./thread/selection.js";
 import "./thread/suggestions.js";
 import "./thread/thread.js";
+import { followAnnotations } from "./core/annotations.js";
 import { api, onUnauthorised, Problem } from "./core/api.js";
 import { fill, h, icon } from "./core/dom.js";
 import { listen } from "./core/keyboard.js";
@@ -110,6 +111,7 @@ export class App extends HTMLElement {
     watchAddress();
     followOnboarding();
     followCalls();
+    followAnnotations();
     followConversation();
   }
 

@@ -55,6 +55,10 @@ export type PutConversationsMarksOne = MarkResultShape;
 
 export type DeleteConversationsMarksOne = MarkResultShape;
 
+export type GetConversationsAnnotations = Array<AnnotationItemShape>;
+
+export type PutConversationsAnnotations = AnnotationItemShape;
+
 export type GetSearch = SearchResultShape;
 
 export type PostMarkdown = Array<MarkdownTreeShape>;
@@ -149,6 +153,15 @@ export interface AgentPromptShape {
   maxBytes: number;
   prompt: string;
   systemFlag: string | null;
+}
+
+export interface AnnotationItemShape {
+  message: string;
+  index: number | null;
+  note: string;
+  score: number | null;
+  at: number;
+  by: string | null;
 }
 
 export interface AppendResultShape {

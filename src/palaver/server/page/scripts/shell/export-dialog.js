@@ -10,8 +10,8 @@ import { dialog } from "./dialog.js";
 /** The formats of the API, by what they are for. */
 const GROUPS = /** @type {const} */ ({
   read: ["markdown", "html"],
-  keep: ["palaver-2", "jsonl", "palaver-1"],
-  convert: ["messages", "openai-chat", "openai-responses", "anthropic", "gemini"],
+  keep: ["palaver-2", "jsonl"],
+  convert: ["messages", "palaver-1", "openai-chat", "openai-responses", "anthropic", "gemini"],
 });
 /** @type {Record<string, string>} */
 const NAMES = { markdown: "Markdown", html: "HTML", "openai-chat": "OpenAI Chat", "openai-responses": "OpenAI Responses", anthropic: "Anthropic", gemini: "Gemini" };
@@ -22,7 +22,7 @@ export function openExport(head) {
   const link = (/** @type {string} */ format) =>
     h(
       "a",
-      { class: "button", href: address(url`conversations/${head.id}/export`, { format }), download: "", onclick: () => setTimeout(() => box.close()) },
+      { class: "button", autofocus: format === "markdown", href: address(url`conversations/${head.id}/export`, { format }), download: "", onclick: () => setTimeout(() => box.close()) },
       icon("download"),
       NAMES[format] ?? t(`export.${format}`),
     );

@@ -11,16 +11,15 @@ const BLOCK = "p, pre, li, td, th, h1, h2, h3, h4, h5, h6, summary, blockquote, 
  * @returns {Range[]}
  */
 export function rangesOf(row, text) {
-  const body = row.querySelector(".message-body");
-  if (!body) return [];
   /** @type {{node: Node, start: number}[]} */
   const nodes = [];
   let whole = "";
   /** @type {Element | null | undefined} */
   let block = null;
-  const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  const walker = document.createTreeWalker(row, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode;
+    if (!node.parentElement?.closest(".message-body, .message-note")) continue;
     const inside = node.parentElement?.closest(BLOCK);
     if (inside !== block) whole += "\n";
     block = inside;
