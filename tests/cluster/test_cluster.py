@@ -17,11 +17,13 @@ from palaver.cli.app import app
 from palaver.messages import user
 from palaver.stores.postgres import PostgresBackend, cluster
 from palaver.stores.records import JournalEntry
+from tests.cluster.nodes import nodes_of
 from tests.patience import within
 from tests.stores.frozen import contents, fill
 
 if TYPE_CHECKING:
-    from palaver.stores import Store
+    from palaver.stores import Store, StoredHistory
+    from tests.cluster.nodes import Node
 
 FAMILIES = 12
 
@@ -144,6 +146,31 @@ def test_a_follower_misses_nothing_while_shards_move(store: Store, postgres: str
     nodes = ask(postgres, "SELECT count(DISTINCT node) FROM palaver.journal GROUP BY root")
     assert 2 in {count for (count,) in nodes}  # some were written on both
     assert [] == list(store.verify())
+
+
+def append_there(worker: Node, history: StoredHistory, after: int) -> None:
+    """Append as the coordinator asks a worker to, which does not hand it on; and take it back."""
+    with psycopg.connect(worker.address, application_name="citus_internal gpid=1") as line:
+        line.execute("SET citus.allow_nested_distributed_execution = on")
+        line.execute(
+            "SELECT palaver.append_message(%s, %s, %s, false, true, 1, 2, 2, 0, NULL, NULL, 1, 0, "
+            "0, 1, 0, 0, 'an-id', '{}')",
+            (history.id, history.id, after),
+        )
+        line.rollback()
+
+
+def test_a_change_is_made_only_where_the_family_lies(store: Store, postgres: str) -> None:
+    """A call that Citus sent to a node before the shard moved away is refused there."""
+    history = store.create([user("hello")])
+    ((home,),) = ask(postgres, "SELECT DISTINCT node FROM palaver.journal")
+    _, workers = nodes_of(postgres)
+    there, elsewhere = workers if home == 1 else workers[::-1]
+    for after in (history.version, -1):  # the short way, and that of all other changes
+        append_there(there, history, after)
+        with pytest.raises(psycopg.errors.SerializationFailure, match="moved to another node"):
+            append_there(elsewhere, history, after)
+    assert history.version == store.head(history.id).version
 
 
 def test_numbers_go_on_rising_on_nodes_that_are_behind(store: Store, postgres: str) -> None:

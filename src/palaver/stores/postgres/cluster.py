@@ -51,7 +51,9 @@ _TABLES: Final = ("conversations", "messages", "journal", "records", "words", "n
 _DELEGATED: Final = (
     "append_message", "commit_change", "create_conversation", "keep_records", "take_lease",
 )  # fmt: skip
-_EVERYWHERE: Final = ("node", "shift", "next_number", "add_messages", "put_records")
+_EVERYWHERE: Final = (
+    "node", "shift", "next_number", "check_node", "add_messages", "put_records",
+)  # fmt: skip
 _OPEN: Final = "open_conversation"
 
 

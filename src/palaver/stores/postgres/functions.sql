@@ -24,6 +24,24 @@ CREATE OR REPLACE FUNCTION palaver.next_number(p_index bigint) RETURNS bigint
 LANGUAGE sql VOLATILE
 AS 'SELECT (pg_current_xact_id()::text::bigint + palaver.shift()) * 4194304 + p_index';
 
+-- Refuse to go on where the family does not lie. A call that was sent to a node just before its shard
+-- moved away still runs there, and writes across to the other one. Its number would be drawn here and
+-- be older than those of changes that it follows, and a follower would wait for ever for one of them.
+-- Who called is told to try again, and finds the family where it lies now.
+CREATE OR REPLACE FUNCTION palaver.check_node(p_root text, p_id text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_node integer;
+BEGIN
+    SELECT palaver.node() INTO v_node FROM palaver.conversations
+    WHERE root = p_root AND id = p_id;  -- runs where the row lies
+    IF v_node <> palaver.node() THEN
+        RAISE EXCEPTION 'the family of % moved to another node', p_id
+        USING ERRCODE = 'serialization_failure';
+    END IF;
+END
+$$;
+
 -- Add messages from a position on; the counts are those of the messages before it. Returns the counts
 -- behind them. A message's mark is a hash of what does not depend on its position.
 CREATE OR REPLACE FUNCTION palaver.add_messages(
@@ -95,11 +113,15 @@ DECLARE
     v_counts bigint[];
     v_number bigint;
 BEGIN
-    SELECT version, stop, length, n_system, n_user, n_assistant, framed, size, erased, lease_token
+    SELECT version, stop, length, n_system, n_user, n_assistant, framed, size, erased, lease_token,
+           palaver.node() AS node
     INTO v_head
     FROM palaver.conversations WHERE root = p_root AND id = p_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN ARRAY[5];
+    END IF;
+    IF v_head.node <> palaver.node() THEN
+        PERFORM palaver.check_node(p_root, p_id);
     END IF;
     IF v_head.version <> p_after THEN
         SELECT version, first INTO v_made, v_first FROM palaver.journal
@@ -181,6 +203,7 @@ DECLARE
     v_framed bigint;
     v_size bigint;
     v_erased bigint;
+    v_xmin xid;
     v_number bigint;
 BEGIN
     IF p_key IS NOT NULL THEN
@@ -202,14 +225,18 @@ BEGIN
                   AND c.version > p_after AND c.version <= p_after + 1000)
           AND (p_token IS NULL OR c.lease_token = p_token)
         RETURNING c.version, c.length - 1, c.stop, c.n_system, c.n_user, c.n_assistant, c.framed,
-                  c.size, c.erased
-        INTO v_version, v_seq, v_stop, v_system, v_user, v_assistant, v_framed, v_size, v_erased;
+                  c.size, c.erased, c.xmin
+        INTO v_version, v_seq, v_stop, v_system, v_user, v_assistant, v_framed, v_size, v_erased,
+             v_xmin;
     END IF;
     IF v_version IS NULL THEN
         RETURN palaver.commit_change(
             p_root, p_id, p_after, p_anywhere, p_first, p_stop, p_size, 'append', p_at, p_key,
             p_token, p_attempt, p_index, p_mark, ARRAY[p_role], ARRAY[p_time], ARRAY[p_hash],
             ARRAY[p_message], ARRAY[p_body]);
+    END IF;
+    IF v_xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
+        PERFORM palaver.check_node(p_root, p_id);
     END IF;
     INSERT INTO palaver.messages (root, conversation, seq, role, ordinal, n_system, n_user,
                                   n_assistant, time, hash, id, body)
@@ -251,6 +278,7 @@ CREATE OR REPLACE FUNCTION palaver.create_conversation(
 DECLARE
     v_attempt bigint;
     v_parent record;
+    v_xmin xid;
     v_count bigint := coalesce(cardinality(p_bodies), 0);
 BEGIN
     IF p_root = p_id THEN
@@ -279,7 +307,11 @@ BEGIN
             p_counts[2] + cardinality(array_positions(p_roles, 1)),
             p_counts[3] + cardinality(array_positions(p_roles, 2)), 0,
             p_size, p_parent, p_base, p_origin, p_title, p_tags, p_created, p_updated, p_hash,
-            p_owner);
+            p_owner)
+    RETURNING xmin INTO v_xmin;
+    IF v_xmin <> pg_current_xact_id()::xid THEN
+        PERFORM palaver.check_node(p_root, p_id);
+    END IF;
     PERFORM palaver.add_messages(p_root, p_id, p_first, p_counts, p_roles, p_times, p_replaces,
                                  p_marks, p_ids, p_bodies);
     INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first, count,
