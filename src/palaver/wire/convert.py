@@ -23,6 +23,7 @@ from palaver.wire.request import Target
 
 if TYPE_CHECKING:
     from palaver.stores import Store
+    from palaver.stores.transfer.documents import Render
     from palaver.stores.transfer.export import Progress
     from palaver.wire.notes import ParsedConversation
 
@@ -34,7 +35,7 @@ TARGETS: Final = (*wire.FORMATS, PALAVER)
 """The formats that a conversation can be written in."""
 
 
-_FOR_PEOPLE: Final = {"markdown": write_markdown, "html": write_html}
+_FOR_PEOPLE: Final = ("markdown", "html")
 EXPORTS: Final = (*FORMS, *_FOR_PEOPLE, "messages", *wire.FORMATS)
 """What a stored conversation can be exported as: palaver's own forms, documents, requests."""
 
@@ -46,11 +47,13 @@ def export_as(
     form: str,
     *,
     progress: Progress | None = None,
+    render: Render | None = None,
 ) -> tuple[Note, ...]:
     """Write a stored conversation to a stream; return what a provider's format repaired and lost.
 
     The forms of `export_conversation`; `markdown` and `html`, for people; `messages`, a list of the
     messages as they are now; and the providers' formats, in which it may end with an answer.
+    `render` is what `write_html` makes of Markdown.
 
     >>> import io, json, palaver
     >>> store, file = palaver.open(":memory:"), io.BytesIO()
@@ -62,9 +65,11 @@ def export_as(
     if form == "messages":
         stream.write(dump(store.get(conversation).messages) + b"\n")
     elif form in _FOR_PEOPLE:
-        history = store.get(conversation)
-        notes = read_annotations(store, conversation)
-        _FOR_PEOPLE[form](history.view, stream, title=history.title, annotations=notes)
+        history, notes = store.get(conversation), read_annotations(store, conversation)
+        if form == "html":
+            write_html(history.view, stream, title=history.title, annotations=notes, render=render)
+        else:
+            write_markdown(history.view, stream, title=history.title, annotations=notes)
     elif form in wire.FORMATS:
         request = wire.to(form, store.get(conversation).view, Target(None, prefill=True))
         stream.write(dump(request.body) + b"\n")

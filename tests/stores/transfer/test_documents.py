@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +12,24 @@ import pytest
 import palaver
 from palaver.errors import ValidationError
 from palaver.messages import new_id, parse_message
+from palaver.server.markdown import make_renderer
+from palaver.stores.transfer.documents import write_html
 from palaver.wire.convert import export_as
 from tests.page import samples
+from tests.page.hostile_markdown import HOSTILE
 
 if TYPE_CHECKING:
     from palaver.stores import Store
 
 _ALLOWED = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "a", "article",
-    "header", "div", "pre", "details", "summary", "figure", "img", "figcaption",
+    "header", "div", "pre", "details", "summary", "figure", "img", "figcaption", "ul", "ol", "li",
+    "blockquote", "em", "strong", "s", "code", "table", "thead", "tbody", "tr", "th", "td", "hr",
+    "br", "sup", "h4", "h5", "h6",
 }  # fmt: skip
 _ATTRIBUTES = {
-    "lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "src", "alt",
+    "lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "src", "alt", "rel",
+    "start",
 }  # fmt: skip
 
 
@@ -131,6 +138,50 @@ def test_html_is_one_file_in_which_nothing_runs(store: Store, make: Any) -> None
     for message in store.get(name):
         for said in (message.text, *(part.text for part in message.parts if hasattr(part, "text"))):
             assert said in found.text
+
+
+def test_markdown_in_an_answer_is_formatted_and_nothing_of_it_runs(store: Store) -> None:
+    short = {name: text for name, text in HOSTILE.items() if len(text) < 2_000}
+    answers = [palaver.assistant(text) for text in short.values()]
+    nice = (
+        "# Plan\n\n- [x] *one*\n- [ ] **two**\n\n3. three\n4. four\n\n> quoted `code`\n\n"
+        "| a | b |\n|---|--:|\n| 1 | ~~2~~ |\n\n[tea](https://example.org/tea) [^1]  \n$x^2$\n\n"
+        "---\n"
+        "```python\nprint('<tea>')\n```\n![kettle](https://example.org/k.png)\n"
+    )
+    history = store.create([palaver.user("**asked**"), palaver.assistant(nice), *answers])
+    file = io.BytesIO()
+    export_as(store, history.id, file, "html", render=make_renderer(60))
+    text = file.getvalue().decode()
+    for made in (
+        "**asked**",
+        "<h3>Plan</h3>",
+        "<li>☑ <em>one</em></li>",
+        "<li>☐ <strong>two</strong></li>",
+        '<ol start="3">',
+        "<blockquote><p>quoted <code>code</code></p></blockquote>",
+        '<td class="right"><s>2</s></td>',
+        '" rel="noreferrer noopener">tea</a> (https://example.org/tea)',
+        "<code>$x^2$</code>",
+        "<pre>print(&#x27;&lt;tea&gt;&#x27;)</pre>",
+        ">Picture: kettle</a>",
+    ):
+        assert made in text
+    found = Reader()
+    found.feed(text)
+    assert found.tags <= _ALLOWED
+    assert {key for key, _ in found.attributes} <= _ATTRIBUTES
+    for key, value in found.attributes:
+        assert key != "href" or re.match(r"#m\d+\Z|https?://|mailto:", value or "")
+    assert all(f"end-of-{name}" in found.text for name in short)
+
+
+def test_a_tree_makes_no_other_links_and_elements_than_those_that_are_known(store: Store) -> None:
+    history = store.create([palaver.assistant("go")])
+    odd = [["a", {"href": "javascript:x()"}, ["go"]], ["script", {"src": "x"}, ["<b>"]]]
+    file = io.BytesIO()
+    write_html(history.view, file, render=lambda _: odd)
+    assert b'<div class="formatted">go (javascript:x())&lt;b&gt;</div>' in file.getvalue()
 
 
 def test_an_unknown_format_is_refused_with_those_that_are_known(store: Store) -> None:

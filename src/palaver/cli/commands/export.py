@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +24,9 @@ from palaver.messages import to_dict
 from palaver.stores.transfer import copy_conversations, write_archive
 from palaver.stores.transfer.archive import check_archive_name
 from palaver.wire.convert import EXPORTS, export_as
+
+if TYPE_CHECKING:
+    from palaver.stores.transfer.documents import Render
 
 __all__ = ["copy", "export"]
 
@@ -68,7 +73,8 @@ def export(
     with use_store(address) as store:
         history = find_conversation(store, conversation)
         with open_output(file) as stream, progress_bar("exporting") as bar:
-            notes = export_as(store, history.id, stream, form, progress=bar)
+            render = _make_renderer() if form == "html" else None
+            notes = export_as(store, history.id, stream, form, progress=bar, render=render)
         print_notes(notes, history.id)
         if form == "version-1":
             _warn_about_omitted(len(history) - history.count(roles=("user", "assistant")))
@@ -97,6 +103,15 @@ def _export_owner(owner: str, file: str, address: str | None, *, as_json: bool) 
     else:
         what = f"{count:,} conversation{'' if count == 1 else 's'}"
         print_line(f"{styled(owner, bold=True)}: {what} written to {click.format_filename(file)}")
+
+
+def _make_renderer() -> Render | None:
+    """What makes HTML of Markdown, if the extra `server` is there; texts stay as written if not."""
+    try:
+        from palaver.server.markdown import make_renderer  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return None
+    return make_renderer(inf)
 
 
 def _warn_about_omitted(count: int) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from palaver.errors import AlreadyExists, ValidationError
 from palaver.server.errors import RequestRefused
+from palaver.server.markdown import make_renderer
 from palaver.server.requests import Shape
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["ROUTES"]
 
 _IN_MEMORY: Final = 8 * 1024 * 1024
+_RENDER_SECONDS: Final = 10.0
+"""How long a thread is busy with the Markdown of an export; what is left then stays as written."""
 _CHUNK: Final = 256 * 1024
 _SNAPSHOT: Final[dict[str, Form]] = {
     "palaver-2": "document",
@@ -117,7 +120,8 @@ def export(
     """
     spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed when it has been sent
     try:
-        export_as(service.store, conversation, spool, _SNAPSHOT.get(form, form))
+        render = make_renderer(_RENDER_SECONDS)
+        export_as(service.store, conversation, spool, _SNAPSHOT.get(form, form), render=render)
         spool.seek(0)
     except BaseException:
         spool.close()

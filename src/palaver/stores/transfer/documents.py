@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -36,13 +37,13 @@ from palaver.messages.tool_state import ToolCompleted, ToolError
 from palaver.stores.annotations import HIGHEST_SCORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from palaver.history import View
     from palaver.messages import Message, Part
     from palaver.stores.annotations import Annotation
 
-__all__ = ["first_line", "write_html", "write_markdown"]
+__all__ = ["Render", "first_line", "write_html", "write_markdown"]
 
 _PAGE: Final = 500
 _LONGEST_NAME: Final = 80
@@ -51,8 +52,17 @@ _LOOKED_AT: Final = 20
 _FENCES: Final = re.compile(r"`+")
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*\Z")
 """The pictures that are part of the file; everything else is named and not shown."""
+_SAFE: Final = re.compile(r"(?:https?://|mailto:)\S+\Z", re.IGNORECASE)
+"""The addresses that may become links."""
+_SAME: Final = frozenset(
+    ("p", "ul", "blockquote", "em", "strong", "s", "code", "pre", "table", "thead", "tbody", "tr")
+)
+"""The elements of a tree that are the same in HTML."""
+_HEADINGS: Final = {"h1": 3, "h2": 4, "h3": 5, "h4": 6, "h5": 6, "h6": 6}
+"""A heading of an answer stands below that of its message."""
 _ROLES: Final = {"system": "System", "user": "User", "assistant": "Assistant", "tool": "Tool"}
 
+Render: TypeAlias = "Callable[[str], Sequence[Any] | None]"
 _Kind: TypeAlias = Literal["text", "reasoning", "code", "line", "picture", "note"]
 
 
@@ -105,8 +115,12 @@ def write_html(
     *,
     title: str | None = None,
     annotations: Mapping[str, Annotation] = EMPTY,
+    render: Render | None = None,
 ) -> None:
     """Write a view as one HTML file that needs nothing else.
+
+    `render` gives the tree of a text in Markdown (see `palaver.server.markdown`), or None for one
+    that is shown as it was written; without it all are. Models write Markdown, people do not.
 
     >>> import io
     >>> from palaver.history import History
@@ -119,7 +133,8 @@ def write_html(
     name = html.escape(_title(view, title))
     stream.write(_HTML_HEAD.format(title=name, size=_size(view), style=_STYLE).encode())
     for index, message in _each(view):
-        body = "".join(map(_html_block, _blocks(message, annotations)))
+        tree = render if message.role == "assistant" else None
+        body = "".join(_html_block(one, tree) for one in _blocks(message, annotations))
         stream.write(
             f'<article id="m{index + 1}" class="{message.role}">\n'
             f"<header><h2>{html.escape(_who(message))}</h2>"
@@ -286,7 +301,8 @@ def _plain(text: str) -> str:
 # ── HTML ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _html_block(block: _Block) -> str:
+def _html_block(block: _Block, render: Render | None) -> str:
+    nodes = render(block.text) if render is not None and block.kind == "text" else None
     text, title = html.escape(block.text), html.escape(block.title)
     heading = f"<h3>{title}</h3>\n" if block.title else ""
     if block.kind == "code":
@@ -297,7 +313,64 @@ def _html_block(block: _Block) -> str:
         return (
             f'<figure><img src="{text}" alt="{title}"><figcaption>{title}</figcaption></figure>\n'
         )
+    if nodes is not None:
+        return f'{heading}<div class="formatted">{_tree_html(nodes)}</div>\n'
     return f'{heading}<div class="{block.kind}">{text}</div>\n'
+
+
+def _tree_html(nodes: Iterable[Any]) -> str:
+    return "".join(html.escape(one) if isinstance(one, str) else _element(*one) for one in nodes)
+
+
+def _element(kind: str, attributes: Mapping[str, Any], children: list[Any]) -> str:
+    """An element of a tree; of a kind that is not known, only the text."""
+    inner = _tree_html(children)
+    if kind in _SAME:
+        return f"<{kind}>{inner}</{kind}>"
+    if kind in _HEADINGS:
+        return f"<h{_HEADINGS[kind]}>{inner}</h{_HEADINGS[kind]}>"
+    make = _MADE.get(kind)
+    return inner if make is None else make(attributes, inner)
+
+
+def _list(attributes: Mapping[str, Any], inner: str) -> str:
+    start = attributes.get("start")
+    return f'<ol start="{start}">{inner}</ol>' if type(start) is int else f"<ol>{inner}</ol>"
+
+
+def _item(attributes: Mapping[str, Any], inner: str) -> str:
+    task = "" if "task" not in attributes else "☑ " if attributes["task"] else "☐ "
+    return f"<li>{task}{inner}</li>"
+
+
+def _cell(kind: str, attributes: Mapping[str, Any], inner: str) -> str:
+    align = attributes.get("align")
+    side = f' class="{align}"' if align in {"left", "center", "right"} else ""
+    return f"<{kind}{side}>{inner}</{kind}>"
+
+
+def _link(address: str, inner: str, *, picture: bool) -> str:
+    """A link that says where it leads; a picture is one too, since nothing is fetched."""
+    shown = html.escape(address)
+    label = f"Picture: {inner}" if picture else inner
+    if not _SAFE.match(address):
+        return f"{label} ({shown})"
+    where = "" if inner == shown else f" ({shown})"
+    return f'<a href="{shown}" rel="noreferrer noopener">{label}</a>{where}'
+
+
+_MADE: Final[Mapping[str, Callable[[Mapping[str, Any], str], str]]] = {
+    "hr": lambda _, __: "<hr>",
+    "br": lambda _, __: "<br>",
+    "ol": _list,
+    "li": _item,
+    "th": partial(_cell, "th"),
+    "td": partial(_cell, "td"),
+    "a": lambda given, inner: _link(str(given["href"]), inner, picture=False),
+    "image": lambda given, inner: _link(str(given["href"]), inner, picture=True),
+    "math": lambda given, _: f"<code>{html.escape(str(given['source']))}</code>",
+    "note": lambda _, inner: f"<sup>{inner}</sup>",
+}
 
 
 _HTML_HEAD: Final = """\
@@ -336,6 +409,14 @@ a { color: inherit; }
 .note { margin-top: .25rem; padding-left: .75rem; white-space: pre-wrap; overflow-wrap: anywhere;
   border-left: 3px solid light-dark(#8a5a00, #e5b562); }
 .text { margin-top: .5rem; white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; }
+.formatted { overflow-wrap: anywhere; unicode-bidi: isolate; }
+.formatted > :first-child { margin-top: .5rem; }
+.formatted > :last-child { margin-bottom: 0; }
+blockquote { margin: .5rem 0; padding-left: .75rem; border-left: 3px solid currentColor; }
+table { border-collapse: collapse; }
+th, td { padding: .25rem .5rem; border: 1px solid light-dark(#e2e2dd, #2f333a); text-align: left; }
+.center { text-align: center; }
+.right { text-align: right; }
 pre { margin: .25rem 0 0; padding: .75rem; border-radius: 6px; white-space: pre-wrap;
   overflow-wrap: anywhere; background: light-dark(#f0f0ed, #24272c); }
 details { margin-top: .5rem; }
