@@ -76,6 +76,7 @@ def test_markdown_has_everything_that_was_said(store: Store) -> None:
         "#decision",
         "*2,228 tokens in, 119 out · $0.0042*",
         "*Compacted*",
+        "*Interrupted: this is what had arrived*",
         "*Tried again, attempt 2: overloaded*",
         "**Task for reader: Logs**\n\n```\nRead the logs\n```",
         "worker.py\nqueue.py",
@@ -107,13 +108,20 @@ def test_what_models_do_not_see_and_what_was_erased_says_so(store: Store) -> Non
     history = store.create(
         [
             palaver.user("\n  The door code\nis 4711 "),
-            parse_message({"role": "assistant", "content": [note, compacted]}),
+            parse_message(
+                {
+                    "role": "assistant",
+                    "content": [note, compacted],
+                    "info": {"role": "assistant", "error": {"name": "Overloaded"}},
+                }
+            ),
         ]
     )
     text = document(store, history.id, "markdown")
     assert text.startswith("# The door code\n")
     assert "**Not sent to models**\n\nAn aside.\n" in text
     assert "*Compacted by hand*" in text
+    assert '**Error**\n\n```json\n{\n  "name": "Overloaded"' in text
     history.erase(history[0].id)
     text = document(store, history.id, "markdown")
     assert text.startswith("# Conversation\n")
@@ -136,7 +144,7 @@ def test_html_is_one_file_in_which_nothing_runs(store: Store, make: Any) -> None
             assert (value or "").startswith("data:image/png;base64,")
     assert "default-src 'none'" in text
     for message in store.get(name):
-        for said in (message.text, *(part.text for part in message.parts if hasattr(part, "text"))):
+        for said in (message.text, *(getattr(part, "text", "") for part in message.parts)):
             assert said in found.text
 
 

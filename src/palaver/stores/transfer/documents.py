@@ -18,6 +18,7 @@ import msgspec
 from palaver.history.erase import ERASED
 from palaver.messages import to_dict
 from palaver.messages.limits import EMPTY
+from palaver.messages.message import AssistantInfo
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
     AgentPart,
@@ -195,6 +196,11 @@ _LATEST: Final = 253_402_300_799_000
 
 def _blocks(message: Message, annotations: Mapping[str, Annotation]) -> Iterator[_Block]:
     yield from _content_blocks(message)
+    info = message.info
+    if isinstance(info, AssistantInfo) and info.finish == "interrupted":
+        yield _Block("line", "Interrupted: this is what had arrived")
+    if isinstance(info, AssistantInfo) and info.error is not None:
+        yield _Block("code", _json(info.error), "Error", "json")
     found = annotations.get(message.id)
     if found is not None:
         score = "" if found.score is None else f" ({found.score} of {HIGHEST_SCORE})"
@@ -313,6 +319,8 @@ def _html_block(block: _Block, render: Render | None) -> str:
         return (
             f'<figure><img src="{text}" alt="{title}"><figcaption>{title}</figcaption></figure>\n'
         )
+    if not block.text:
+        return heading
     if nodes is not None:
         return f'{heading}<div class="formatted">{_tree_html(nodes)}</div>\n'
     return f'{heading}<div class="{block.kind}">{text}</div>\n'
