@@ -66,7 +66,10 @@ def test_they_are_erased_with_their_message(store: Store) -> None:
     history = begin(store)
     annotate(store, history.id, "a", note="Ann's secret")
     annotate(store, history.id, "q", note="stays")
+    fork = history.fork()
+    annotate(store, fork.id, "a", note="Ann's secret, again")
     history.erase("a")
+    assert {"q"} == read_annotations(store, fork.id).keys()
     assert {"q"} == read_annotations(store, history.id).keys()
     assert [] == read_versions(store, history.id, "a")
 

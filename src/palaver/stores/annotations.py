@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.messages.ids import new_id, now_ms
-from palaver.messages.limits import check_name, check_text, kind_of
+from palaver.messages.limits import check_name, check_text, quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,10 +78,10 @@ def annotate(
     >>> annotate(store, history.id, 0, note="right, but curt", score=4).score
     4
     """
-    if isinstance(score, bool) or not (score is None or isinstance(score, int)):
-        raise ValidationError(f"must be a whole number, not {kind_of(score)}", path="$.score")
-    if score is not None and not 1 <= score <= HIGHEST_SCORE:
-        raise ValidationError(f"must be from 1 to {HIGHEST_SCORE}, not {score}", path="$.score")
+    given: object = score  # whatever the caller passed
+    if given is not None and (type(given) is not int or not 1 <= given <= HIGHEST_SCORE):
+        detail = f"must be a whole number from 1 to {HIGHEST_SCORE}, not {quote_value(given)}"
+        raise ValidationError(detail, path="$.score")
     check_text(note, "$.note")
     if len(note) > LONGEST_NOTE:
         detail = f"must have at most {LONGEST_NOTE:,} characters, not {len(note):,}"
