@@ -24,5 +24,6 @@ TOPICS: Final = (
     "bench.conversation",
     "bench.tokens",
     "bench.server",
+    "bench.door",
 )
 """Modules with a function `rows(run)` that yields one row after the other."""

@@ -26,6 +26,7 @@ from palaver.errors import (
     Unavailable,
 )
 from palaver.messages import AssistantInfo, ToolPart, user
+from palaver.messages.parts import RetryPart
 from palaver.testing import check_request
 from palaver.testing.servers import Answer, Call, Garbage, HangUp, Refusal, Silence
 from palaver.testing.servers import ReportedUsage as Used
@@ -112,6 +113,27 @@ async def test_a_fault_before_the_answer_leaves_the_history_as_it_was(
                 await conversation.step(model)
             assert (kind, times) == (type(caught.value), len(server.requests)), fault
             assert ["Tea?"] == [message.text for message in conversation.messages]
+        await is_fine(conversation, model, server)
+
+
+async def test_a_request_that_was_repeated_is_told_in_the_answer(
+    store: Store, provider: Provider
+) -> None:
+    """Each failure with its reason, between the beginning of the step and what was said."""
+    conversation = begun(store)
+    key = "sk-proj-abcdefghijklmnop0123"
+    faults = (Refusal(429, f"slow down, {key}", retry_after=0.01), Refusal(500, "oops"))
+    async with asking(provider, *faults, Answer("Yes.")) as (model, server):
+        answer = (await conversation.step(model)).message
+        assert ["step-start", "retry", "retry", "text", "step-finish"] == [
+            part.type for part in answer.parts
+        ]
+        retries = [part for part in answer.parts if isinstance(part, RetryPart)]
+        assert [(1, "RateLimited"), (2, "Unavailable")] == [
+            (part.attempt, part.error["name"]) for part in retries
+        ]
+        assert "slow down, [redacted]" in retries[0].error["message"]
+        assert retries == [p for p in store.get(conversation.id)[-1].parts if p in retries]
         await is_fine(conversation, model, server)
 
 

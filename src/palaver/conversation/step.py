@@ -50,8 +50,9 @@ from palaver.messages.limits import (
     short_repr,
 )
 from palaver.messages.message import MAX_PARTS, WorkingPath
-from palaver.messages.parts import step_finish_part, step_start_part
+from palaver.messages.parts import RetryPart, retry_part, step_finish_part, step_start_part
 from palaver.models.base import ModelRequest
+from palaver.models.retry import ON_RETRY
 from palaver.stores.lease import OnExit, clean_up, run_shielded
 from palaver.tools.runner import MiddlewareFailed
 from palaver.wire import Note
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from palaver.conversation.store_access import OpenStep, StoreAccess
+    from palaver.errors import ModelError
     from palaver.models.base import Model
     from palaver.wire import ToolSpec
     from palaver.wire.reply import Delta
@@ -580,12 +582,25 @@ class _IncomingAnswer:
             names=names,
             limit=MAX_ANSWER,
         )
+        self.retries: list[RetryPart] = []
 
     async def receive(self, request: ModelRequest) -> None:
         """Send the request and take in the answer, piece by piece; store drafts now and then.
 
         An answer that is longer than `MAX_ANSWER` is cut off there with `OutputTooLong`.
         """
+        token = ON_RETRY.set(self._note_retry)
+        try:
+            await self._receive(request)
+        finally:
+            ON_RETRY.reset(token)
+
+    def _note_retry(self, error: ModelError) -> None:
+        session, owner = uuid_for(self._access.history.id), uuid_for(self.fold.answer.id)
+        about = {"name": type(error).__name__, "message": error.detail}
+        self.retries.append(retry_part(session, owner, len(self.retries) + 1, about))
+
+    async def _receive(self, request: ModelRequest) -> None:
         stored, due = time.monotonic(), 0
         answer = self.fold.answer
         async with aclosing(self._model.stream(request)) as events:
@@ -639,7 +654,7 @@ def _store_answer(
     add_cost: Callable[[Message], Message],
 ) -> tuple[Message, Usage, tuple[LedgerEntry, ...]]:
     """Store the complete answer."""
-    describe = partial(_describe_step, access, add_cost)
+    describe = partial(_describe_step, access, add_cost, incoming.retries)
     return access.finish_step(step, incoming.message(), describe)
 
 
@@ -652,7 +667,8 @@ def _store_partial(
     """Store what had arrived of an answer that was cut off, marked as interrupted."""
     message = None if incoming is None else incoming.message(interrupted=True)
     if message is not None and (message.content or "incompleteCalls" in message.metadata):
-        describe = partial(_describe_step, access, add_cost)
+        retries = () if incoming is None else incoming.retries
+        describe = partial(_describe_step, access, add_cost, retries)
         access.finish_step(step, message, describe, complete=False)
     else:
         access.abandon_step(step)
@@ -662,7 +678,10 @@ def _store_partial(
 
 
 def _describe_step(
-    access: StoreAccess, add_cost: Callable[[Message], Message], message: Message
+    access: StoreAccess,
+    add_cost: Callable[[Message], Message],
+    retries: Sequence[RetryPart],
+    message: Message,
 ) -> Message:
     """Return an answer with its cost, and with what the step says of itself.
 
@@ -670,7 +689,7 @@ def _describe_step(
     """
     message = add_cost(message)
     try:
-        return describe_step(message, access.history.id, _agent(access.history.view))
+        return describe_step(message, access.history.id, _agent(access.history.view), retries)
     except Exception:  # noqa: BLE001 - a paid answer without its step parts is better than none
         _log.exception("the step of %s could not be described", message.id)
         return message
@@ -686,10 +705,12 @@ def _agent(view: View) -> str:
     return _AGENT
 
 
-def describe_step(message: Message, conversation: str, agent: str = _AGENT) -> Message:
+def describe_step(
+    message: Message, conversation: str, agent: str = _AGENT, retries: Sequence[RetryPart] = ()
+) -> Message:
     """Return an answer between `step-start` and `step-finish`, with its agent, mode and path.
 
-    The path is where this program works.
+    The path is where this program works; `retries` are the requests that failed before the answer.
 
     >>> from palaver.messages import AssistantInfo, assistant
     >>> answer = assistant("4,810 m", info=AssistantInfo(finish="stop"))
@@ -703,9 +724,10 @@ def describe_step(message: Message, conversation: str, agent: str = _AGENT) -> M
     parts = message.parts
     if isinstance(message.content, str) and message.content:
         parts = (text_part(session, owner, message.content),)
-    if len(parts) + 2 <= MAX_PARTS:
+    if len(parts) + len(retries) + 2 <= MAX_PARTS:
         parts = (
             step_start_part(session, owner),
+            *retries,
             *parts,
             step_finish_part(
                 session, owner, info.finish or _UNKNOWN, info.cost, info.tokens or _NO_TOKENS,

@@ -10,7 +10,7 @@ never 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -20,13 +20,24 @@ from palaver.errors import StoreDamaged
 from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
 from palaver.messages.decode import decode
 from palaver.messages.limits import EMPTY, NamedFields, check_argument, check_number, path_step
-from palaver.messages.parts import check_figures
+from palaver.messages.parts import StepFinishPart, check_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from palaver.messages import Message, ModelRef
     from palaver.stores.records import Record
 
-__all__ = ["NOTHING", "ModelPrice", "Prices", "Usage", "drop_empty_usage", "read_usage"]
+__all__ = [
+    "NOTHING",
+    "ModelPrice",
+    "Prices",
+    "RequestUsage",
+    "Usage",
+    "drop_empty_usage",
+    "read_usage",
+    "requests_of",
+]
 
 
 KIND: Final = "usage"
@@ -82,15 +93,21 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """Return the usage after one more answer."""
         info = message.info
         tokens, cost = getattr(info, "tokens", None), getattr(info, "cost", None)
+        raw = message.metadata.get("usage") or EMPTY
+        return replace(self.plus(tokens, cost), version=version, counted=counted, raw=raw)
+
+    def plus(self, tokens: TokenCounts | None, cost: float | None) -> Usage:
+        """Return the usage with that of one more request; None is unknown.
+
+        >>> NOTHING.plus(TokenCounts(10, 5, 0, CacheCounts()), 0.5).plus(None, None).cost
+        0.5
+        """
         return Usage(
             last=tokens,
             total=self.total if tokens is None else _sum(self.total, tokens),
             cost=self.cost if cost is None else (self.cost or 0.0) + cost,
             calls=self.calls + 1,
             unknown_costs=self.unknown_costs + (cost is None),
-            version=version,
-            counted=counted,
-            raw=message.metadata.get("usage") or EMPTY,
         )
 
     def record(self) -> Record:
@@ -121,6 +138,33 @@ def read_usage(records: dict[str, bytes]) -> Usage:
     except msgspec.DecodeError as error:
         msg = f"the record of what was used can't be read: {error}"
         raise StoreDamaged(msg) from None
+
+
+class RequestUsage(NamedTuple):
+    """The tokens and the cost of one request, under the id of what reports them."""
+
+    id: str
+    tokens: TokenCounts
+    cost: float | None
+    computed: bool
+
+
+def requests_of(message: Message) -> Iterator[RequestUsage]:
+    """Yield the usage of each request that an answer reports: its `step-finish`, or its info.
+
+    Every figure of what was used is read from stored answers here, so that all figures agree.
+
+    >>> from palaver.messages import assistant
+    >>> info = AssistantInfo(tokens=TokenCounts(10, 5, 0, CacheCounts()), cost=0.5)
+    >>> [request.cost for request in requests_of(assistant("Tea.", info=info))]
+    [0.5]
+    """
+    steps = [part for part in message.parts if isinstance(part, StepFinishPart)]
+    for part in steps:
+        yield RequestUsage(part.id, part.tokens, part.cost, part.cost_computed)
+    info = message.info
+    if not steps and isinstance(info, AssistantInfo) and info.tokens is not None:
+        yield RequestUsage(message.id, info.tokens, info.cost, info.cost_computed)
 
 
 def drop_empty_usage(message: Message) -> Message:

@@ -14,7 +14,6 @@ are off, because only this module knows whether a part of the answer has arrived
 from __future__ import annotations
 
 import inspect
-import logging
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -62,7 +61,7 @@ from palaver.messages.limits import (
 from palaver.messages.message import Message
 from palaver.messages.parts import ModelRef, ReasoningPart, ToolCallPart
 from palaver.models.errors import Failure, bad_answer, scrub, transport_failure
-from palaver.models.retry import RetryPolicy
+from palaver.models.retry import RetryPolicy, report_retry
 from palaver.wire import ToolSpec, reply_reader, spell_tool, write_tools
 from palaver.wire.request import Target
 
@@ -512,7 +511,6 @@ def merge_fields(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, 
 ClientT = TypeVar("ClientT")
 
 CONNECT_SECONDS: Final = 10.0
-_log: Final = logging.getLogger("palaver.models")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -804,7 +802,7 @@ class SdkModel(ABC, Generic[ClientT]):
         wait = self.retries.wait(repeats, typed.retry_after) if may_repeat else None
         if wait is None:
             raise typed from None  # the SDK's own error may contain secrets
-        _log.info("%s; asking again in %.1f s", typed, wait)
+        report_retry(typed, wait)
         return wait
 
     def _failure(self, error: Exception) -> Failure | None:

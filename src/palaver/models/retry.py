@@ -7,13 +7,27 @@ wait in it.
 
 from __future__ import annotations
 
+import logging
 import random
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from palaver.messages.limits import check_number
 
-__all__ = ["RetryPolicy"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from palaver.errors import ModelError
+
+__all__ = ["ON_RETRY", "RetryPolicy", "report_retry"]
+
+_log: Final = logging.getLogger("palaver.models")
+ON_RETRY: Final[ContextVar[Callable[[ModelError], object] | None]] = ContextVar(
+    "on_retry", default=None
+)
+"""A function that is called with the error of each request that is repeated, in this task."""
 
 
 class RetryPolicy(Struct, frozen=True):
@@ -48,3 +62,18 @@ class RetryPolicy(Struct, frozen=True):
         if requested is not None:
             return requested + self.shortest * jitter
         return float(min(self.longest, self.shortest * 2**attempts) * jitter)
+
+
+def report_retry(error: ModelError, wait: float) -> None:
+    """Log that a request is repeated after a wait in seconds, and tell who listens.
+
+    >>> from palaver.errors import Unavailable
+    >>> token = ON_RETRY.set(lambda error: print(error.detail))
+    >>> report_retry(Unavailable("busy"), 0.5)
+    busy
+    >>> ON_RETRY.reset(token)
+    """
+    _log.info("%s; asking again in %.1f s", error, wait)
+    listener = ON_RETRY.get()
+    if listener is not None:
+        listener(error)

@@ -95,13 +95,20 @@ def seed(store: Store) -> bool:
 
 
 def _start(store: Store, clock: DemoClock) -> None:
-    """An empty conversation, with a system message that even a very small model can follow.
+    """An empty conversation that has a past, so that its history shows what a history is.
 
-    The page suggests questions for it, and guides through the other examples.
+    A question was asked, its answer edited, and all of it left again. The system message is one
+    that even a very small model can follow. The page suggests questions for it, and guides through
+    the other examples.
     """
     writer = MessageWriter(START, clock)
     words = "You are a helpful AI assistant. Answer in one short sentence."
-    store.create([writer.say("system", words)], id=START, title="Start here")
+    history = store.create([writer.say("system", words)], id=START, title="Start here")
+    beginning = history.version
+    history.append(writer.say("user", "What is snow?"))
+    history.append(writer.say("assistant", "Snow is frozen rain."))
+    history.replace(2, writer.say("assistant", "Snow is water that froze in a cloud."))
+    history.restore(beginning)
 
 
 # ── the trip: reasoning, two calls at once, a file, costs; then edits, a rollback and a fork ────
@@ -379,6 +386,7 @@ class MessageWriter:
     ) -> Message:
         """An answer: reasoning, text and calls (id, tool, input), with its usage."""
         message, at = self._next(), self._clock()
+        took = 900 + 4 * _SECOND * bool(reasoning) + 12 * usage.tokens.output
         parts: list[Part] = []
         if reasoning:
             parts.append(
@@ -401,7 +409,7 @@ class MessageWriter:
         info = AssistantInfo(
             model=usage.model, cost=usage.cost, tokens=usage.tokens, completed=at, finish=why
         )
-        return Message("assistant", tuple(parts), id=message, timestamp=at, info=info)
+        return Message("assistant", tuple(parts), id=message, timestamp=at - took, info=info)
 
     def result(
         self, call_id: str, tool: str, given: dict[str, Any], output: str, *, failed: bool = False

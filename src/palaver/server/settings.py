@@ -41,6 +41,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     is the model that answers unless a request names another; `warm` loads it at the start if it
     runs on this machine. `toolset` are the tools that models may call beside those that come with
     the server (functions, tools, lists of them, MCP servers), `team` is the path of a team's file.
+    `discover` lets clients list and import the transcripts of other programs on this machine; it is
+    for a server that only this machine can reach.
 
     The rest are limits. `body` is the largest request body in bytes. `rate` is how many requests a
     second one peer (one network address) may make with the token, over some seconds; `guesses` is
@@ -71,7 +73,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     guesses: float = 10
     requests: int = 200
     streams: int = 1_000
-    steps: int = 4
+    steps: int = 64
     connections: int = 2_000
     peer_connections: int = 500
     peer_unfinished: int = 100
@@ -85,6 +87,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     warm: bool = False
     toolset: tuple[Any, ...] = ()
     team: str | None = None
+    discover: bool = False
 
     def __post_init__(self) -> None:
         """Check every limit."""

@@ -22,7 +22,7 @@ from palaver.messages.limits import check_name
 from palaver.wire.notes import notes_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from palaver.messages import Message
     from palaver.stores import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int | None], None] | None
 
-__all__ = ["ORIGIN", "PlannedImport", "TranscriptImport"]
+__all__ = ["ORIGIN", "PlannedImport", "TranscriptImport", "choose_pieces", "name_of"]
 
 ORIGIN: Final = "origin"
 """The kind of record that holds what a file said about a conversation."""
@@ -157,17 +157,7 @@ class TranscriptImport:
             fork = store.get(planned.id)
         else:
             fork = store.get(parent).fork(at=0, id=planned.id, key=self._key)
-        places = {message.id: (index, message) for index, message in enumerate(fork)}
-        pieces: list[range | Message] = []
-        for message in parsed.messages:
-            index, known = places.get(message.id, (-1, None))
-            if known != message:
-                pieces.append(message)
-            elif pieces and isinstance(last := pieces[-1], range) and last.stop == index:
-                pieces[-1] = range(last.start, index + 1)
-            else:
-                pieces.append(range(index, index + 1))
-        fork.rewrite(pieces, reason="import")
+        fork.rewrite(choose_pieces(fork, parsed.messages), reason="import")
         store.put_record(planned.id, ORIGIN, "about", dump(parsed.about))
 
     def _delete_again(self, planned: PlannedImport) -> bool:
@@ -213,14 +203,44 @@ def _raise_with_rest(error: BaseException, stays: list[str]) -> None:
     raise kind(f"{why}; {note}") from error
 
 
-def _id_of(parsed: ParsedConversation, taken: set[str]) -> str:
-    """Return the id that a conversation has, where a store can use it; else a new one."""
-    about = parsed.about
+def choose_pieces(history: Iterable[Message], wanted: Iterable[Message]) -> list[range | Message]:
+    """Return what to select so that a history says what is wanted: its own ranges, and the new.
+
+    >>> from palaver.messages import user
+    >>> a, b, c = user("a"), user("b"), user("c")
+    >>> choose_pieces([a, b], [a, b, c]) == [range(0, 2), c]
+    True
+    """
+    places = {message.id: (index, message) for index, message in enumerate(history)}
+    pieces: list[range | Message] = []
+    for message in wanted:
+        index, known = places.get(message.id, (-1, None))
+        if known != message:
+            pieces.append(message)
+        elif pieces and isinstance(last := pieces[-1], range) and last.stop == index:
+            pieces[-1] = range(last.start, index + 1)
+        else:
+            pieces.append(range(index, index + 1))
+    return pieces
+
+
+def name_of(about: Mapping[str, Any]) -> str | None:
+    """Return the id that a conversation has, where a store can use it; else None.
+
+    >>> name_of({"id": "a7", "parent": "s1", "sidechain": True}), name_of({})
+    ('s1:a7', None)
+    """
     name = about.get("id")
     if about.get("sidechain") or "branch" in about:
         name = f"{about.get('parent')}:{name}"  # such an id is short, and good in its session only
     try:
         check_name(name)
     except ValidationError:
-        return new_id()
-    return new_id() if name in taken else str(name)
+        return None
+    return str(name)
+
+
+def _id_of(parsed: ParsedConversation, taken: set[str]) -> str:
+    """Return the id that a conversation has, where it is free; else a new one."""
+    name = name_of(parsed.about)
+    return new_id() if name is None or name in taken else name

@@ -78,6 +78,7 @@ def test_its_settings_are_what_was_asked_for(
     team.write_text("members: []")
     store = tmp_path / "s.db"
     serve("--store", str(store))
+    assert asked[-1][0].service.settings.discover  # nobody else can reach it
     said = serve(
         "--read-only", "--store", str(store), "--allow-host", "a.example", "--allow-host",
         "b.example", "--model", "openai:x", "--tools", "math:sqrt", "--team", str(team),
@@ -92,6 +93,7 @@ def test_its_settings_are_what_was_asked_for(
         settings.team,
     )
     assert (2.5, 50) == (settings.idle_seconds, settings.requests)
+    assert not settings.discover
     assert ["sqrt"] == [tool.__name__ for tool in settings.toolset]
     assert "(read-only)" in said.output
 

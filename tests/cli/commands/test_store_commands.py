@@ -9,7 +9,9 @@ from click.testing import CliRunner, Result
 
 import palaver
 from palaver.cli.app import COMMANDS, app
-from palaver.messages import assistant, user
+from palaver.messages import AssistantInfo, CacheCounts, TokenCounts, assistant, new_id, user
+from palaver.messages.parts import retry_part
+from palaver.server.demo import DemoClock, DemoUsage, MessageWriter
 from tests.page.histories import called
 
 if TYPE_CHECKING:
@@ -54,6 +56,39 @@ def answer(result: Result) -> Any:  # noqa: ANN401 - JSON
 
 def said(store: Store, name: str = "talk") -> list[str]:
     return [message.text for message in store.get(name)]
+
+
+def test_the_runs_of_a_conversation_are_shown_with_what_they_took(store: Store, run: Run) -> None:
+    scribe, given = MessageWriter("ran", DemoClock()), {"q": "tea"}
+    used = DemoUsage("openai", "gpt-6", (1_200, 30, 0), 0.0125)
+    spent = TokenCounts(10, 5, 0, CacheCounts(900, 0))
+    failed = AssistantInfo(finish="error", error={"message": "oops\x1b[31m"})
+    again = [retry_part(new_id(), new_id(), 1, {"name": "Busy"})]
+    store.create(
+        [
+            user("Tea?", timestamp=0),
+            scribe.answer("", used, calls=[("one", "look", given), ("two", "look", given)]),
+            scribe.result("one", "look", given, "no tea", failed=True),
+            scribe.result("lost", "look", given, "tea"),
+            assistant(again, info=failed),
+            assistant("Yes.", info=AssistantInfo(tokens=spent, cost=0.5, cost_computed=True)),
+        ],
+        id="ran",
+    )
+    shown = run("show", "ran", "--runs").output.splitlines()
+    assert shown[0].endswith("Tea?")
+    assert [
+        "     1    openai:gpt-6  1.3 s  1,200 in, 30 out  $0.0125",
+        "     2      look  2.0 s  error  no tea",
+        "            look  ? s  missing",
+        "     4    answer  ? s  1 retried  failed  oops\\x1b[31m",
+        "     5    answer  ? s  910 in, 5 out  900 cached  ≈ $0.5000",
+        "     3      look  2.0 s  orphan",
+    ] == shown[1:]
+    page = answer(run("show", "ran", "--runs", "--json"))
+    assert (6, "missing") == (page["length"], page["turns"][0]["steps"][0]["calls"][1]["status"])
+    recent = answer(run("show", "ran", "--runs", "--recent", "1", "--json"))
+    assert (5, True) == (recent["start"], recent["turns"][0]["partial"])
 
 
 # ── which store, which conversation ─────────────────────────────────────────────────────────────

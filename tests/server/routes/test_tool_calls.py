@@ -251,12 +251,12 @@ def test_a_replacement_that_comes_after_the_approval_is_taken_is_refused_by_the_
         talk = waiting(stage, ("pay", {}))
         order = StepRunner.plan
 
-        def ordered(*args: Any) -> Any:  # noqa: ANN401 - the route asks for it after it looked
+        def ordered(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - asked for after the look
             history = stage.store.get(talk)
             (call,) = (p for p in history.view[-1].parts if isinstance(p, ToolCallPart))
             other = replace(call, input={"amount": 9}, raw='{"amount":9}')
             history.replace(len(history.view) - 1, replace(history.view[-1], content=(other,)))
-            return order(*args)
+            return order(*args, **more)
 
         digest = digest_of(stage, talk, "call_0")
         monkeypatch.setattr(StepRunner, "plan", ordered)

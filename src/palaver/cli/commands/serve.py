@@ -106,6 +106,7 @@ def serve(  # noqa: PLR0917 - one for each option
         warm=not cold,
         toolset=tuple(import_tools(place) for place in tools),
         team=team,
+        discover=host in server.LOOPBACK and not hosts,
         **dict(server.read_limit(limit) for limit in limits),
     )
     with use_store(address, create=not read_only) as store, server.bind(host, port) as listening:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from palaver.cli.app import json_option, print_line, printable, styled
 from palaver.cli.options import (
@@ -20,6 +21,7 @@ from palaver.messages import to_dict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from palaver.conversation.runs import RunCall, RunPage, RunStep
     from palaver.history import View
     from palaver.stores import Store
     from palaver.stores.records import Head, JournalEntry
@@ -89,15 +91,33 @@ _PAGE = 500
 @conversation_argument
 @click.option("--at", type=click.IntRange(min=0), metavar="VERSION", help="As it was then.")
 @click.option("--recent", type=click.IntRange(min=0), metavar="N", help="Only the last N.")
+@click.option("--runs", is_flag=True, help="The requests and tool calls of each turn instead.")
 @store_option
 @json_option
 def show(
-    conversation: str, at: int | None, recent: int | None, address: str | None, *, as_json: bool
+    conversation: str,
+    at: int | None,
+    recent: int | None,
+    address: str | None,
+    *,
+    runs: bool,
+    as_json: bool,
 ) -> None:
-    """Show the messages of a conversation: index, time, role, text and marks."""
+    """Show the messages of a conversation: index, time, role, text and marks.
+
+    With --runs, show what it did instead: each request to a model and each tool call, with its
+    time, its tokens and its cost as they are stored.
+    """
     with use_store(address) as store:
         history = find_conversation(store, conversation)
         view = history.view if at is None else history.at(at)
+        if runs:
+            page = _read_runs(store, history.id, view, recent)
+            if as_json:
+                print_json(msgspec.to_builtins(page))
+            else:
+                _print_runs(page)
+            return
         start = 0 if recent is None else max(len(view) - recent, 0)
         messages = view[start:]
         marks = _marks_by_message(view)
@@ -125,6 +145,53 @@ def show(
         for index, message in enumerate(messages, start):
             after = "".join(f"  [{name}]" for name in marks.get(message.id, ()))
             print_line(format_message(message, before=f"{index:>6}  ", after=after))
+
+
+def _read_runs(store: Store, name: str, view: View, recent: int | None) -> RunPage:
+    from palaver.conversation.ledger import CALL, read_ledger  # noqa: PLC0415 - loads models
+    from palaver.conversation.runs import read_runs  # noqa: PLC0415 - the same
+
+    ledger = read_ledger(store.records(name, CALL))
+    return read_runs(view, ledger, limit=len(view) if recent is None else recent)
+
+
+def _print_runs(page: RunPage) -> None:
+    """Print each turn with its requests and their calls, one line each."""
+    for turn in page.turns:
+        text = styled(turn.text, bold=True)
+        print_line(f"{turn.start:>6}  {styled(format_time(turn.at), dim=True)}  {text}")
+        for step in turn.steps:
+            print_line(f"{step.index:>6}    {_format_step(step)}")
+            for call in step.calls:
+                print_line(_format_call(call))
+        for call in turn.results:
+            print_line(_format_call(call))
+
+
+def _format_step(step: RunStep) -> str:
+    tokens = step.tokens
+    facts = [_format_span(step.start, step.end)]
+    if tokens is not None:
+        facts.append(f"{tokens.prompt:,} in, {tokens.completion:,} out")
+        facts += [f"{tokens.cache.read:,} cached"] if tokens.cache.read else []
+    if step.cost is not None:
+        facts.append(f"{'≈ ' if step.cost_computed else ''}${step.cost:.4f}")
+    facts += [f"{len(step.retries)} retried"] if step.retries else []
+    facts += [step.outcome] if step.outcome != "finished" else []
+    facts += [printable(step.error)] if step.error else []
+    return f"{styled(step.model or step.agent or 'answer', fg='green')}  {'  '.join(facts)}"
+
+
+def _format_call(call: RunCall) -> str:
+    index = "" if call.index is None else str(call.index)
+    error = f"  {printable(call.error)}" if call.error else ""
+    span = _format_span(call.start, call.end)
+    return f"{index:>6}      {styled(call.tool, fg='yellow')}  {span}  {call.status}{error}"
+
+
+def _format_span(start: int | None, end: int | None) -> str:
+    """How long something took, if that is stored."""
+    return "? s" if start is None or end is None else f"{(end - start) / 1000:.1f} s"
 
 
 def _marks_by_message(view: View) -> dict[str, list[str]]:

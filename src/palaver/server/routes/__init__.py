@@ -18,6 +18,7 @@ from palaver.server.routes import (
     conversations,
     messages,
     operations,
+    runs,
     server,
     steps,
     teams,
@@ -39,6 +40,7 @@ ROUTES: Final = [
             *transfer.ROUTES,
             *steps.ROUTES,
             *context.ROUTES,
+            *runs.ROUTES,
             *teams.ROUTES,
         ],
     )

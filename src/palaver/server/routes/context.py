@@ -24,22 +24,20 @@ from palaver import wire
 from palaver.context import Visibility
 from palaver.context.assemblers import ContextMessage
 from palaver.context.explain import EntryReason, PromptComparison, PromptPart
-from palaver.conversation.usage import Usage
 from palaver.errors import ValidationError
-from palaver.messages import AssistantInfo, Role, TokenCounts
-from palaver.messages.parts import StepFinishPart
+from palaver.messages import Role
 from palaver.models.base import LOCAL_PROVIDER, Model, ModelRequest
 from palaver.server.requests import IfMatch, Shape, read_if_match
 from palaver.server.services import ServiceDependency
 from palaver.server.services.compaction import CompactionReport, CompactionRequest
 from palaver.server.services.conversations import AgentContext, ContextQuery
-from palaver.server.services.models import default_options
+from palaver.server.services.costs import Costs, UsageTotals
 from palaver.tokens import is_exact
 from palaver.wire import Note, Request, Target, tool_names, write_tools
 from palaver.wire.notes import OTHER_REFUSAL, REFUSALS, count_losses, is_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from palaver.conversation import Conversation, Toolbox
     from palaver.history import BaseHistory, View
@@ -205,14 +203,15 @@ def request(
     service: ServiceDependency,
     format: FromQuery[ProviderFormat | None] = None,  # noqa: A002 - the word for it
     model: Annotated[str | None, QueryParameter(min_length=1, max_length=200)] = None,
-    tools: FromQuery[bool] = False,
+    tools: FromQuery[bool | None] = None,
 ) -> ProviderRequest:
     """Get the exact request that a provider would get now, and what had to be repaired for it.
 
-    It is in a `format`, or in that of a `model`; without either, in that of the server's model.
+    It is in a `format`, or in that of a `model`; without either, in that of the server's model. As
+    in a step, options are those of the conversation's settings, and so are `tools` unless given.
     """
     chat = service.conversations.get(conversation)
-    toolbox = service.tools.select(tools)
+    toolbox = service.steps.tools_of(conversation, tools)
     chosen = None
     if model is not None or format is None:
         chosen = service.steps.get_model(model)
@@ -222,13 +221,14 @@ def request(
     form = _FORMATS[chosen.format] if chosen is not None else format or "openai-chat"
     target = Target() if chosen is None else replace(chosen.target, model=chosen.ref)
     written = _write_request(chat, form, target)
+    options = {} if chosen is None else service.steps.options_of(conversation, chosen)
     notes = [_shape_note(note, form) for note in written.notes]
     return ProviderRequest(
         version=chat.history.version,
         format=form,
         model=None if chosen is None else model or service.models.default,
         provider=None if chosen is None else _provider_name(chosen),
-        request=_complete_body(written, form, chosen, toolbox),
+        request=_complete_body(written, form, chosen, toolbox, options),
         notes=notes,
         problems=[note for note in notes if note.refused],
         tokens=chat.tokens(toolbox),
@@ -304,15 +304,17 @@ def _write_request(chat: Conversation, form: str, target: Target) -> Request:
 
 
 def _complete_body(
-    written: Request, form: str, model: Model | None, toolbox: Toolbox
+    written: Request,
+    form: str,
+    model: Model | None,
+    toolbox: Toolbox,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The whole body, with the tools and what the model adds."""
     names = {**tool_names(form, toolbox.specs), **written.names}
     if model is not None and isinstance(model, _ShowsRequest):
         return model.request(
-            ModelRequest(
-                written.body, tools=toolbox.specs, names=names, options=default_options(model)
-            )
+            ModelRequest(written.body, tools=toolbox.specs, names=names, options=options)
         )
     offered = {"tools": write_tools(form, toolbox.specs)} if toolbox else {}
     return {**written.body, **offered}
@@ -323,19 +325,25 @@ def _shape_note(note: Note, form: str) -> RequestNote:
         action=_kind_of(note),
         path=note.where,
         what=note.detail,
-        why=REFUSALS.get(note.rule, OTHER_REFUSAL),
+        why=_AS_TEXT if _is_text_file(note) else REFUSALS.get(note.rule, OTHER_REFUSAL),
         rule=note.rule,
-        refused=is_refused(note, form),
+        refused=is_refused(note, form) and not _is_text_file(note),
         message_id=UNSET if note.message_id is None else note.message_id,
     )
 
 
 def _kind_of(note: Note) -> Literal["repaired", "left-out", "unsupported"]:
-    if note.rule in _UNSUPPORTED:
+    if note.rule in _UNSUPPORTED and note.action == "lost":
         return "unsupported"
     return "left-out" if count_losses([note]) else "repaired"
 
 
+def _is_text_file(note: Note) -> bool:
+    """Whether it is about a file that is sent as text: nothing is wrong with such a history."""
+    return note.rule == "media" and note.action == "repaired"
+
+
+_AS_TEXT: Final = "a file that is taken as text only"
 _UNSUPPORTED: Final = frozenset(("media", "unknown-part"))
 _FULL: Final = 0.8
 """The share of a model's window at which a conversation should be compacted."""
@@ -360,17 +368,6 @@ class TokenShare(Shape, frozen=True):
     tokens: int
     index: int | UnsetType = UNSET
     role: Role | UnsetType = UNSET
-
-
-class UsageTotals(Shape, frozen=True):
-    """The usage of the last answer and of all answers; the cost is None if it is not known."""
-
-    last: TokenCounts | None
-    total: TokenCounts
-    cost: float | None
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
 
 
 class TokenReport(Shape, frozen=True):
@@ -408,7 +405,7 @@ def tokens(
     """
     chat = service.conversations.get(conversation)
     name = model or service.models.default
-    return _report(chat, service.steps.get_model(name), name, spent=spent)
+    return _report(chat, service.steps.get_model(name), name, service.costs if spent else None)
 
 
 @post("/conversations/{conversation:str}/compact", status_code=200)
@@ -425,7 +422,7 @@ async def compact(
     return await service.compactor.compact(conversation, data, read_if_match(if_match))
 
 
-def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> TokenReport:
+def _report(chat: Conversation, model: Model, name: str, costs: Costs | None) -> TokenReport:
     """Count a conversation against a model's window."""
     view, usage = chat.messages, chat.usage
     counts, roles = chat.tally.each(view), _list_roles(view)
@@ -439,8 +436,8 @@ def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> Toke
         source = "tokenizer" if is_exact() else "estimate"
     else:
         source = "local" if _is_local(view, answers) else "api"
-    if spent:  # what was called and then removed was paid for, too
-        usage = max(usage, _imported_usage(view, answers), key=lambda one: one.calls)
+    if costs is not None:
+        usage = costs.usage(chat.id, usage)
     return TokenReport(
         version=view.version,
         total=total,
@@ -451,14 +448,7 @@ def _report(chat: Conversation, model: Model, name: str, *, spent: bool) -> Toke
         model=name,
         by_role=RoleTokens(**by_role),
         items=_shares(roles, counts),
-        usage=UsageTotals(
-            last=usage.last,
-            total=usage.total,
-            cost=usage.cost,
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-        ),
+        usage=UsageTotals.of(usage),
     )
 
 
@@ -467,17 +457,6 @@ def _is_local(view: View, answers: Sequence[int]) -> bool:
     refs = (getattr(view[index].info, "model", None) for index in reversed(answers))
     ref = next((ref for ref in refs if ref is not None), None)
     return ref is not None and ref.provider_id == LOCAL_PROVIDER
-
-
-def _imported_usage(view: View, answers: Sequence[int]) -> Usage:
-    """What the answers say they took: those that were imported have no other record of it."""
-    usage = Usage()
-    for message in (view[index] for index in answers):
-        for part in message.parts:
-            if isinstance(part, StepFinishPart):
-                info = AssistantInfo(tokens=part.tokens, cost=part.cost)
-                usage = usage.after(replace(message, info=info), 0, 0)
-    return usage
 
 
 def _list_roles(view: View) -> list[Role]:

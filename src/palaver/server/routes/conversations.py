@@ -12,12 +12,19 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 from msgspec.structs import replace
 
-from palaver.errors import StoreError, UnknownConversation
+from palaver.errors import StoreError, UnknownConversation, ValidationError
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.messages import RawMessages, read_messages
 from palaver.server.services import Service, ServiceDependency
-from palaver.server.services.conversations import display_name
+from palaver.server.services.conversations import (
+    ConversationSettings,
+    SettingsChange,
+    copy_settings,
+    display_name,
+    read_settings,
+    write_settings,
+)
 from palaver.stores import id_from_key
 from palaver.stores.records import ARCHIVED, PINNED, TRASHED, Status
 
@@ -52,7 +59,8 @@ class Activity(Shape, frozen=True):
 class ConversationHead(Shape, frozen=True):
     """The current state of a conversation; `length` is how many messages it has now.
 
-    `name` is what to call it: the title, or the first line of the first user message.
+    `name` is what to call it: the title, or the first line of the first user message. `settings`
+    are what its steps use; a list of conversations leaves them out.
     """
 
     id: str
@@ -72,6 +80,7 @@ class ConversationHead(Shape, frozen=True):
     state: Activity | UnsetType = UNSET
     can_undo: bool | UnsetType = UNSET
     can_redo: bool | UnsetType = UNSET
+    settings: ConversationSettings | UnsetType = UNSET
 
 
 class ConversationList(Shape, frozen=True):
@@ -106,11 +115,12 @@ class CreateRequest(Shape, frozen=True):
 
 
 class DescribeRequest(Shape, frozen=True):
-    """A new title, new tags, a new owner, another status, a pin, or several of these."""
+    """A new title, tags or owner, new settings, another status, a pin, or several of these."""
 
     title: str | UnsetType | None = UNSET
     tags: tuple[_Id, ...] | UnsetType = UNSET
     owner: _Id | UnsetType | None = UNSET
+    settings: SettingsChange | UnsetType = UNSET
     status: Status | UnsetType = UNSET
     pinned: bool | UnsetType = UNSET
 
@@ -209,7 +219,10 @@ async def read(
     """Get the current state of a conversation."""
     head = service.store.head(conversation) if service.reads_inline else None
     if head is not None and _ends_with_append(head):
-        found = replace(_describe(service, head), can_undo=head.version > 0, can_redo=False)
+        settings = read_settings(service.store, conversation)
+        found = replace(
+            _describe(service, head), can_undo=head.version > 0, can_redo=False, settings=settings
+        )
     else:
         found = await to_thread.run_sync(_read, service, conversation)
     return with_etag(found, found.version)
@@ -222,10 +235,15 @@ def describe(
     data: JSONBody[DescribeRequest],
     if_match: IfMatch = None,
 ) -> Response[ConversationHead]:
-    """Change title, tags, owner or status of a conversation, or pin it; that makes no version.
+    """Change title, tags, owner, settings or status of a conversation, or pin it.
 
-    A conversation in the trash stays until it is deleted, or the trash is emptied.
+    That makes no version. What is in the trash stays until it is deleted, or the trash is emptied.
     """
+    if data.settings is not UNSET:
+        try:
+            data.settings.check(service.tools)
+        except ValidationError as error:
+            raise error.under("$.settings") from None
     now = service.store.head(conversation)
     title = now.title if data.title is UNSET else data.title
     tags = now.with_status(
@@ -237,6 +255,8 @@ def describe(
     service.store.describe(conversation, title=title, tags=tags, expect=expect)
     if data.owner is not UNSET:
         service.store.set_owner(conversation, data.owner, expect=expect)
+    if data.settings is not UNSET:
+        write_settings(service.store, conversation, data.settings)
     service.live.emit_changed(conversation)
     found = _read(service, conversation)
     return with_etag(found, found.version)
@@ -300,6 +320,7 @@ def fork(
     title = data.title
     if title is UNSET:
         title = _fork_title(display_name(service.store, service.store.head(conversation)))
+    copy_settings(service.store, conversation, made.id)
     head = service.store.head(made.id)
     if title != head.title or head.tags != head.own_tags:
         service.store.describe(made.id, title=title, tags=head.own_tags)  # in use, and not pinned
@@ -324,7 +345,8 @@ def _fork_title(name: str | None) -> str | None:
 def _read(service: Service, conversation: str) -> ConversationHead:
     head = _describe(service, service.store.head(conversation))
     history = service.store.get(conversation)
-    return replace(head, can_undo=history.can_undo, can_redo=history.can_redo)
+    settings = read_settings(service.store, conversation)
+    return replace(head, can_undo=history.can_undo, can_redo=history.can_redo, settings=settings)
 
 
 def _describe(service: Service, head: Head) -> ConversationHead:

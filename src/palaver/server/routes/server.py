@@ -18,6 +18,7 @@ from palaver.server.openapi import openapi_document
 from palaver.server.requests import Shape
 from palaver.server.security import cookie_value
 from palaver.server.services import ServiceDependency
+from palaver.server.services.attachments import MAX_FILE, MAX_FILES
 from palaver.server.services.models import ModelInfo
 from palaver.server.services.teams import TEAM_TAG
 
@@ -70,14 +71,19 @@ class TeamInfo(Shape, frozen=True):
 
 
 class ServerLimits(Shape, frozen=True):
-    """Limits of the server: bytes in a body, and steps at once."""
+    """Limits of the server: bytes in a body, steps at once, bytes of a file, files of a message."""
 
     body: int
     steps: int
+    file: int
+    files: int
 
 
 class ServerInfo(Shape, frozen=True):
-    """What this server has and can do; `cursor` is the id of the last event."""
+    """What this server has and can do; `cursor` is the id of the last event.
+
+    `discovers` says whether the transcripts of other programs on its machine can be brought in.
+    """
 
     version: str
     store: _StoreKind
@@ -88,6 +94,7 @@ class ServerInfo(Shape, frozen=True):
     teams: list[TeamInfo]
     limits: ServerLimits
     cursor: str
+    discovers: bool
 
 
 @get("/openapi.json", include_in_schema=False, sync_to_thread=True)
@@ -151,8 +158,11 @@ def info(service: ServiceDependency) -> ServerInfo:
         ],
         formats=list(wire.FORMATS),
         teams=_list_teams(service.store),
-        limits=ServerLimits(body=settings.body, steps=settings.steps),
+        limits=ServerLimits(
+            body=settings.body, steps=settings.steps, file=MAX_FILE, files=MAX_FILES
+        ),
         cursor=service.live.last,
+        discovers=settings.discover and not settings.read_only,
     )
 
 

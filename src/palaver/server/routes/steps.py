@@ -1,7 +1,11 @@
-"""Steps and tool calls: start, watch and stop a step; run or deny a call that waits."""
+"""Steps and tool calls: start, watch and stop a step; run or deny a call that waits.
+
+A step may bring files; before that, a client can ask which of them a model reads.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from anyio import to_thread
@@ -16,7 +20,15 @@ from palaver.messages.ids import now_ms
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
 from palaver.server.services import Service, ServiceDependency
-from palaver.server.services.steps import StepStarted, StepStatus
+from palaver.server.services.attachments import (
+    MAX_FILES,
+    AttachedFile,
+    FileSupport,
+    check_files,
+    support_of,
+    user_message,
+)
+from palaver.server.services.steps import Name, StepOptions, StepStarted, StepStatus
 from palaver.tools.approval import Decision, account_name, check_decision
 
 if TYPE_CHECKING:
@@ -24,41 +36,35 @@ if TYPE_CHECKING:
 
 __all__ = ["ROUTES"]
 
-_Name = Annotated[str, Meta(min_length=1, max_length=200)]
-
-
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Files = Annotated[list[AttachedFile], Meta(max_length=MAX_FILES)]
 
 
-_Options = Annotated[
-    dict[str, Any],
-    Meta(
-        description="what can be asked of any model, such as temperature or max_tokens",
-        extra_json_schema={
-            "properties": {
-                "temperature": {"type": "number"},
-                "top_p": {"type": "number"},
-                "max_tokens": {"type": "integer", "minimum": 1},
-                "tool_choice": {"type": "string"},
-            }
-        },
-    ),
-]
-
-
-class StepRequest(Shape, frozen=True):
+class StepRequest(StepOptions, frozen=True):
     """A step to start.
 
-    `text` is added first, as a message of the user. `tools` are all, none, or some by name; with
-    `loop` the calls run and the model is asked again until it answers. Without a `model` the
-    server's default is asked.
+    `text` and `files` are added first, as a message of the user. `tools` are all, none, or some by
+    name; with `loop` the calls run and the model is asked again until it answers. Without a `model`
+    the server's default is asked. Tools and options that are not given are those of the
+    conversation's settings, and no tools where there are no settings.
     """
 
     text: Annotated[str, Meta(min_length=1)] | None = None
-    model: _Name | None = None
-    tools: bool | list[_Name] = False
-    loop: bool = True
-    options: _Options = field(default_factory=dict[str, Any])
+    files: _Files = field(default_factory=list[AttachedFile])
+
+
+class FilesRequest(Shape, frozen=True):
+    """Files, and the model that is to read them; without one, the server's default."""
+
+    files: _Files
+    model: Name | None = None
+
+
+class FilesReport(Shape, frozen=True):
+    """What a model reads of each file, in order."""
+
+    model: str
+    items: list[FileSupport]
 
 
 class OpenCall(Shape, frozen=True):
@@ -86,24 +92,21 @@ class OpenCalls(Shape, frozen=True):
     items: list[OpenCall]
 
 
-class SettleRequest(Shape, frozen=True):
+class SettleRequest(StepOptions, frozen=True, kw_only=True):
     """The decision on a call: it runs, or is denied with a reason that the model gets.
 
     With `arguments` it runs with these in place of the model's. `digest` is that of the call as it
     was shown; if the call has changed since then, the request is refused and the call waits on.
     `by` is who decided; without it, that is the account that the server runs under. When no other
-    call waits, the model is asked again as in a step, unless `loop` is false.
+    call waits, the model is asked again as in a step, unless `loop` is false; it has all tools
+    where neither this nor the conversation's settings say which.
     """
 
     action: Literal["run", "deny"]
     digest: _Digest
     reason: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
     arguments: dict[str, Any] | None = None
-    by: _Name | None = None
-    model: _Name | None = None
-    tools: bool | list[_Name] = True
-    loop: bool = True
-    options: _Options = field(default_factory=dict[str, Any])
+    by: Name | None = None
 
 
 @post("/conversations/{conversation:str}/step", status_code=202)
@@ -119,8 +122,18 @@ async def start(
     A conversation has one step at a time (409), and the server a limited number (429).
     """
     steps, expect = service.steps, read_if_match(if_match)
-    plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
-    return await steps.step(conversation, plan, text=data.text, key=key, expect=expect)
+    plan = await to_thread.run_sync(steps.plan, conversation, data)
+    message = await to_thread.run_sync(user_message, conversation, data.text, data.files)
+    return await steps.step(conversation, plan, message=message, key=key, expect=expect)
+
+
+@post("/files", status_code=200, opt={"reads": True}, sync_to_thread=True)
+def read_files(data: JSONBody[FilesRequest], service: ServiceDependency) -> FilesReport:
+    """Tell what a model reads of files: as they are, as text, or nothing; nothing is stored."""
+    check_files(data.files)
+    name = service.models.default if data.model is None else data.model
+    model = service.steps.get_model(name)
+    return FilesReport(model=name, items=[support_of(file, model) for file in data.files])
 
 
 @get("/conversations/{conversation:str}/step", sync_to_thread=True)
@@ -190,7 +203,7 @@ async def settle(
     in_team = await service.teams.settle(conversation, waiting, decision)
     if in_team is not None:
         return in_team
-    plan = await to_thread.run_sync(steps.plan, data.model, data.tools, data.loop, data.options)
+    plan = await to_thread.run_sync(partial(steps.plan, conversation, data, tools=True))
     check_decision(service.tools.select(wanted=True), waiting, decision)
     return await steps.settle(conversation, waiting, plan, decision)
 
@@ -222,4 +235,4 @@ def _find_waiting(service: Service, conversation: str, call: str, digest: str) -
     raise RequestRefused(404, f"no call {call!r} waits in this conversation")
 
 
-ROUTES: Final = [start, status, stop, list_calls, settle]
+ROUTES: Final = [start, status, stop, list_calls, settle, read_files]

@@ -1,4 +1,8 @@
-"""Transfer: export and import conversations as files, convert between formats, and verify."""
+"""Transfer: export and import conversations as files, convert between formats, and verify.
+
+Transcripts of other programs on the server's machine are listed and brought in where the server
+was started for that: under a key that the list gives them, never by a path.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,15 @@ from msgspec import Meta, Raw, field
 from msgspec.structs import replace
 
 from palaver.errors import AlreadyExists, ValidationError
+from palaver.server import demo
 from palaver.server.errors import RequestRefused
 from palaver.server.markdown import make_renderer
 from palaver.server.requests import Shape
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
 from palaver.stores.transfer import Form, import_conversation
+from palaver.transcripts.discover import MAX_FOUND, PROGRAMS, discover, title_of
+from palaver.transcripts.follow import bring_in, is_brought_in
 from palaver.transcripts.importer import TranscriptImport
 from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file
 from palaver.wire import Note
@@ -32,7 +39,10 @@ from palaver.wire.notes import count_losses
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from palaver.server.services import Service
     from palaver.stores import Store
+    from palaver.transcripts.discover import FoundTranscript
+    from palaver.transcripts.follow import BroughtIn
 
 __all__ = ["ROUTES"]
 
@@ -100,6 +110,60 @@ class ConvertResult(Shape, frozen=True):
     origin: str = field(name="from")
     document: Any
     notes: list[Note]
+
+
+class TranscriptInfo(Shape, frozen=True):
+    """A transcript on the server's machine; `imported` says that the store has all of it.
+
+    `modified` is in milliseconds since 1970. `title` is there where titles were asked for.
+    """
+
+    key: str
+    program: str
+    name: str
+    size: int
+    modified: int
+    imported: bool
+    title: str | None = None
+
+
+class TranscriptList(Shape, frozen=True):
+    """Transcripts, the one that was written last first; what could not be looked at."""
+
+    programs: dict[str, str]
+    transcripts: list[TranscriptInfo]
+    problems: list[str]
+
+
+class BringInRequest(Shape, frozen=True):
+    """The keys of the transcripts to bring in."""
+
+    keys: Annotated[list[Annotated[str, Meta(max_length=40)]], Meta(min_length=1, max_length=100)]
+
+
+class BroughtInConversation(Shape, frozen=True):
+    """What came of a conversation of a transcript, or of a file that could not be read."""
+
+    action: Literal["created", "appended", "replaced", "unchanged", "kept", "busy", "failed"]
+    id: str | None
+    title: str | None
+    length: int
+    added: int
+    detail: str
+    lost: int
+
+
+class BringInResult(Shape, frozen=True):
+    """What came of each conversation."""
+
+    conversations: list[BroughtInConversation]
+
+
+class ExamplesResult(Shape, frozen=True):
+    """The conversation to begin with; `created` says whether the examples were written now."""
+
+    id: str
+    created: bool
 
 
 @get(
@@ -257,4 +321,78 @@ def _read_document(given: Raw) -> bytes:
     return msgspec.json.decode(data, type=str).encode() if data.startswith(b'"') else data
 
 
-ROUTES: Final = [export, import_, convert, verify]
+@get("/transcripts", sync_to_thread=True)
+def list_transcripts(service: ServiceDependency, titles: FromQuery[bool] = False) -> TranscriptList:
+    """List the transcripts of other programs on the server's machine.
+
+    Names, sizes and dates are looked at, and no file is opened; with `titles` the beginning of each
+    is read. The server allows it only where it listens on loopback.
+    """
+    found, problems = _discover(service)
+    listed = [
+        TranscriptInfo(
+            key=each.key,
+            program=each.program,
+            name=each.name,
+            size=each.size,
+            modified=each.modified,
+            imported=service.brought_in.get(each.key) == (each.size, each.modified)
+            or is_brought_in(service.store, each),
+            title=title_of(each) if titles else None,
+        )
+        for each in reversed(found[-MAX_FOUND:])
+    ]
+    return TranscriptList(programs=dict(PROGRAMS), transcripts=listed, problems=problems)
+
+
+@post("/transcripts", sync_to_thread=True, status_code=200)
+def bring_in_transcripts(
+    service: ServiceDependency, data: JSONBody[BringInRequest]
+) -> BringInResult:
+    """Bring in transcripts of the list; what the store has is stored once, what is new is added."""
+    by_key = {each.key: each for each in _discover(service)[0]}
+    for index, key in enumerate(data.keys):
+        if key not in by_key:
+            detail = "is no transcript that is there now: list them again"
+            raise RequestRefused(404, detail, path=f"$.keys[{index}]")
+    results: list[BroughtInConversation] = []
+    for key in data.keys:
+        found = by_key[key]
+        mine = [_describe(result) for result in bring_in(service.store, found)]
+        if not any(result.action in {"busy", "failed"} for result in mine):
+            service.brought_in[key] = (found.size, found.modified)
+        results += mine
+    return BringInResult(conversations=results)
+
+
+def _describe(result: BroughtIn) -> BroughtInConversation:
+    return BroughtInConversation(
+        action=result.action,
+        id=result.conversation,
+        title=result.title,
+        length=result.messages,
+        added=result.added,
+        detail=result.detail,
+        lost=count_losses(result.notes),
+    )
+
+
+def _discover(service: Service) -> tuple[list[FoundTranscript], list[str]]:
+    if not service.settings.discover:
+        detail = "this server does not look at the files of its machine: it is not on loopback"
+        raise RequestRefused(403, detail)
+    return discover()
+
+
+@post("/examples", sync_to_thread=True, status_code=200)
+def write_examples(service: ServiceDependency) -> ExamplesResult:
+    """Write the example conversations into the store, if it is empty."""
+    created = demo.seed(service.store)
+    if not created and demo.START not in service.store:
+        raise RequestRefused(409, "the store has conversations: examples go into an empty one")
+    return ExamplesResult(id=demo.START, created=created)
+
+
+ROUTES: Final = [
+    export, import_, convert, verify, list_transcripts, bring_in_transcripts, write_examples,
+]  # fmt: skip

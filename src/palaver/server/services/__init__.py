@@ -16,6 +16,7 @@ from palaver.server.live import Live
 from palaver.server.security import Gate
 from palaver.server.services.compaction import Compactor
 from palaver.server.services.conversations import ConversationNames, OpenConversations
+from palaver.server.services.costs import Costs
 from palaver.server.services.models import ModelRegistry
 from palaver.server.services.steps import StepRunner
 from palaver.server.services.teams import Teams
@@ -41,11 +42,14 @@ class Service:
         self.tools = ServerTools(builtin_tools(store))
         self.conversations = OpenConversations(store, self.live)
         self.names = ConversationNames(store)
+        self.costs = Costs(store)
         self.steps = StepRunner(self)
         self.compactor = Compactor(self)
         self.teams = Teams(self)
         # Markdown is parsed in pure Python: more than one thread would only slow the others down
         self.parsing = CapacityLimiter(1)
+        self.brought_in: dict[str, tuple[int, int]] = {}
+        """Transcripts that were brought in since the start, by key, with their size and date."""
 
     @property
     def reads_inline(self) -> bool:

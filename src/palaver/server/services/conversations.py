@@ -1,7 +1,8 @@
-"""The conversations that a server has open, and what their agents are shown.
+"""The conversations that a server has open, their settings, and what their agents are shown.
 
 A conversation is identified by its id and its creation time: one that was deleted and created again
-under the same id is another one. Reading one again is cheap, and its counts stay.
+under the same id is another one. Reading one again is cheap, and its counts stay. Settings are
+records beside the log: they make no version, exports have them, and no message holds them.
 """
 
 from __future__ import annotations
@@ -12,38 +13,48 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
 from palaver.context.manager import KnownAgent, Prompt, previous_prompt, prompt_at_turn
 from palaver.conversation import Conversation, Prices
-from palaver.errors import UnknownConversation
+from palaver.errors import UnknownConversation, ValidationError
+from palaver.models.base import OPTIONS, check_option
 from palaver.server.requests import Shape
 from palaver.stores.records import TRASHED
 from palaver.stores.transfer.documents import first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from palaver.context.explain import PromptExplanation
     from palaver.events import Event
     from palaver.history import BaseHistory, View
     from palaver.server.live import Live
     from palaver.stores import Store
-    from palaver.stores.records import Head
+    from palaver.stores.records import Head, Record
 
 __all__ = [
     "AgentContext",
     "ContextQuery",
     "ConversationNames",
+    "ConversationSettings",
     "ConversationSize",
     "OpenConversations",
+    "SettingsChange",
     "build_context",
+    "copy_settings",
     "display_name",
+    "read_settings",
+    "write_settings",
 ]
 
 
 _CAPACITY: Final = 64
 _LOOKED_AT: Final = 20
 """How many messages are looked at for the first line of a user."""
+_SETTINGS: Final = "settings"
 
 
 class ConversationSize(Shape, frozen=True):
@@ -252,3 +263,74 @@ def match_letters(name: str, wanted: str) -> int | None:
         return 3 if at == 0 else 2 if starts else 1
     letters = iter(folded)
     return 0 if all(letter in letters for letter in wanted if letter != " ") else None
+
+
+# ── settings ────────────────────────────────────────────────────────────────────────────────────
+
+
+class ConversationSettings(Shape, frozen=True):
+    """What the steps of a conversation use unless a request says otherwise.
+
+    `options` are those of a model, such as temperature or max_tokens. `tools` are all, none, or
+    some by name; None leaves them to the request.
+    """
+
+    options: dict[str, Any]
+    tools: bool | list[str] | None
+
+
+class SettingsChange(Shape, frozen=True):
+    """New options in the place of all that were set, or new tools, or both."""
+
+    options: dict[str, Any] | UnsetType = UNSET
+    tools: bool | list[str] | UnsetType | None = UNSET
+
+    def check(self, known: Container[str]) -> None:
+        """Raise `ValidationError` for options that no model has and for tools that are not known.
+
+        >>> SettingsChange(options={"tool_choice": "required"}).check(())
+        Traceback (most recent call last):
+        palaver.errors.ValidationError: $.options.tool_choice: can't be set for all steps: ...
+        """
+        for name, value in ({} if self.options is UNSET else self.options).items():
+            path = f"$.options.{name}"
+            if name == "tool_choice":
+                detail = "can't be set for all steps: with it every answer would make a call"
+                raise ValidationError(detail, path=path, rule="option")
+            if name not in OPTIONS:
+                detail = f"unknown option; known are {', '.join(sorted(OPTIONS - {'tool_choice'}))}"
+                raise ValidationError(detail, path=path, rule="option")
+            check_option(name, value, path)
+        for index, name in enumerate(self.tools if isinstance(self.tools, list) else ()):
+            if name not in known:
+                detail = f"there is no tool {name!r}; GET /api/info lists those there are"
+                raise ValidationError(detail, path=f"$.tools[{index}]", rule="unknown-tool")
+
+
+def read_settings(store: Store, conversation: str) -> ConversationSettings:
+    """The settings of a conversation; empty if nothing was set."""
+    stored = store.records(conversation, _SETTINGS)
+    options, tools = stored.get("options", b"{}"), stored.get("tools", b"null")
+    return ConversationSettings(
+        options=msgspec.json.decode(options, type=dict[str, Any]),
+        tools=msgspec.json.decode(tools, type=bool | list[str] | None),
+    )
+
+
+def write_settings(store: Store, conversation: str, change: SettingsChange) -> None:
+    """Store a checked change; each setting is a record, so that two changes do not meet."""
+    options = change.options if change.options is UNSET else change.options or None
+    given = {"options": options, "tools": change.tools}
+    records: list[Record] = [
+        (_SETTINGS, name, None if value is None else msgspec.json.encode(value))
+        for name, value in given.items()
+        if value is not UNSET
+    ]
+    store.put_records(conversation, records)
+
+
+def copy_settings(store: Store, source: str, target: str) -> None:
+    """Give a new fork the settings of its parent; one that has its own keeps them."""
+    stored = store.records(source, _SETTINGS)
+    if stored and not store.records(target, _SETTINGS):
+        store.put_records(target, [(_SETTINGS, name, value) for name, value in stored.items()])

@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
 from anyio import to_thread
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from palaver.conversation import Limits, Toolbox, run_until_answer
 from palaver.conversation.ledger import CALL, read_ledger
 from palaver.conversation.store_access import DRAFT, STEP, StepIntent
 from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, ValidationError
-from palaver.messages import ModelRef, ToolCallPart, new_id, parse_message, user
+from palaver.messages import ModelRef, ToolCallPart, new_id, parse_message
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
@@ -30,6 +30,7 @@ from palaver.messages.parts import ReasoningPart
 from palaver.models.base import Model, ModelRequest
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import Shape
+from palaver.server.services.conversations import read_settings
 from palaver.server.services.models import default_options, load_default
 from palaver.server.services.tools import ServerTools, builtin_tools
 from palaver.tools.runner import open_tools
@@ -51,8 +52,10 @@ __all__ = [
     "DraftBuffer",
     "DraftCall",
     "DraftPiece",
+    "Name",
     "RunningStep",
     "StepDraft",
+    "StepOptions",
     "StepOutcome",
     "StepPlan",
     "StepRunner",
@@ -72,6 +75,23 @@ _ELSEWHERE: Final = (
     " process is gone, what it left is settled within seconds"
 )
 _log: Final = logging.getLogger("palaver.server")
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+"""The name of a model, a tool or a person in a request."""
+_Options: TypeAlias = Annotated[
+    dict[str, Any],
+    Meta(
+        description="what can be asked of any model, such as temperature or max_tokens",
+        extra_json_schema={
+            "properties": {
+                "temperature": {"type": "number"},
+                "top_p": {"type": "number"},
+                "max_tokens": {"type": "integer", "minimum": 1},
+                "tool_choice": {"type": "string"},
+            }
+        },
+    ),
+]
 
 StepOutcome: TypeAlias = Literal[
     "answered", "calls", "waiting", "stopped", "failed", "done", "paused"
@@ -99,6 +119,20 @@ class StepStatus(Shape, frozen=True):
     since: int | UnsetType = UNSET
     model: str | UnsetType = UNSET
     draft: StepDraft | UnsetType = UNSET
+
+
+class StepOptions(Shape, frozen=True):
+    """How a model is asked: which one, with which tools and options.
+
+    `tools` are all, none, or some by name; with `loop` the calls run and the model is asked again
+    until it answers. Without a `model` the server's default is asked. Tools and options that are
+    not given are those of the conversation's settings.
+    """
+
+    model: Name | None = None
+    tools: bool | list[Name] | None = None
+    loop: bool = True
+    options: _Options = field(default_factory=dict[str, Any])
 
 
 class StepPlan(Struct, frozen=True):
@@ -176,21 +210,40 @@ class StepRunner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._service.models.close()
 
-    def plan(
+    def plan(self, conversation: str, asked: StepOptions, *, tools: bool = False) -> StepPlan:
+        """Check what a request asks for, before anything is started.
+
+        What it leaves open is as the conversation's settings have it; `tools` says whether there
+        are any where those leave it open too.
+        """
+        toolbox = self.tools_of(conversation, asked.tools, otherwise=tools)
+        ModelRequest({}, tools=toolbox.specs, options=asked.options).check()
+        name = self._service.models.default if asked.model is None else asked.model
+        model = self.get_model(name)
+        options = self.options_of(conversation, model, asked.options)
+        return StepPlan(model, name, toolbox, asked.loop, options)
+
+    def tools_of(
         self,
-        model: str | None,
-        tools: bool | list[str],  # noqa: FBT001 - as the body of a request has it
-        loop: bool,  # noqa: FBT001 - the same
-        options: Mapping[str, Any],
-    ) -> StepPlan:
-        """Check what a request asks for, before anything is started."""
-        toolbox = self._service.tools.select(tools)
-        ModelRequest({}, tools=toolbox.specs, options=options).check()
-        name = self._service.models.default if model is None else model
-        chosen = self.get_model(name)
-        forced = options.get("tool_choice") not in (None, "auto", "none")
-        merged = {**default_options(chosen, forced=forced), **options}
-        return StepPlan(chosen, name, toolbox, loop, merged)
+        conversation: str,
+        asked: bool | list[str] | None,  # noqa: FBT001 - as the body of a request has it
+        *,
+        otherwise: bool = False,
+    ) -> Toolbox:
+        """The tools of a step: those it asks for, or those of the conversation's settings."""
+        tools = self._service.tools
+        if asked is not None:
+            return tools.select(asked)
+        allowed = read_settings(self._store, conversation).tools
+        return tools.among(otherwise if allowed is None else allowed)
+
+    def options_of(
+        self, conversation: str, model: Model, asked: Mapping[str, Any] = EMPTY
+    ) -> dict[str, Any]:
+        """The options of a step: the model's, over them the conversation's, and those asked for."""
+        forced = asked.get("tool_choice") not in (None, "auto", "none")
+        settings = read_settings(self._store, conversation)
+        return {**default_options(model, forced=forced), **settings.options, **asked}
 
     def get_model(self, name: str | None = None) -> Model:
         """The model of a name; refused if it, or its SDK, is not installed."""
@@ -206,20 +259,20 @@ class StepRunner:
         conversation: str,
         plan: StepPlan,
         *,
-        text: str | None = None,
+        message: Message | None = None,
         key: str | None = None,
         expect: Expected | None = None,
     ) -> StepStarted:
-        """Add a user message, if there is a text, and let the model answer.
+        """Add a message, if there is one, and let the model answer.
 
         `expect` is the version that must be the newest when the step starts.
         """
 
         def prepare(chat: Conversation) -> bool:
-            if text is None:
+            if message is None:
                 chat.history.extend([], expect=expect)  # adds nothing, and checks the version
                 return True
-            added = chat.add(user(text), key=key, expect=expect)
+            added = chat.add(message, key=key, expect=expect)
             return chat.messages[-1].id == added.id
 
         async def work(chat: Conversation, running: RunningStep) -> StepOutcome:

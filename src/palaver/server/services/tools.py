@@ -62,6 +62,16 @@ class ServerTools:
                 raise ValidationError(detail, path=f"$.tools[{index}]", rule="unknown-tool")
         return Toolbox(self._toolbox[name] for name in names)
 
+    def among(self, allowed: bool | Iterable[str]) -> Toolbox:  # noqa: FBT001 - as in the API
+        """As `select`, but names that this server has no tool for are passed over."""
+        if isinstance(allowed, bool):
+            return self.select(allowed)
+        return self.select(name for name in allowed if name in self._toolbox)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a tool of a name."""
+        return name in self._toolbox
+
     def asks_first(self, call: ToolCallPart) -> bool:
         """Tell whether a call waits for a person."""
         return needs_approval(self._toolbox, call)

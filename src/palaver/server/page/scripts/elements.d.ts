@@ -17,6 +17,7 @@ declare global {
 
   interface HTMLElementTagNameMap {
     "pv-app": import("./app.js").App;
+    "pv-attachments": import("./thread/attachments.js").Attachments;
     "pv-composer": import("./thread/composer.js").Composer;
     "pv-dialog": import("./shell/dialog.js").Dialog;
     "pv-diff": import("./panel/diff.js").DiffView;
@@ -35,6 +36,7 @@ declare global {
     "pv-panel": import("./panel/panel.js").Panel;
     "pv-price": import("./panel/price.js").Price;
     "pv-request": import("./panel/request.js").RequestView;
+    "pv-run": import("./panel/run.js").RunView;
     "pv-selection": import("./thread/selection.js").SelectionBar;
     "pv-sidebar": import("./shell/sidebar.js").Sidebar;
     "pv-suggestions": import("./thread/suggestions.js").Suggestions;

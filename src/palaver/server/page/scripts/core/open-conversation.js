@@ -52,8 +52,10 @@ export async function refresh() {
     const appended = before !== null && head.version <= appendedTo;
     if (!appended) appendedTo = head.version;
     const edited = !appended && before?.version !== head.version;
+    const known = get().settings;
+    const settings = JSON.stringify(head.settings) === JSON.stringify(known) ? known : head.settings;
     // what was chosen by its place is elsewhere now, or gone
-    set(edited ? { head, edits: edits + 1, selection: null } : { head });
+    set(edited ? { head, settings, edits: edits + 1, selection: null } : { head, settings });
   } catch (error) {
     if (turn !== asked) return;
     if (error instanceof Problem && error.status === 404) leave();

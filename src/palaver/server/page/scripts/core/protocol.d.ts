@@ -91,6 +91,12 @@ export type PostConvert = ConvertResultShape;
 
 export type GetConversationsVerify = VerifyResultShape;
 
+export type GetTranscripts = TranscriptListShape;
+
+export type PostTranscripts = BringInResultShape;
+
+export type PostExamples = ExamplesResultShape;
+
 export type GetConversationsStep = StepStatusShape;
 
 export type PostConversationsStep = StepStartedShape;
@@ -98,6 +104,8 @@ export type PostConversationsStep = StepStartedShape;
 export type GetConversationsCalls = OpenCallsShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
+
+export type PostFiles = FilesReportShape;
 
 export type GetConversationsContext = AgentPromptShape;
 
@@ -108,6 +116,12 @@ export type GetConversationsRequest = ProviderRequestShape;
 export type GetConversationsTokens = TokenReportShape;
 
 export type PostConversationsCompact = CompactionReportShape;
+
+export type GetConversationsRuns = RunPageShape;
+
+export type GetConversationsCosts = CostReportShape;
+
+export type GetCosts = StoreCostsShape;
 
 export type GetConversationsTeam = TeamReportShape;
 
@@ -194,10 +208,24 @@ export interface BatchInfoShape {
   versions: [number, number] | null;
 }
 
+export interface BringInResultShape {
+  conversations: Array<BroughtInConversationShape>;
+}
+
 export interface BrokenPairShape {
   callID: string;
   tool: string;
   missing: "call" | "result";
+}
+
+export interface BroughtInConversationShape {
+  action: "appended" | "busy" | "created" | "failed" | "kept" | "replaced" | "unchanged";
+  id: string | null;
+  title: string | null;
+  length: number;
+  added: number;
+  detail: string;
+  lost: number;
 }
 
 export interface CacheCountsShape {
@@ -282,6 +310,13 @@ export interface ContextMessageShape {
   content: string;
 }
 
+export interface ConversationCostShape {
+  id: string;
+  title: string | null;
+  calls: number;
+  cost: number | null;
+}
+
 export interface ConversationHeadShape {
   id: string;
   title: string | null;
@@ -300,11 +335,17 @@ export interface ConversationHeadShape {
   state?: ActivityShape;
   canUndo?: boolean;
   canRedo?: boolean;
+  settings?: ConversationSettingsShape;
 }
 
 export interface ConversationListShape {
   items: Array<ConversationHeadShape>;
   next: string | null;
+}
+
+export interface ConversationSettingsShape {
+  options: Record<string, any>;
+  tools: boolean | Array<string> | null;
 }
 
 export interface ConversationSizeShape {
@@ -316,6 +357,29 @@ export interface ConvertResultShape {
   from: string;
   document: any;
   notes: Array<NoteShape>;
+}
+
+export interface CostPointShape {
+  at: number;
+  calls: number;
+  unknownCosts: number;
+  cost: number | null;
+  prompt: number;
+  completion: number;
+  cacheRead: number;
+  cacheWrite: number;
+}
+
+export interface CostReportShape {
+  version: number;
+  usage: UsageTotalsShape;
+  unknownCosts: number;
+  dated: number;
+  bucket: number;
+  points: Array<CostPointShape>;
+  read: number;
+  length: number;
+  complete: boolean;
 }
 
 export interface CreatedShape {
@@ -342,6 +406,11 @@ export interface EraseReceiptShape {
   versions: number;
   records: number;
   outOfReach: Array<string>;
+}
+
+export interface ExamplesResultShape {
+  id: string;
+  created: boolean;
 }
 
 export interface ExplainedPromptShape {
@@ -371,6 +440,18 @@ export interface FileSourceShape {
   type: "file";
   path: string;
   text: SourceTextShape;
+}
+
+export interface FileSupportShape {
+  filename: string;
+  mime: string;
+  size: number;
+  reads: "file" | "nothing" | "text";
+}
+
+export interface FilesReportShape {
+  model: string;
+  items: Array<FileSupportShape>;
 }
 
 export interface FindResultShape {
@@ -671,6 +752,67 @@ export interface RoutingShape {
   extra?: Record<string, any>;
 }
 
+export interface RunCacheShape {
+  read: number;
+  written: number;
+  expected?: number | null;
+  lost?: number;
+  cause?: string | null;
+}
+
+export interface RunCallShape {
+  callID: string;
+  tool: string;
+  status: "completed" | "error" | "incomplete" | "missing" | "orphan" | "pending" | "running";
+  start?: number | null;
+  end?: number | null;
+  index?: number | null;
+  error?: string | null;
+}
+
+export interface RunPageShape {
+  version: number;
+  length: number;
+  start: number;
+  stop: number;
+  turns: Array<RunTurnShape>;
+}
+
+export interface RunRetryShape {
+  attempt: number;
+  at: number;
+  error: string;
+}
+
+export interface RunStepShape {
+  index: number;
+  id: string;
+  start: number;
+  end: number | null;
+  outcome: "failed" | "finished" | "interrupted";
+  finish: string | null;
+  error: string | null;
+  agent: string | null;
+  model: string | null;
+  tokens: TokenCountsShape | null;
+  cost: number | null;
+  costComputed: boolean;
+  cache: RunCacheShape | null;
+  retries: Array<RunRetryShape>;
+  calls: Array<RunCallShape>;
+}
+
+export interface RunTurnShape {
+  start: number;
+  stop: number;
+  role: "assistant" | "system" | "tool" | "user";
+  at: number;
+  text: string;
+  partial: boolean;
+  steps: Array<RunStepShape>;
+  results: Array<RunCallShape>;
+}
+
 export interface RunningTimeShape {
   start: number;
 }
@@ -706,11 +848,14 @@ export interface ServerInfoShape {
   teams: Array<TeamInfoShape>;
   limits: ServerLimitsShape;
   cursor: string;
+  discovers: boolean;
 }
 
 export interface ServerLimitsShape {
   body: number;
   steps: number;
+  file: number;
+  files: number;
 }
 
 export interface SnapshotPartShape {
@@ -780,6 +925,19 @@ export interface StepStatusShape {
   since?: number;
   model?: string;
   draft?: StepDraftShape;
+}
+
+export interface StoreCostsShape {
+  since: number;
+  until: number;
+  bucket: number;
+  points: Array<CostPointShape>;
+  total: CostPointShape;
+  top: Array<ConversationCostShape>;
+  conversations: number;
+  counted: number;
+  complete: boolean;
+  older: boolean;
 }
 
 export interface SubtaskPartShape {
@@ -954,6 +1112,22 @@ export interface ToolRunningShape {
 export interface ToolTimeShape {
   start: number;
   end: number;
+}
+
+export interface TranscriptInfoShape {
+  key: string;
+  program: string;
+  name: string;
+  size: number;
+  modified: number;
+  imported: boolean;
+  title?: string | null;
+}
+
+export interface TranscriptListShape {
+  programs: Record<string, string>;
+  transcripts: Array<TranscriptInfoShape>;
+  problems: Array<string>;
 }
 
 export interface TrashResultShape {

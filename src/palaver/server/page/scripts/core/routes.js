@@ -73,7 +73,7 @@ export function follow() {
     view,
     detail,
     viewing: at,
-    ...(moved ? { head: null, focus: null, selection: null, stepping: false } : {}),
+    ...(moved ? { head: null, settings: null, focus: null, selection: null, stepping: false } : {}),
   });
 }
 

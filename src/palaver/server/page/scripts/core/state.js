@@ -3,6 +3,7 @@
  * `set` and subscribe with `watch`; they do not call each other.
  *
  * @typedef {import("./api.js").Head} Head
+ * @typedef {NonNullable<Head["settings"]>} Settings
  *
  * @typedef {object} Failure
  * @property {string} detail    the reason
@@ -17,7 +18,8 @@
  * @property {number | null} focus        the index of the message that the keyboard is on
  * @property {{start: number, stop: number} | null} selection  chosen messages, stop not included
  * @property {string | null} model        the model chosen for the next step; null is the default
- * @property {boolean} tools              whether the model may call tools in the next step
+ * @property {boolean} tools              whether the model may call tools where the conversation does not say
+ * @property {Settings | null} settings   those of the conversation, the same object until they change
  * @property {boolean} stepping           whether a step runs here
  * @property {Record<string, Failure>} failures  the last step of a conversation, where it failed
  * @property {number} edits               rises when more than appends happened to the conversation
@@ -35,6 +37,7 @@ const state = {
   selection: null,
   model: null,
   tools: true,
+  settings: null,
   stepping: false,
   failures: {},
   edits: 0,
@@ -116,4 +119,21 @@ export function chosenModel() {
   const known = state.info?.models ?? [];
   const named = known.find(({ name }) => name === state.model);
   return named ?? known.find(({ isDefault }) => isDefault) ?? known[0];
+}
+
+/**
+ * The tools that the next step may use: all, none, or some by name.
+ *
+ * @returns {boolean | string[]}
+ */
+export function allowedTools() {
+  return state.settings?.tools ?? state.tools;
+}
+
+/** The model that comes with palaver: it proves the plumbing, not cleverness. */
+const SMALL = "local:smollm2";
+
+/** Whether a model is the very small one. @param {{name: string} | undefined} model */
+export function isSmall(model) {
+  return model?.name === SMALL;
 }

@@ -123,6 +123,18 @@ export function short(value) {
 }
 
 /**
+ * A number of bytes: 12 byte, 3.4 kB, 5 MB. It is rounded up.
+ *
+ * @param {number} size
+ * @returns {string}
+ */
+export function bytes(size) {
+  const [unit, by] = size < 1024 ? ["byte", 1] : size < 1024 ** 2 ? ["kilobyte", 1024] : ["megabyte", 1024 ** 2];
+  const shown = new Intl.NumberFormat(LOCALES[current], /** @type {any} */ ({ style: "unit", unit, maximumFractionDigits: 1 }));
+  return shown.format(Math.ceil((10 * size) / Number(by)) / 10);
+}
+
+/**
  * A time of day, with the date where it is not today.
  *
  * @param {number} at  milliseconds
@@ -134,6 +146,29 @@ export function clock(at) {
   const time = /** @type {const} */ ({ hour: "2-digit", minute: "2-digit" });
   const day = /** @type {const} */ ({ day: "numeric", month: "short" });
   return date.toLocaleString(LOCALES[current], today ? time : { ...day, ...time });
+}
+
+/**
+ * A date, with the year where it is not this one.
+ *
+ * @param {number} at  milliseconds
+ * @returns {string}
+ */
+export function day(at) {
+  const date = new Date(at);
+  const year = date.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+  return date.toLocaleDateString(LOCALES[current], { day: "numeric", month: "short", year });
+}
+
+/**
+ * An amount of dollars: $0.0042, $12.30.
+ *
+ * @param {number} amount
+ * @returns {string}
+ */
+export function money(amount) {
+  if (amount > 0 && amount < 0.0001) return "< $0.0001";
+  return `$${amount.toFixed(amount >= 1 ? 2 : 4)}`;
 }
 
 /**

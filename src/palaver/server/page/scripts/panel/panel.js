@@ -1,5 +1,6 @@
 /**
  * The panel beside the thread (over it on a small screen), with one tab for each registered view.
+ * While it is closed, a rail in its place names the views; a small screen has no room for that.
  */
 
 import { fill, h, icon } from "../core/dom.js";
@@ -47,9 +48,10 @@ export class Panel extends HTMLElement {
   #draw(again = false) {
     const { id, view: name } = get();
     const view = id && name ? viewNamed(name) : undefined;
-    this.hidden = !view;
+    this.hidden = !id;
+    this.toggleAttribute("data-rail", !view);
     if (!view) {
-      fill(this);
+      fill(this, id ? rail() : null);
       this.shown = undefined;
       return;
     }
@@ -120,6 +122,19 @@ export class Panel extends HTMLElement {
     this.style.setProperty("--panel", `${this.wide}px`);
     this.querySelector(".edge")?.setAttribute("aria-valuenow", String(Math.round(this.wide)));
   }
+}
+
+/** The views by name, to open one. */
+function rail() {
+  const entries = views().filter(({ hidden }) => !hidden).map(({ name, label, icon: picture, keys }) =>
+    h(
+      "button",
+      { type: "button", class: "rail-view", title: keys ? `${t(label)} (${keys})` : t(label), onclick: () => go({ view: name }) },
+      picture ? icon(picture) : null,
+      h("span", null, t(label)),
+    ),
+  );
+  return h("nav", { class: "rail", "aria-label": t("panel.tabs") }, entries);
 }
 
 customElements.define("pv-panel", Panel);

@@ -32,13 +32,14 @@ export class RequestView extends PanelView {
   }
 
   get depends() {
-    return /** @type {(keyof import("../core/state.js").State)[]} */ (["model", "tools"]);
+    return /** @type {(keyof import("../core/state.js").State)[]} */ (["model", "tools", "settings"]);
   }
 
   /** @param {AbortSignal} signal */
   async load(signal) {
     const path = url`conversations/${get().id}/request`;
-    const { model, tools } = get();
+    const { model, tools: usual, settings } = get();
+    const tools = (settings?.tools ?? null) === null ? usual : null; // else the conversation's own
     const sent = await api.get(path, { query: { model, tools }, signal }).catch(this.#withoutModel);
     if (sent && (!this.chosen || this.chosen === sent.format)) return sent;
     return api.get(path, { query: { format: this.chosen || this.format }, signal });

@@ -9,7 +9,7 @@ import { api, url } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
 import { jump } from "../core/routes.js";
 import { canWrite, get } from "../core/state.js";
-import { count, short, t } from "../locales/locale.js";
+import { count, money, short, t } from "../locales/locale.js";
 import { compaction } from "./compaction.js";
 import { empty, PanelView } from "./panel-view.js";
 import { spansOf, windowBar } from "./window-bar.js";
@@ -197,7 +197,7 @@ function amount(counts, name) {
 /** @param {number | null} value */
 function cost(value) {
   if (typeof value !== "number") return t("views.usage.noCost");
-  return t("views.usage.cost", { cost: `$${value.toFixed(value < 0.1 ? 4 : 2)}` });
+  return t("views.usage.cost", { cost: money(value) });
 }
 
 customElements.define("pv-tokens", TokensView);

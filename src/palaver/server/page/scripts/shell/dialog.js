@@ -113,10 +113,12 @@ export async function askText({ title, label, value = "", action, hint, lines = 
 }
 
 /**
+ * The buttons below a dialog: one that dismisses it, and its action.
+ *
  * @param {Dialog} asked
  * @param {HTMLElement} action
  */
-function buttons(asked, action) {
+export function buttons(asked, action) {
   const cancel = h("button", { type: "button", onclick: () => asked.close() }, t("cancel"));
   return h("footer", { class: "dialog-foot" }, cancel, action);
 }

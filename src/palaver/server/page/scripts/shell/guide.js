@@ -1,14 +1,19 @@
 /**
- * The guide for newcomers: five steps to try, in order. When a step is done, the guide folds to one
- * line with the next step.
+ * The guide for newcomers: five steps to try, in order, each with a button that does it as far as
+ * the reader need not decide. When a step is done, the guide folds to one line with the next step.
  */
 
 import { fill, h, icon } from "../core/dom.js";
+import { bind } from "../core/keyboard.js";
 import { redraw } from "../core/redraw.js";
-import { format } from "../core/routes.js";
+import { actionNamed } from "../core/registry.js";
+import { format, go } from "../core/routes.js";
 import { get, watch } from "../core/state.js";
 import { onLanguage, t } from "../locales/locale.js";
-import { hide, isDone, isWanted, next, onOnboarding, START, STEPS, TEAM } from "./onboarding.js";
+import { ask } from "../thread/suggestions.js";
+import { begin } from "./conversation-actions.js";
+import { openFound } from "./found-transcripts.js";
+import { hide, isDone, isWanted, next, onOnboarding, openStart, START, STEPS, TEAM, versionBefore } from "./onboarding.js";
 
 /** @typedef {import("./onboarding.js").Step} Step */
 
@@ -24,7 +29,12 @@ export class Guide extends HTMLElement {
     /** Whether the reader opened or folded it; null until then. @type {boolean | null} */
     this.open = null;
     const draw = () => redraw(this, () => this.#draw());
-    this.subscriptions = [watch(["id", "head", "info", "view"], draw), onOnboarding(draw), onLanguage(draw)];
+    this.subscriptions = [
+      watch(["id", "head", "info", "view", "viewing", "stepping"], draw),
+      onOnboarding(draw),
+      onLanguage(draw),
+      bind({ keys: ".", label: "guide.key", group: "keys.page", when: () => isWanted() && !get().stepping, run: () => perform(next()) }),
+    ];
     this.#draw();
   }
 
@@ -46,6 +56,7 @@ export class Guide extends HTMLElement {
         "div",
         { class: "guide" },
         h("details", { class: "fold grow", open, ontoggle: (/** @type {any} */ event) => this.#folded(event.target.open, open) }, summary(), h("ol", null, STEPS.map(line))),
+        doing(),
         h("button", { type: "button", class: "quiet", "aria-label": t("guide.hide"), title: t("guide.hide"), onclick: hide }, icon("x")),
       ),
     );
@@ -58,6 +69,64 @@ export class Guide extends HTMLElement {
   #folded(now, drawn) {
     if (now !== drawn || this.open !== null) this.open = now;
   }
+}
+
+/** The buttons that do the next step, or what comes after the last. */
+function doing() {
+  const step = next();
+  const button = (/** @type {string} */ label, /** @type {() => unknown} */ run, /** @type {string} */ kind) =>
+    h("button", { type: "button", class: `${kind} guide-do`, title: ".", disabled: get().stepping, data: { focus: `guide-${kind}` }, onclick: run }, label);
+  if (step) return button(t(isLookingBack(step) ? "past.restore" : `guide.${step}.do`), () => perform(step), "primary");
+  return [get().info?.discovers ? button(t("guide.end.import"), openFound, "plain") : null, button(t("sidebar.new"), begin, "primary")];
+}
+
+/** Do a step, up to what the reader decides. @param {Step | undefined} step */
+async function perform(step) {
+  if (!step) return begin();
+  if (step === "explain") return go({ id: TEAM, view: "explain", at: null });
+  if (isLookingBack(step)) return restoring()?.click();
+  if (get().id !== START || get().viewing !== null) await arrive();
+  if (step === "ask") ask("suggest.plain");
+  else if (step === "call") ask("suggest.dice", "roll_dice");
+  else if (step === "cut") cut();
+  else lookBack();
+}
+
+/** Open the first demo conversation, and wait until it is drawn. */
+async function arrive() {
+  openStart();
+  await new Promise((resolve) => {
+    const stop = watch(["head"], ({ id, head }) => (head || id !== START) && (stop(), resolve(null)));
+    if (get().head?.id === START) (stop(), resolve(null));
+  });
+  await document.querySelector("pv-thread")?.drawn;
+}
+
+/** Offer to cut the last exchange: the dialog shows what that costs. Without one, ask first. */
+function cut() {
+  const thread = document.querySelector("pv-thread");
+  const stop = thread?.length ?? 0;
+  const all = Array.from({ length: stop }, (_, index) => thread?.itemAt(index));
+  const start = all.findLastIndex((item) => item?.message.role === "user");
+  const item = all[start];
+  if (item) actionNamed("delete")?.run({ start, stop, item });
+  else ask("suggest.plain");
+}
+
+/** Show the version before the cut; the button that goes back to it is ready. */
+function lookBack() {
+  go({ view: "history", at: versionBefore() });
+  requestAnimationFrame(() => restoring()?.focus());
+}
+
+/** Whether the version to go back to is shown. @param {Step | undefined} step */
+function isLookingBack(step) {
+  return step === "back" && get().id === START && get().viewing !== null;
+}
+
+/** The button above the thread that goes back to the version that is shown. @returns {HTMLElement | null} */
+function restoring() {
+  return document.querySelector("pv-head .notice button");
 }
 
 function summary() {

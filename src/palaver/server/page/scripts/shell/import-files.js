@@ -1,11 +1,13 @@
 /**
  * Imports files: palaver's exports, transcripts of other tools, requests to a provider. Files are
- * chosen or dropped anywhere on the page; the server detects the format.
+ * chosen or dropped anywhere on the page; the server detects the format. Files that are dropped on
+ * the chat box, and pictures, documents and sounds wherever they are dropped, are attached instead:
+ * no transcript is one.
  *
  * @typedef {import("../core/protocol.js").PostImport} Imported
  */
 
-import { api } from "../core/api.js";
+import { api, Problem } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
@@ -34,7 +36,7 @@ export function acceptDrops() {
   const over = (/** @type {DragEvent} */ event) => {
     if (!wanted(event)) return;
     event.preventDefault();
-    document.body.dataset.dropping = t("import.drop");
+    document.body.dataset.dropping = t(composerFor(event) ? "attach.drop" : "import.drop");
     clearTimeout(timer);
     timer = setTimeout(gone, GONE);
   };
@@ -44,17 +46,44 @@ export function acceptDrops() {
     if (!wanted(event)) return;
     event.preventDefault();
     gone();
-    importFiles(event.dataTransfer?.files ?? []);
+    const files = event.dataTransfer?.files ?? [];
+    const composer = composerFor(event);
+    if (composer) composer.attach(files);
+    else importFiles(files, openComposer());
   });
 }
 
-/** Import files one after the other; each is imported completely or not at all. @param {Iterable<File>} files */
-async function importFiles(files) {
+/** What no transcript is. */
+const MEDIA = /^(image|audio|video)\/|^application\/pdf$/;
+
+/** The chat box of the open conversation, if something can be said in it. */
+function openComposer() {
+  const composer = get().id ? document.querySelector("pv-composer") : null;
+  return composer?.hidden ? null : composer;
+}
+
+/** The chat box, if that is where dragged files belong. @param {DragEvent} event */
+function composerFor({ target, dataTransfer }) {
+  const composer = openComposer();
+  const files = [...(dataTransfer?.items ?? [])].filter(({ kind }) => kind === "file");
+  const media = files.length > 0 && files.every(({ type }) => MEDIA.test(type));
+  return media || composer?.contains(/** @type {Node} */ (target)) ? composer : null;
+}
+
+/**
+ * Import files one after the other; each is imported completely or not at all.
+ *
+ * @param {Iterable<File>} files
+ * @param {import("../thread/composer.js").Composer | null} [composer]  where one in no known format may go instead
+ */
+async function importFiles(files, composer = null) {
   for (const file of files) {
     try {
       announce(await api.upload("import", file, { query: { missing: true, file: file.name } }));
     } catch (error) {
-      failed(error, t("import.failed", { name: file.name }));
+      const text = t("import.failed", { name: file.name });
+      if (!(composer && error instanceof Problem && error.status === 422)) failed(error, text);
+      else notify({ kind: "error", text, detail: error.message, action: { label: t("attach.instead"), run: () => composer.attach([file]) } });
     }
   }
 }

@@ -16,6 +16,8 @@ export const START = "start-here";
 export const TEAM = "review-team";
 
 const STORAGE_KEY = "palaver.minute";
+/** Where a window is so wide, the history is beside the conversation from the start. */
+const ROOMY = "(min-width: 1101px)";
 /** The event after which a step counts as done. @type {[import("../core/protocol.js").EventName, Step][]} */
 const STEP_EVENTS = [
   ["step.ended", "ask"],
@@ -26,6 +28,8 @@ const STEP_EVENTS = [
 
 /** @type {{done: Step[], hidden: boolean}} */
 let progress = { done: [], hidden: false };
+/** The version before the last edit of the first demo conversation. @type {number | null} */
+let before = null;
 /** @type {Set<() => void>} */
 const listeners = new Set();
 
@@ -51,6 +55,16 @@ export function next() {
   return STEPS.find((step) => !isDone(step));
 }
 
+/** The version to go back to in the first demo conversation. */
+export function versionBefore() {
+  return before ?? Math.max((get().head?.version ?? 0) - 1, 0);
+}
+
+/** Open the first demo conversation, with its history beside it where there is room. @param {{replace?: boolean}} [how] */
+export function openStart(how) {
+  go({ id: START, view: matchMedia(ROOMY).matches ? "history" : null, at: null }, how);
+}
+
 /** Hide the guide for good. */
 export function hide() {
   save({ ...progress, hidden: true });
@@ -74,11 +88,14 @@ export function followOnboarding() {
   for (const [name, step] of STEP_EVENTS) {
     live.on(name, ({ conversation, outcome }) => conversation === get().id && outcome !== "failed" && done(step));
   }
+  live.on("history.edited", ({ conversation, version }) => {
+    if (conversation === START && version) before = version - 1;
+  });
   // the head of another conversation comes after its view
   watch(["view", "head"], ({ view }) => view === "explain" && done("explain"));
   if (known !== null || !isOffered()) return;
   save(progress);
-  if (get().id === null) go({ id: START }, { replace: true });
+  if (get().id === null) openStart({ replace: true });
 }
 
 /** @param {Step} step */

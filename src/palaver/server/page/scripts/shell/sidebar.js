@@ -15,7 +15,7 @@ import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { ago, onLanguage, t } from "../locales/locale.js";
 import { visible } from "../thread/text.js";
 import { begin, emptyTrash, entriesOf } from "./conversation-actions.js";
-import { chooseFiles } from "./import-files.js";
+import { chooseImport } from "./found-transcripts.js";
 import { openMenu } from "./menu.js";
 import { Search } from "./search.js";
 import { openSettings } from "./settings.js";
@@ -118,7 +118,7 @@ export class Sidebar extends HTMLElement {
     });
     this.list = h("div", { class: "conversations" });
     const fresh = h("button", { type: "button", class: "primary new", title: t("sidebar.new"), onclick: begin }, icon("plus"), t("sidebar.new"));
-    const bring = h("button", { type: "button", class: "quiet", title: t("import"), "aria-label": t("import"), onclick: chooseFiles }, icon("upload"));
+    const bring = h("button", { type: "button", class: "quiet", title: t("import"), "aria-label": t("import"), "aria-haspopup": get().info?.discovers ? "menu" : null, onclick: (/** @type {Event} */ event) => chooseImport(/** @type {HTMLElement} */ (event.currentTarget)) }, icon("upload"));
     fill(
       this,
       h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: asset("icons/palaver.svg"), alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? h("div", { class: "row" }, bring, fresh) : null),

@@ -1,21 +1,21 @@
 /**
- * The chat box: a text field, the choice of the model, the switch for tools, and the buttons to
- * send and to stop. Below it is the size of the next request.
+ * The chat box: a text field, the files that go with the text, the controls below it, and the buttons
+ * to send and to stop, with the size of the next request.
  */
 
 import "./team-box.js";
+import "./attachments.js";
 import { api, Problem, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
 import { redraw } from "../core/redraw.js";
-import { canWrite, chosenModel, get, set, watch } from "../core/state.js";
+import { canWrite, get, set, watch } from "../core/state.js";
 import { onLanguage, short, t } from "../locales/locale.js";
-import { openMenu } from "../shell/menu.js";
-import { attempt } from "../shell/toast.js";
+import { attempt, notify } from "../shell/toast.js";
+import { withBytes } from "./attachments.js";
+import { chooseTools, controls, restoreChoices, usualTools } from "./composer-controls.js";
 import { setFailure } from "./failed-step.js";
 
-const TOOLS_KEY = "palaver.tools";
-const MODEL_KEY = "palaver.model";
 const UNSENT_KEY = "palaver.unsent.";
 
 export class Composer extends HTMLElement {
@@ -24,6 +24,7 @@ export class Composer extends HTMLElement {
     rows: 1,
     oninput: () => this.#typed(),
     onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
+    onpaste: (/** @type {ClipboardEvent} */ event) => this.#paste(event),
   });
   total = h("span", { class: "next muted tiny" });
   foot = h("div", { class: "composer-foot" });
@@ -32,6 +33,7 @@ export class Composer extends HTMLElement {
   /** The conversation whose text is sent as soon as the answer under way is there. */
   queued = "";
   team = h("pv-team-box");
+  attachments = h("pv-attachments");
   note = h("p", { class: "composer-note small", role: "status", hidden: true });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   timer = undefined;
@@ -41,19 +43,18 @@ export class Composer extends HTMLElement {
   connectedCallback() {
     this.about = get().id ?? "";
     const submit = (/** @type {Event} */ event) => (event.preventDefault(), this.#send());
-    fill(this, h("form", { class: "composer", onsubmit: submit }, this.team, this.field, this.note, this.foot));
+    fill(this, h("form", { class: "composer", onsubmit: submit }, this.team, this.attachments, this.field, this.note, this.foot));
     this.addEventListener("pv-team", () => this.#draw());
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["id"], () => this.#opened()),
-      watch(["stepping", "viewing", "info", "model", "tools"], draw),
+      watch(["stepping", "viewing", "info", "model", "tools", "settings"], draw),
+      watch(["model", "info"], chooseTools),
       watch(["stepping"], () => this.#sendQueued()),
       watch(["head", "model", "viewing"], () => this.#countSoon()),
       onLanguage(draw),
     ];
-    set({ tools: localStorage.getItem(TOOLS_KEY) !== "off" });
-    const chosen = localStorage.getItem(MODEL_KEY);
-    if (this.models.some(({ name, ready }) => name === chosen && ready)) set({ model: chosen });
+    restoreChoices();
     this.field.value = this.#unsent();
     this.#draw();
     this.#countSoon();
@@ -62,10 +63,6 @@ export class Composer extends HTMLElement {
   disconnectedCallback() {
     this.subscriptions.forEach((stop) => stop());
     clearTimeout(this.timer);
-  }
-
-  get models() {
-    return get().info?.models ?? [];
   }
 
   /** What was typed here and not sent; the browser stores it. */
@@ -117,63 +114,24 @@ export class Composer extends HTMLElement {
     this.field.placeholder = t("composer.placeholder");
     this.field.setAttribute("aria-label", t("composer.placeholder"));
     // the members of a team have models and tools of their own
-    const how = this.team.team ? [] : [this.#modelButton(), this.#toolsButton()];
+    const how = this.team.team ? [] : controls((files) => this.attach(files));
     fill(this.foot, how, h("span", { class: "grow" }), this.total, this.#go());
     this.#fit();
   }
 
-  #modelButton() {
-    const model = chosenModel();
-    return h(
-      "button",
-      {
-        type: "button",
-        class: "plain model",
-        "aria-haspopup": "menu",
-        "aria-expanded": "false",
-        "aria-label": t("composer.model", { name: model?.label ?? t("composer.nomodel") }),
-        onclick: (/** @type {Event} */ event) => this.#chooseModel(/** @type {HTMLElement} */ (event.currentTarget)),
-      },
-      h("span", { class: "clip" }, model?.label ?? t("composer.nomodel")),
-      model && !model.ready ? h("span", { class: "chip warn" }, model.why ?? t("composer.notready")) : null,
-      icon("chevron"),
-    );
+  /** Attach files to the next message. @param {Iterable<File>} files */
+  attach(files) {
+    if (this.team.team) return notify({ kind: "error", text: t("attach.team") });
+    this.attachments.add(files);
+    this.field.focus();
   }
 
-  /** @param {HTMLElement} anchor */
-  #chooseModel(anchor) {
-    const chosen = chosenModel();
-    const entries = this.models.map(({ name, label, ready, why }) => ({
-      label: ready ? label : `${label} — ${why ?? t("composer.notready")}`,
-      checked: name === chosen?.name,
-      disabled: !ready,
-      run: () => {
-        localStorage.setItem(MODEL_KEY, name);
-        set({ model: name });
-      },
-    }));
-    openMenu(anchor, entries);
-  }
-
-  #toolsButton() {
-    const known = get().info?.tools ?? [];
-    if (!known.length) return null;
-    return h(
-      "button",
-      {
-        type: "button",
-        class: "plain",
-        "aria-pressed": String(get().tools),
-        title: known.map((tool) => tool.name).join(", "),
-        onclick: () => {
-          const tools = !get().tools;
-          localStorage.setItem(TOOLS_KEY, tools ? "on" : "off");
-          set({ tools });
-        },
-      },
-      icon("tool"),
-      t("composer.tools"),
-    );
+  /** Attach what is pasted, unless it is text that also comes as a picture. @param {ClipboardEvent} event */
+  #paste(event) {
+    const { clipboardData: pasted } = event;
+    if (!pasted?.files.length || pasted.types.includes("text/plain")) return;
+    event.preventDefault();
+    this.attach(pasted.files);
   }
 
   #go() {
@@ -195,48 +153,57 @@ export class Composer extends HTMLElement {
   }
 
   async #send() {
-    const { id, head, stepping, tools } = get();
+    await this.attachments.ready; // what is being read goes with it
+    if (!get().settings) await refresh(); // they say which tools there are
+    const { id, head, stepping } = get();
     const text = this.field.value;
-    if (!text.trim() && !head?.length) return;
+    const files = this.team.team ? [] : this.attachments.list;
+    if (!text.trim() && !files.length && !head?.length) return;
     if (stepping) {
-      this.queued = text.trim() && id ? id : "";
+      this.queued = (text.trim() || files.length) && id ? id : "";
       this.#say();
       return;
     }
-    const sent = await this.say(text, { tools });
+    const sent = await this.say(text, usualTools(), files);
     if (!sent || !id) return;
+    this.attachments.sent(id, files);
     localStorage.removeItem(UNSENT_KEY + id);
     if (id !== this.about || this.field.value !== text) return; // other words are in the box now
     this.field.value = "";
     this.#fit();
+    if (!this.attachments.list.length) this.queued = ""; // Enter was pressed twice, and sends once
+    this.#say();
   }
 
   /** Try a step again. @param {import("../core/state.js").Failure} failure */
   retry({ stored }) {
-    if (stored) this.say("", { tools: get().tools });
+    if (stored) this.say("", usualTools());
     else this.#send();
   }
 
   /**
-   * Send a text in the open conversation and let the model answer; an empty text only lets it answer.
+   * Send a text in the open conversation and let the model answer; an empty text without files only
+   * lets it answer. What `how` leaves out is as the conversation's settings have it.
    *
    * @param {string} text
-   * @param {{tools: boolean | string[], options?: Record<string, any>}} how
+   * @param {{tools?: boolean | string[], options?: Record<string, any>}} how
+   * @param {readonly import("./attachments.js").Attachment[]} [files]
    * @returns {Promise<boolean>} whether it was sent
    */
-  async say(text, how) {
+  async say(text, how, files = []) {
     const { id, stepping, model } = get();
     if (!id || stepping) return false;
     set({ stepping: true });
     setFailure(id, null); // not after the request: the step may have failed by then
-    const body = { ...how, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
+    const attached = files.length ? { files: files.map(withBytes) } : {};
+    const body = { ...how, ...attached, ...(model ? { model } : {}), ...(text.trim() ? { text } : {}) };
     try {
       if (this.team.team) await this.team.send(id, text);
       else await api.post(url`conversations/${id}/step`, body);
     } catch (error) {
       if (get().id === id) set({ stepping: false });
       if (!(error instanceof Problem)) throw error;
-      setFailure(id, { detail: error.status === 0 ? t("failed.unreachable") : error.message, stored: !text.trim() });
+      setFailure(id, { detail: error.status === 0 ? t("failed.unreachable") : error.message, stored: !text.trim() && !files.length });
       if (text.trim() && id === this.about && !this.field.value) {
         this.field.value = text;
         this.#typed();

@@ -4,7 +4,7 @@
  */
 
 import { h, icon } from "../core/dom.js";
-import { duration, short, t } from "../locales/locale.js";
+import { duration, money, short, t } from "../locales/locale.js";
 import { fileCard } from "./file-card.js";
 import { code, prose, sizeOf } from "./text.js";
 import { toolCall, toolResult } from "./tool-card.js";
@@ -75,25 +75,24 @@ export function reasoning(thought, took, open = false) {
 
 /** @param {Part} part */
 function stepFinish({ tokens, cost, costComputed, reason }) {
-  const cache = (tokens?.cache?.read ?? 0) + (tokens?.cache?.write ?? 0);
-  const facts = [
-    tokens && tokens.input + cache + tokens.output + tokens.reasoning ? t("step.tokens", { input: short(tokens.input + cache), output: short(tokens.output + tokens.reasoning) }) : "",
-    tokens?.cache?.read ? t("step.cached", { n: short(tokens.cache.read) }) : "",
-    cost === null || cost === undefined ? "" : price(cost, costComputed),
-    reason && reason !== "stop" ? reason : "",
-  ];
+  const facts = [...stepFacts({ tokens, cost, costComputed }), reason && reason !== "stop" ? reason : ""];
   return h("p", { class: "step-cost muted tiny" }, facts.filter(Boolean).join(" · ") || "\u00a0");
 }
 
 /**
- * A price; `≈` before one that was computed and not the provider's own.
+ * What a request used, as it is written wherever it is shown: tokens, how many of them from the
+ * cache, and the price, with `≈` before one that was computed and not the provider's own.
  *
- * @param {number} cost
- * @param {boolean} computed
+ * @param {Record<string, any>} used
+ * @returns {string[]}
  */
-function price(cost, computed) {
-  const digits = cost >= 1 ? 2 : 4;
-  return `${computed ? "≈ " : ""}$${cost.toFixed(digits)}`;
+export function stepFacts({ tokens, cost, costComputed }) {
+  const cache = (tokens?.cache?.read ?? 0) + (tokens?.cache?.write ?? 0);
+  return [
+    tokens && tokens.input + cache + tokens.output + tokens.reasoning ? t("step.tokens", { input: short(tokens.input + cache), output: short(tokens.output + tokens.reasoning) }) : "",
+    tokens?.cache?.read ? t("step.cached", { n: short(tokens.cache.read) }) : "",
+    cost === null || cost === undefined ? "" : `${costComputed ? "≈ " : ""}${money(cost)}`,
+  ].filter(Boolean);
 }
 
 /**

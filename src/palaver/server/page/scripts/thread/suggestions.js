@@ -12,7 +12,7 @@
 import { api, url } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
 import { redraw } from "../core/redraw.js";
-import { canWrite, chosenModel, get, watch } from "../core/state.js";
+import { canWrite, chosenModel, get, isSmall, watch } from "../core/state.js";
 import { onLanguage, t } from "../locales/locale.js";
 import { isDone, isWanted, onOnboarding, START } from "../shell/onboarding.js";
 
@@ -40,7 +40,7 @@ export class Suggestions extends HTMLElement {
     const draw = () => redraw(this, () => this.#draw());
     this.subscriptions = [
       watch(["head"], () => this.#look()),
-      watch(["stepping", "viewing", "info", "model"], draw),
+      watch(["stepping", "viewing", "info", "model", "settings"], draw),
       onOnboarding(draw),
       onLanguage(draw),
     ];
@@ -68,14 +68,14 @@ export class Suggestions extends HTMLElement {
     const model = chosenModel();
     const known = new Set((get().info?.tools ?? []).map((tool) => tool.name));
     const learning = get().id === START && isWanted() && !isDone("call");
-    const offered = SUGGESTIONS.filter(({ tool, later }) => (!tool || known.has(tool)) && (this.young || later));
+    const offered = SUGGESTIONS.filter(({ tool, later }) => (!tool || (known.has(tool) && isAllowed(tool))) && (this.young || later));
     const may = canWrite() && get().viewing === null && !get().stepping && model?.ready;
     this.hidden = !(may && (this.young || learning) && offered.length);
     if (this.hidden) {
       fill(this);
       return;
     }
-    const label = t(model.name.startsWith("local:") ? "suggest.label.small" : "suggest.label");
+    const label = t(isSmall(model) ? "suggest.label.small" : "suggest.label");
     this.setAttribute("aria-label", t("suggest.label"));
     fill(
       this,
@@ -97,11 +97,19 @@ async function onlySystem(id, head) {
   return found !== null && found.items.every(({ message }) => message.role === "system");
 }
 
+/** Whether the conversation leaves a tool on; the page's own switch does not count. @param {string} tool */
+function isAllowed(tool) {
+  const allowed = get().settings?.tools ?? true;
+  return typeof allowed === "boolean" ? allowed : allowed.includes(tool);
+}
+
 /**
+ * Ask one of the suggested questions.
+ *
  * @param {string} question
- * @param {string | undefined} tool
+ * @param {string} [tool]
  */
-function ask(question, tool) {
+export function ask(question, tool) {
   const how = tool ? { tools: [tool], options: { tool_choice: tool } } : { tools: false };
   // the button goes: the keyboard moves on to the box, a finger wants no keyboard
   if (document.activeElement?.matches(":focus-visible")) document.getElementById("say")?.focus();
