@@ -369,9 +369,11 @@ class StoreAccess:
         entry = next(entry for entry in pending_entries(view.log[position]) if entry.id == call.id)
         return msgspec.structs.replace(entry, asked=content_digest(now))
 
-    def save_entries(self, entries: Iterable[LedgerEntry], lease: Lease) -> None:
-        """Store the states of calls."""
-        self._put([entry.record() for entry in entries], lease)
+    def save_entries(
+        self, entries: Iterable[LedgerEntry], lease: Lease, records: Sequence[Record] = ()
+    ) -> None:
+        """Store the states of calls, with other records."""
+        self._put([*(entry.record() for entry in entries), *records], lease)
 
     def append_results(
         self, entries: Sequence[LedgerEntry], lease: Lease, *, last: bool = False
