@@ -15,6 +15,7 @@ TOPICS: Final = (
     "bench.values",
     "bench.history",
     "bench.wire",
+    "bench.cache",
     "bench.context",
     "bench.stores",
     "bench.peers",

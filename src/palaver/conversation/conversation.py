@@ -616,6 +616,10 @@ class Conversation:
         self.history.refresh()
         return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
 
+    def cache_key(self) -> str:
+        """Return what this conversation and its forks share for a provider's prompt cache."""
+        return self._access.cache_key()
+
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -725,6 +729,7 @@ class Conversation:
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
     arequest = in_thread(request)
+    acache_key = in_thread(cache_key)
     ausage = in_thread(_usage)
     atokens = in_thread(tokens)
     acount_messages = in_thread(count_messages)

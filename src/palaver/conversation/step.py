@@ -548,7 +548,9 @@ async def take_step(
         incoming: _IncomingAnswer | None = None
         try:
             names = {**wire.FORMATS[model.format].own_names(tools), **begun.request.names}
-            request = ModelRequest(begun.request.body, tools=tools, names=names, options=options)
+            request = ModelRequest(
+                begun.request.body, tools, names, options, begun.cache_key, begun.request.compacted
+            )
             incoming = _IncomingAnswer(access, begun, model, names, on_delta)
             if on_begin is not None:
                 on_begin(incoming.fold.answer.id)
