@@ -32,9 +32,13 @@ export type GetConversations = ConversationListShape;
 
 export type PostConversations = ConversationHeadShape;
 
+export type GetNames = NameListShape;
+
 export type GetConversationsOne = ConversationHeadShape;
 
 export type PatchConversationsOne = ConversationHeadShape;
+
+export type DeleteTrash = TrashResultShape;
 
 export type PostConversationsFork = ConversationHeadShape;
 
@@ -44,11 +48,17 @@ export type PostConversationsMessages = AppendResultShape;
 
 export type PostConversationsQuery = QueryResultShape;
 
+export type GetConversationsFind = FindResultShape;
+
 export type GetConversationsMarks = Array<MarkedMessageShape>;
 
 export type PutConversationsMarksOne = MarkResultShape;
 
 export type DeleteConversationsMarksOne = MarkResultShape;
+
+export type GetConversationsAnnotations = Array<AnnotationItemShape>;
+
+export type PutConversationsAnnotations = AnnotationItemShape;
 
 export type GetSearch = SearchResultShape;
 
@@ -191,6 +201,15 @@ export interface AlternativeShape {
 export interface AlternativeListShape {
   version: number;
   items: Array<MessageAlternativesShape>;
+}
+
+export interface AnnotationItemShape {
+  message: string;
+  index: number | null;
+  note: string;
+  score: number | null;
+  at: number;
+  by: string | null;
 }
 
 export interface AppendResultShape {
@@ -353,6 +372,8 @@ export interface ConversationHeadShape {
   parent: string | null;
   origin: number | null;
   owner: string | null;
+  status: "active" | "archived" | "trashed";
+  pinned: boolean;
   preview?: string;
   name?: string;
   state?: ActivityShape;
@@ -475,6 +496,12 @@ export interface FileSupportShape {
 export interface FilesReportShape {
   model: string;
   items: Array<FileSupportShape>;
+}
+
+export interface FindResultShape {
+  version: number;
+  length: number;
+  indices: Array<number>;
 }
 
 export interface ForkInfoShape {
@@ -609,6 +636,16 @@ export interface ModelRefShape {
   providerID: string;
   modelID: string;
   variant?: string | null;
+}
+
+export interface NameListShape {
+  items: Array<NamedConversationShape>;
+}
+
+export interface NamedConversationShape {
+  id: string;
+  name: string | null;
+  updated: number;
 }
 
 export interface NoteShape {
@@ -855,6 +892,7 @@ export interface SearchHitShape {
   snippet: string;
   seenIn?: number | null;
   seenAt?: number | null;
+  status?: "active" | "archived" | "trashed";
 }
 
 export interface SearchResultShape {
@@ -1163,6 +1201,11 @@ export interface TranscriptListShape {
   programs: Record<string, string>;
   transcripts: Array<TranscriptInfoShape>;
   problems: Array<string>;
+}
+
+export interface TrashResultShape {
+  deleted: number;
+  kept: Array<string>;
 }
 
 export interface UsageTotalsShape {
