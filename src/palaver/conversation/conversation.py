@@ -841,6 +841,7 @@ class Conversation:
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
     aprice = in_thread(price)
+    acost_of = in_thread(cost_of)
     adefer = in_thread(defer)
     adeferred = in_thread(deferred)
     acancel_deferred = in_thread(cancel_deferred)
