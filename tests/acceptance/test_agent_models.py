@@ -228,7 +228,7 @@ WRONG: Final[list[tuple[str, dict[str, Any], str]]] = [
     ("gemini:x", {"client": 5}, r"^\$\.client: must be Client\(…\) of the provider's SDK.*not 5"),
     ("openai:x", {"http_client": httpx2.Client()}, r"^\$\.http_client: must be httpx2\.Async"),
     ("anthropic:x", {"http_client": 5}, r"^\$\.http_client: must be httpx2\.AsyncClient\(…\),"),
-    ("anthropic:x", {"cache": "yes"}, r"^\$\.cache: must be True or False, not 'yes'"),
+    ("anthropic:x", {"cache": "yes"}, r"^\$\.cache: must be True or False, '5m' or '1h', not 'y"),
     *(
         ("openai:x", {"client": openai.AsyncOpenAI, name: value}, rf"{name}: can't be given beside")
         for name, value in BESIDE.items()

@@ -193,7 +193,7 @@ USES: list[tuple[str, type[Exception], str]] = [
     ('await online.ask("Tea?", options={"tool_choice": "wether"})', Invalid,
      "$.options.tool_choice: 'wether' is not among the tools: weather [option]"),
     ('Decision("maybe")', Invalid,
-     "$.verdict: must be approve, deny or edit, not 'maybe' [node-answer]"),
+     "$.verdict: must be approve, deny, edit or always, not 'maybe' [node-answer]"),
     ('Decision("edit")', Invalid,
      '$.arguments: is needed with "edit" [node-answer]'),
     ('await talk.ask("Tea?", output=object)', Invalid,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.history.diff import common_prefix, compare
+from palaver.history import History
+from palaver.history.diff import common_prefix, compare, find_alternative
 from palaver.history.frame import Frame, build
 from palaver.history.view import View
-from palaver.messages import to_dict
+from palaver.messages import assistant, to_dict, user
 from tests.history.samples import begin, line, one
 from tests.history.test_rope import LENGTH, LOG
 
@@ -64,3 +65,38 @@ def test_a_history_compares_its_versions() -> None:
 
 def test_before_the_first_change_there_is_no_difference() -> None:
     assert not begin("u1").diff()
+
+
+@given(selections, selections, st.integers(0, LENGTH))
+def test_two_conversations_share_the_positions_before_they_parted(
+    one_way: list[int], other: list[int], shared: int
+) -> None:
+    pairs = zip(one_way, other, strict=False)
+    same = [a == b and a < shared for a, b in pairs]
+    expected = same.index(False) if False in same else len(same)
+    assert expected == common_prefix(view_of(one_way), view_of(other), shared)
+
+
+def test_another_answer_to_the_same_question_is_an_alternative() -> None:
+    history = History([user("Tea?"), assistant("Yes."), user("Milk?"), assistant("No.")])
+    history.truncate(keep_first=1)
+    history.append(assistant("Perhaps."))
+    assert 1 == find_alternative(history.view, history.at(0))
+    assert [0] == history.ends()
+    history.restore(0)
+    assert [2, 0] == history.ends()
+    assert [2] == history.ends(1)
+    assert 1 == find_alternative(history.view, history.at(2))
+    assert find_alternative(history.view, history.at(0)) is None  # the same messages
+
+
+def test_what_was_moved_cut_out_or_put_in_is_no_alternative() -> None:
+    history = History([user("a"), user("b"), user("c")])
+    history.rewrite([range(1), range(2, 3)])
+    cut, put_in = history.view, history.at(0)
+    assert find_alternative(cut, put_in) is None
+    assert find_alternative(put_in, cut) is None
+    history.replace(1, assistant("d"))
+    assert find_alternative(history.view, cut) is None  # of another role: it answers nothing
+    history.truncate(keep_first=1)
+    assert find_alternative(history.view, cut) is None  # there is nothing in its place

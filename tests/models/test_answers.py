@@ -8,14 +8,16 @@ import pytest
 
 from palaver import wire
 from palaver.errors import ValidationError
-from palaver.messages import ReasoningPart, ToolCallPart
+from palaver.messages import ReasoningPart, ToolCallPart, new_id, system, text_part, user
 from palaver.models import ModelRequest, model
+from palaver.testing import PromptCache, check_request
 from palaver.testing.servers import Answer, Call, ReportedUsage
 from palaver.wire import spell_tool, tool_names
 from tests.models.providers import PROVIDERS, TOOLS, Provider, asking, gathered
 
 if TYPE_CHECKING:
     from palaver.messages import Message
+    from palaver.testing.providers import FormatName
 
 pytestmark = pytest.mark.anyio
 
@@ -192,11 +194,75 @@ async def test_openai_itself_gets_the_new_name_of_the_limit() -> None:
     assert 9 == request["max_completion_tokens"]
 
 
-async def test_anthropic_always_gets_a_limit_and_the_cache_if_wanted() -> None:
-    async with asking(PROVIDERS[2], "Yes.", cache=True) as (asked, server):
-        await asked.complete(PROVIDERS[2].ask())
-        sent = server.requests[0].body
-    assert (8_192, {"type": "ephemeral"}) == (sent["max_tokens"], sent["cache_control"])
+@pytest.mark.parametrize(
+    ("cache", "mark"),
+    [
+        ({}, {"type": "ephemeral"}),
+        ({"cache": "5m"}, {"type": "ephemeral"}),
+        ({"cache": "1h"}, {"type": "ephemeral", "ttl": "1h"}),
+    ],
+)
+def test_anthropic_always_gets_a_limit_and_breakpoints(
+    cache: dict[str, Any], mark: dict[str, str]
+) -> None:
+    asked: Any = model("anthropic:claude", **cache)
+    request = ModelRequest({"system": "Hi.", **PROVIDERS[2].body}, tools=TOOLS, cache_key="tea")
+    sent = asked.request(request)
+    ends = [sent["tools"][-1], sent["system"][-1], sent["messages"][-1]["content"][-1]]
+    assert 8_192 == sent["max_tokens"]
+    assert [mark] * 3 == [end["cache_control"] for end in ends]
+
+
+def test_a_request_of_no_conversation_has_breakpoints_after_what_others_begin_with_too() -> None:
+    asked: Any = model("anthropic:claude")
+    sent = asked.request(ModelRequest({"system": "Hi.", **PROVIDERS[2].body}, tools=TOOLS))
+    assert PROVIDERS[2].body["messages"] == sent["messages"]
+    assert all("cache_control" in end for end in (sent["tools"][-1], sent["system"][-1]))
+
+
+def test_anthropic_gets_no_breakpoints_that_are_not_wanted() -> None:
+    own = {"extra": {"cache_control": {"type": "ephemeral"}}}
+    for made, options in (({"cache": False}, {}), ({}, own)):
+        asked: Any = model("anthropic:claude", **made)
+        assert (
+            PROVIDERS[2].body["messages"] == asked.request(PROVIDERS[2].ask(**options))["messages"]
+        )
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5", "responses:gpt-5"])
+def test_openai_is_told_which_requests_belong_to_one_family(name: str) -> None:
+    request = ModelRequest(PROVIDERS[0].body, cache_key="tea")
+    if name.startswith("responses"):
+        request = ModelRequest(PROVIDERS[1].body, cache_key="tea")
+    asked: Any = model(name, api_key="k")
+    assert "tea" == asked.request(request)["prompt_cache_key"]
+    elsewhere: Any = model(name, base_url="http://127.0.0.1:9/v1")
+    assert "prompt_cache_key" not in elsewhere.request(request)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize(
+    ("form", "name"), [("openai-chat", "openai"), ("openai-responses", "responses")]
+)
+def test_newer_models_of_openai_keep_the_system_text_cached_whatever_follows(
+    form: FormatName, name: str, *, parts: bool
+) -> None:
+    """They match only at breakpoints; older ones get none, nor do other servers."""
+    words = "Be brief. " * 1_000
+    head = system([text_part(new_id(), new_id(), words)]) if parts else system(words)
+    cache = PromptCache(form)
+    for at, said in enumerate(("Tea?", "Coffee?")):
+        body = wire.to(form, [head, user(said)]).body
+        asked: Any = model(f"{name}:gpt-5.6-mini", api_key="k")
+        sent = asked.request(ModelRequest(body, tools=TOOLS))
+        assert () == check_request(form, sent)
+        assert (at == 1) == (cache.request(sent, at=at).read > 2_400)
+        for other in ({"api_key": "k"}, {"base_url": "http://127.0.0.1:9/v1"}):
+            older: Any = model(f"{name}:gpt-5{'.1' if 'api_key' in other else '.6'}", **other)
+            assert "prompt_cache_breakpoint" not in str(older.request(ModelRequest(body)))
+    alone: Any = model(f"{name}:gpt-5.6", api_key="k")
+    asking = wire.to(form, [user("Tea?")]).body
+    assert "prompt_cache_breakpoint" not in str(alone.request(ModelRequest(asking)))
 
 
 async def test_a_signature_of_google_comes_back_to_the_letter() -> None:

@@ -158,7 +158,7 @@ async def test_only_some_tools_are_asked_about(store: Store) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("maybe", r"\$: must be true, false, approve, deny or a decision"),
+        ("maybe", r"\$: must be true, false, approve, always, deny or a decision"),
         ({"verdict": "edit"}, r'\$\.arguments: is needed with "edit"'),
         ({"verdict": "deny", "arguments": {}}, r'\$\.arguments: goes with "edit" only'),
         ({"call_0": True}, r"\$\.call_1: is not decided"),

@@ -116,7 +116,7 @@ def test_the_arguments_of_a_call_are_edited(page: Page, server: PageServer, name
     arguments.fill('{"city": "Porto"}')
     expect(price(page)).to_contain_text("Every tool call keeps its result.")
     do(page, "Replace")
-    expect(page.locator("pv-message[data-index='2'] .tool-head")).to_contain_text("Porto")
+    expect(page.locator("pv-message[data-index='2'] .tool-card")).to_contain_text("Porto")
     (call,) = [part for part in server.store.get(name)[2].parts if isinstance(part, ToolCallPart)]
     assert ({"city": "Porto"}, {"city": "Porto"}) == (dict(call.input), json.loads(call.raw))
 

@@ -134,7 +134,7 @@ def test_after_a_kill_amid_an_answer_the_page_goes_on(
             expect(answer).to_contain_text("Interrupted: this is what had arrived")
             expect(page.locator("pv-draft")).to_be_hidden()
             items = server.ask("GET", f"conversations/{name}/messages")["items"]
-            stored = text_of(items[4 * turn + 1]["message"])
+            stored = text_of(items[-1]["message"])
             expect(answer.locator(".prose")).to_have_text(stored.strip())
             box.fill("answer")
             box.press("Enter")

@@ -103,6 +103,16 @@ def _with_call(stage: ScriptedServer) -> str:
     return name
 
 
+def _with_result(stage: ScriptedServer) -> str:
+    """A call has run, and its tool was approved for the whole conversation."""
+    name = _with_call(stage)
+    digest = _digest(stage, name)
+    body = {"action": "run", "always": True, "digest": digest, "loop": False}
+    stage.ask.good("POST", f"conversations/{name}/calls/call_0", body)
+    stage.over(name)
+    return name
+
+
 def _with_team(stage: ScriptedServer) -> str:
     name = stage.ask.begun("Good morning.")
     stage.ask.good("PUT", f"conversations/{name}/team", {"document": ROSTER})
@@ -140,6 +150,12 @@ ROUTES: Final[dict[tuple[str, str], Route]] = {
         _with_call,
         alone=False,
         busy=True,
+    ),
+    ("post", "/calls/{call}/rerun"): Route(
+        {"loop": False}, "/calls/call_0/rerun", _with_result, makes=2, busy=True
+    ),
+    ("delete", "/allowed/{tool}"): Route(
+        more="/allowed/search_conversations", prepare=_with_result, makes=0, alone=False
     ),
     ("post", "/compact"): Route(
         {"kind": "clear-outputs", "protectTokens": 0}, prepare=_with_outputs, busy=True

@@ -152,6 +152,42 @@ def test_gemini_ends_its_lines_as_google_does() -> None:
     assert all("finishReason" not in candidate for candidate in candidates[:-1])
 
 
+FIGURES: dict[str, tuple[str, ...]] = {
+    "openai-chat": ("prompt_tokens_details", "cached_tokens"),
+    "openai-responses": ("input_tokens_details", "cached_tokens"),
+    "anthropic": ("cache_read_input_tokens",),
+    "gemini": ("cachedContentTokenCount",),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_usage_is_what_the_judge_of_caching_says(form: FormatName) -> None:
+    words = "tea " * 8_000
+    body: dict[str, Any] = {**BODIES[form], "model": "gpt-5.6"}
+    if form == "gemini":
+        body = {"contents": [{"role": "user", "parts": [{"text": words}]}]}
+    else:
+        body["input" if "input" in body else "messages"] = [{"role": "user", "content": words}]
+    if form == "anthropic":
+        body["cache_control"] = {"type": "ephemeral"}
+    times = iter((0.0, 60.0, 10_000.0))
+    with ProviderServer(form, clock=lambda: next(times)) as server:
+        found: list[Any] = []
+        for _ in range(3):
+            answer = json.loads(post(server, body=body)[1])
+            found.append(answer.get("usage") or answer["usageMetadata"])
+    path = FIGURES[form]
+    read = [each[path[0]][path[1]] if path[1:] else each.get(path[0], 0) for each in found]
+    assert (0, 0) == (read[0], read[2])
+    assert read[1] > 8_000
+    if form == "anthropic":
+        written = [each["cache_creation_input_tokens"] for each in found]
+        assert [read[1], 0, read[1]] == written
+        assert read[1] == found[0]["cache_creation"]["ephemeral_5m_input_tokens"]
+    if form.startswith("openai"):
+        assert read[1] == found[0][FIGURES[form][0]]["cache_write_tokens"]
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_usage_is_what_the_script_says(form: FormatName) -> None:
     with ProviderServer(form, [Answer("Yes.", usage=ReportedUsage(100, 50, 40, 10))]) as server:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palaver.conversation import Conversation, Toolbox
-from palaver.errors import StoreDamaged, ValidationError
+from palaver.conversation import Conversation, Toolbox, run_until_answer
+from palaver.errors import CallChanged, StoreDamaged, ValidationError
 from palaver.messages import user
 from palaver.tools import ToolOutput, approval, tool
 from palaver.tools.approval import (
@@ -15,13 +15,16 @@ from palaver.tools.approval import (
     Decision,
     account_name,
     calls_to_ask,
+    find_decisions,
     forget_decisions,
+    load_allowed,
     load_decisions,
     parse_answer,
     save_decisions,
     valid_decisions,
+    withdraw_allowed,
 )
-from tests.conversation.scripted import Scripted, calling
+from tests.conversation.scripted import Scripted, calling, saying
 
 if TYPE_CHECKING:
     from palaver import Store
@@ -52,6 +55,11 @@ async def run(conversation: Conversation, *calls: ToolCallPart, **fields: Any) -
     decisions = {call.id: Decision(**fields, digest=digests[call.id]) for call in calls}
     outcomes = await conversation.run_tools(calls, approved=decisions)
     return [outcome.text for outcome in outcomes]
+
+
+def results(conversation: Conversation) -> list[Any]:
+    """The results that are in a conversation."""
+    return [message.parts[0] for message in conversation.messages if message.role == "tool"]
 
 
 async def test_an_approved_call_runs_and_its_result_says_who_approved(store: Store) -> None:
@@ -113,6 +121,60 @@ def test_an_account_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -
     assert account_name()
     monkeypatch.setattr("getpass.getuser", fails)
     assert "unknown" == account_name()
+
+
+async def test_always_approves_the_tool_until_it_is_withdrawn(store: Store) -> None:
+    """The next call runs unasked, and its result says who approved the tool and when."""
+    conversation, calls = await asked(store)
+    asks: list[str] = []
+
+    def approve(call: ToolCallPart) -> object:
+        asks.append(call.tool)
+        return Decision("always", by="Ann")
+
+    pays = calling(("pay", {"amount": 9}))
+    model = Scripted(pays, saying("Done."), pays, saying("Done."), pays)
+    await run_until_answer(conversation, model, approve=approve)
+    assert ["pay"] == asks
+    first, second = [part.state for part in results(conversation)]
+    assert ("always", "Ann") == (
+        first.metadata["approval"]["verdict"],
+        first.metadata["approval"]["by"],
+    )
+    said = second.metadata["approval"]
+    assert ("approve", "Ann") == (said["verdict"], said["by"])
+    assert said["at"] == first.metadata["approval"]["at"]
+    assert "the whole conversation" in said["reason"]
+    assert ["pay"] == list(load_allowed(conversation))
+    await run_until_answer(conversation, model, approve=approve)
+    assert (3, ["pay"]) == (len(results(conversation)), asks)
+    assert withdraw_allowed(conversation, "pay")
+    assert not withdraw_allowed(conversation, "pay")
+    last = await run_until_answer(conversation, model)
+    assert ["pay"] == [call.tool for call in last.calls]
+    assert 3 == len(results(conversation))
+    assert calls
+
+
+async def test_a_fork_asks_again(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    await run(conversation, call, verdict="always", by="Ann")
+    fork = Conversation(store, conversation.history.fork())
+    assert {} == load_allowed(fork)
+
+
+async def test_a_call_that_changed_approves_no_tool(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    stale = Decision("always", by="Ann", digest="0" * 64)
+    with pytest.raises(CallChanged):
+        await conversation.run_tools([call], approved={call.id: stale})
+    assert {} == load_allowed(conversation)
+
+
+async def test_a_call_that_left_is_not_decided_by_its_tool(store: Store) -> None:
+    conversation, (call,) = await asked(store)
+    await run(conversation, call, verdict="always")
+    assert {} == find_decisions(conversation, [call], [call])  # it has its result
 
 
 async def test_decisions_are_stored_until_they_are_forgotten(store: Store) -> None:
@@ -184,6 +246,7 @@ async def test_older_records_of_questions_have_only_ids(store: Store) -> None:
         (False, "deny"),
         ("Yes", "approve"),
         ("deny", "deny"),
+        ("Always", "always"),
         (Decision("deny"), "deny"),
     ],
 )
@@ -198,7 +261,7 @@ async def test_an_answer_for_all_calls(store: Store, answer: object, verdict: st
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ("perhaps", "must be true, false, approve, deny or a decision"),
+        ("perhaps", "must be true, false, approve, always, deny or a decision"),
         ({"other": True}, "no such call waits"),
         ({}, "is not decided"),
         ({"verdict": "edit"}, 'is needed with "edit"'),

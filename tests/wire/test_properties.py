@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from palaver import wire
 from palaver.messages import (
     FilePart,
+    Message,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolCompleted,
     ToolPart,
+    complete,
+    new_id,
+    pending,
+    start,
     tool_call_part,
+    tool_part,
+    user,
 )
 from palaver.messages.tool_state import NO_OUTPUT, stand_in
 from palaver.testing import check_request
-from palaver.wire import FORMATS, Target
+from palaver.wire import FORMATS, Target, ToolSpec
+from palaver.wire.anthropic.request import mark_breakpoints
 from palaver.wire.format import CLEARED
 from palaver.wire.pairing import INTERRUPTED
 from tests.profiles import at_least
-from tests.wire.conversations import MODELS, histories, sayings
+from tests.wire.conversations import MODELS, SESSION, histories, sayings
 from tests.wire.sdk_types import check_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from palaver.history import BaseHistory
-    from palaver.messages import Message
 
 targets = st.builds(
     Target,
@@ -76,6 +83,84 @@ def test_a_growing_conversation_is_written_as_one_that_is_whole(
     assert whole.body == growing.request().body
     assert set(whole.notes) == set(growing.request().notes)
     assert all(told == msgspec.json.encode(request.body) for request, told in earlier)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@at_least(40, in_faults=2_000)
+@given(
+    talk=st.lists(sayings(), min_size=1, max_size=8),
+    more=st.lists(sayings(), min_size=1, max_size=5),
+    target=targets,
+)
+def test_what_was_sent_is_the_beginning_of_what_is_sent_later(
+    form: str, talk: list[Message], more: list[Message], target: Target
+) -> None:
+    """Whatever is said next, a request that was complete comes again byte for byte."""
+    calls = [part for one in talk for part in one.parts if isinstance(part, ToolCallPart)]
+    done = complete(start(pending({}, ""), at=1), "9 °C", tool="t", at=2)
+    parts = [tool_part(SESSION, new_id(), call.call_id, call.tool, done) for call in calls]
+    talk = [*talk, *(Message("tool", (part,)) for part in parts), user("so?")]
+    sent, later = wire.to(form, talk, target), wire.to(form, [*talk, *more], target)
+    # a call without its result is written otherwise when that comes
+    assume("call-without-result" not in {note.rule for note in sent.notes})
+
+    before, after = blocks(form, sent.body), blocks(form, later.body)
+    assert before == after[: len(before)]
+
+
+def blocks(form: str, body: Mapping[str, Any]) -> list[bytes]:
+    """The blocks of a request in the order in which the provider reads them, each as bytes."""
+    head = {name: body.get(name) for name in FORMATS[form].heads}
+    turns = [*head.items()]
+    for element in body[FORMATS[form].items]:
+        content = element.get("content", element.get("parts"))
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        rest = {name: each for name, each in element.items() if name not in ("content", "parts")}
+        turns.append((str(rest), content))
+    return [
+        msgspec.json.encode([role, block])
+        for role, content in turns
+        for block in ([content] if not isinstance(content, list) else content)
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("form", FORMATS)
+def test_tools_are_sent_in_one_order_however_they_were_given(form: str, order: int) -> None:
+    tools = [ToolSpec(name, "What for.") for name in ("b.c", "a", "b")]
+    written = wire.write_tools(form, tools[::order])
+    assert msgspec.json.encode(wire.write_tools(form, tools)) == msgspec.json.encode(written)
+
+
+@at_least(60, in_faults=5_000)
+@given(history=histories(), tools=st.integers(0, 2), compacted=st.integers(0, 30))
+def test_breakpoints_change_nothing_that_is_said_and_are_never_refused(
+    history: BaseHistory, tools: int, compacted: int
+) -> None:
+    """With the prompt cache on: the same text, at most four breakpoints, valid for Anthropic."""
+    body = wire.to("anthropic", history.view).body
+    body["tools"] = wire.write_tools("anthropic", [ToolSpec(f"t{n}") for n in range(tools)])
+    count = min(compacted, len(body["messages"]))
+    marked = mark_breakpoints(body, compacted=count, ttl="1h")
+
+    assert () == check_request("anthropic", marked)
+    assert () == check_types("anthropic", marked)
+    assert unmarked(body) == unmarked(marked)
+    assert 1 <= msgspec.json.encode(marked).count(b'"cache_control":') <= 4
+
+
+def unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """A body without breakpoints; a text is a list of one."""
+    if isinstance(value, list):
+        return [unmarked(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: unmarked(each) for name, each in value.items() if name != "cache_control"}
+    for name in ("content", "system"):
+        if isinstance(found.get(name), str) and value.get("type") != "tool_result":
+            found[name] = [{"type": "text", "text": found[name]}]
+    return found
 
 
 @pytest.mark.parametrize("form", FORMATS)

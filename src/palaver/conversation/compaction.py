@@ -5,6 +5,10 @@ conversation shorter is refused. The result is an ordinary edit: one batch, with
 before, undone like any other. Marked messages, open calls and the roles asked for stay unchanged.
 No strategy runs twice on the same version. A group of messages is an answer with its calls and
 their results; strategies remove whole groups, so that no call loses its result.
+
+A provider's prompt cache holds the beginning of a request, byte for byte. So the model that the
+conversation talks to is asked for a summary with the conversation's own request and one instruction
+more, and outputs are cleared from where the gain is worth what has to be written again.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ from palaver.messages.message import Summary
 from palaver.messages.parts import compaction_part
 from palaver.messages.turns import session_of
 from palaver.models import AnyModel, GeneratingModel, as_model
-from palaver.models.base import ModelRequest
+from palaver.models.base import Model, ModelRequest
+from palaver.wire import ToolSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,6 +82,10 @@ INSTRUCTIONS: Final = (
     "out greetings and what no longer matters. Write only the summary."
 )
 """What `Summarise` tells its model."""
+_NO_CALL: Final = "Call no tool."
+_QUOTED: Final = 80
+_CHARACTERS: Final = 4
+"""So many characters of a tool's schema are about a token."""
 _NO_ROLES: Final[frozenset[Role]] = frozenset()
 _SYSTEM: Final[frozenset[Role]] = frozenset(("system",))
 
@@ -92,18 +101,33 @@ class MessageGroup(Struct, frozen=True):
 
 
 class CompactionInput(Struct, frozen=True):
-    """What a strategy gets: the messages, their tokens, and the groups that may go."""
+    """What a strategy gets: the messages, their tokens, and the groups that may go.
+
+    `model`, `tools` and `cache_key` are those of the conversation's requests, and `answered_by` is
+    the model of the newest answer: its provider's prompt cache holds the conversation.
+    """
 
     view: View
     messages: list[Message]
     tokens: list[int]
     groups: tuple[MessageGroup, ...]
     weigh: Callable[[Message], int]
+    open_calls: frozenset[str] = frozenset()
+    model: Model | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    cache_key: str = ""
 
     @property
     def total(self) -> int:
         """How many tokens there are in all, by palaver's own count."""
         return sum(self.tokens)
+
+    @property
+    def answered_by(self) -> ModelRef | None:
+        """The model that gave the newest answer, if there is one."""
+        infos = (message.info for message in reversed(self.messages))
+        answers = (info for info in infos if isinstance(info, AssistantInfo) and not info.summary)
+        return next((info.model for info in answers if info.model is not None), None)
 
 
 class CompactionPlan(Struct, frozen=True):
@@ -233,13 +257,20 @@ def _prepare(conversation: Conversation, strategy: Strategy) -> CompactionInput 
     view, tally = history.view, conversation.tally
     if conversation.compacted.get(strategy.name) == view.version:
         return None
-    open_calls = frozenset(entry.call_id for entry in conversation.ledger().values())
-    return _read_input(
+    ledger = conversation.ledger().values()
+    given = _read_input(
         view,
         tally.each(view),
         tally.weigh,
-        open_calls=open_calls,
+        open_calls=frozenset(entry.call_id for entry in ledger),
         keep_roles=strategy.keep_roles,
+    )
+    return replace(
+        given,
+        open_calls=frozenset(entry.call_id for entry in ledger if not entry.done),
+        model=conversation.model,
+        tools=conversation.tools.specs,
+        cache_key=conversation.cache_key(),
     )
 
 
@@ -293,7 +324,9 @@ class ClearOutputs(Struct, frozen=True, kw_only=True):
 
     A cleared result keeps its position and its state; only its output is no longer sent. The newest
     `protect_tokens` of output and the last `protect_turns` of the user are left unchanged, and
-    nothing happens for a gain of less than `least_gain` tokens.
+    nothing happens for a gain of less than `least_gain` tokens. Everything after the first cleared
+    output has to be written to the provider's prompt cache again, so small outputs far before the
+    others stay.
     """
 
     protect_tokens: int = 40_000
@@ -309,7 +342,8 @@ class ClearOutputs(Struct, frozen=True, kw_only=True):
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
         """Replace old results by ones without output."""
         cleared: dict[int, Message] = {}
-        gain = protected = 0
+        gains: dict[int, int] = {}
+        protected = 0
         end = _before_turns(given, self.protect_turns)
         for group in reversed(given.groups):
             for index in reversed(range(group.start, group.stop)):
@@ -320,10 +354,12 @@ class ClearOutputs(Struct, frozen=True, kw_only=True):
                     protected += given.tokens[index]
                 elif not group.stays:
                     emptied = _without_output(message)
-                    gain += given.tokens[index] - given.weigh(emptied)
+                    gains[index] = given.tokens[index] - given.weigh(emptied)
                     cleared[index] = emptied
-        if not cleared or gain < self.least_gain:
+        first = _cheapest_start(given.tokens, gains, self.least_gain)
+        if first is None:
             return None
+        cleared = {index: message for index, message in cleared.items() if index >= first}
         pieces: list[Piece] = []
         start = 0
         for index in sorted(cleared):
@@ -331,6 +367,29 @@ class ClearOutputs(Struct, frozen=True, kw_only=True):
             start = index + 1
         pieces.append(range(start, len(given.messages)))
         return CompactionPlan(tuple(pieces), f"cleared the outputs of {len(cleared):,} tool calls")
+
+
+_LATER: Final = 20
+"""For so many requests a token less is counted as saved."""
+_READ: Final = 0.1
+_WRITE: Final = 1.25
+"""What a token costs that is read from the cache or written to it, beside one that is neither."""
+
+
+def _cheapest_start(tokens: Sequence[int], gains: dict[int, int], least: int) -> int | None:
+    """Return the first message to clear, so that clearing saves most; None if it gains too little.
+
+    A token less is saved in each later request; what remains from the first on is written again.
+    """
+    worth, net, gain, after = _LATER * _READ / (_WRITE - _READ), 0.0, 0, len(tokens)
+    best: tuple[float, int] | None = None
+    for index in sorted(gains, reverse=True):
+        gain += gains[index]
+        net += worth * gains[index] - (sum(tokens[index:after]) - gains[index])
+        after = index
+        if gain >= least and (best is None or net > best[0]):
+            best = net, index
+    return None if best is None else best[1]
 
 
 def _before_turns(given: CompactionInput, turns: int) -> int:
@@ -400,12 +459,17 @@ class DropOldest(Struct, frozen=True, kw_only=True):
 class Summarise(Struct, frozen=True, kw_only=True):
     """Replace everything but the newest `keep_tokens` by a summary that a model writes.
 
+    Without a `model` it is the conversation's own. The model that gave the newest answer is asked
+    with the conversation's own request (system text, tools and messages) and one instruction more,
+    so that the provider reads all of it from its prompt cache. Another model has nothing cached: it
+    gets the messages to sum up, alone.
+
     A summary that is empty, no shorter, or for which `check` returns False is refused with
     `CompactionRefused`; `check` gets the summary and the messages it stands for. The summary names
     those messages, so that erasing one of them reaches the summary too.
     """
 
-    model: AnyModel
+    model: AnyModel | None = None
     keep_tokens: int = 4_000
     instructions: str = INSTRUCTIONS
     check: Callable[[str, list[Message]], bool | Awaitable[bool]] | None = None
@@ -415,7 +479,7 @@ class Summarise(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Make a model of what is given as one; refuse what can't be used."""
-        force_setattr(self, "model", as_model(self.model))
+        force_setattr(self, "model", None if self.model is None else as_model(self.model))
         check_callable(self.check, "$.check", "a function of the summary and the messages")
         _check_limits(self, "keep_tokens", "max_tokens")
 
@@ -424,14 +488,19 @@ class Summarise(Struct, frozen=True, kw_only=True):
         gone = _old_indexes(given, self.keep_tokens)
         if not gone:
             return None
+        model = given.model if self.model is None else as_model(self.model)
+        if model is None:
+            detail = "no model: give one to Summarise or to the conversation"
+            raise ValidationError(detail, path="$.model", rule="no-model")
         old = [given.messages[index] for index in gone]
-        summary = await self._ask(old)
+        summary = await self._ask_on_prefix(model, given, gone[-1] + 1)
+        summary = summary or await self._ask_apart(model, old)
         replaced_tokens = sum(given.tokens[index] for index in gone)
         if not summary:
             raise CompactionRefused("the summary is empty")
         if len(summary) > MAX_ANSWER:
             raise CompactionRefused(f"the summary is longer than {MAX_ANSWER:,} characters")
-        asked, answer = _summary_messages(summary, old, as_model(self.model).ref)
+        asked, answer = _summary_messages(summary, old, model.ref)
         weights = [await to_thread.run_sync(given.weigh, each) for each in (asked, answer)]
         if sum(weights) >= replaced_tokens:
             raise CompactionRefused("the summary is no shorter than what it sums up")
@@ -445,15 +514,42 @@ class Summarise(Struct, frozen=True, kw_only=True):
         pieces = (*_to_ranges(before), asked, answer, *_to_ranges(after))
         return CompactionPlan(pieces, f"summed up {len(gone):,} messages")
 
-    async def _ask(self, old: list[Message]) -> str:
-        model = as_model(self.model)
+    async def _ask_on_prefix(self, model: Model, given: CompactionInput, cut: int) -> str:
+        """Ask with the conversation's own request; return nothing where that is of no use."""
+        tools = sum(len(str(spec)) for spec in given.tools) // _CHARACTERS
+        size = given.total + tools + self.max_tokens
+        if model.ref != given.answered_by or size > (model.window or size):
+            return ""
+        words = [self.instructions]
+        kept = " ".join(" ".join(each.text for each in given.messages[cut : cut + 1]).split())
+        if kept:
+            words.append(f"What begins with {kept[:_QUOTED]!r} stays, and needs no summary.")
+        if given.tools:
+            words.append(_NO_CALL)
+        messages = [*given.messages, user(" ".join(words))]
+        return await self._ask(model, messages, given)
+
+    async def _ask_apart(self, model: Model, old: list[Message]) -> str:
+        """Ask with the messages to sum up alone, without system text and tools."""
+        return await self._ask(model, [*old, user(self.instructions)], None)
+
+    async def _ask(
+        self, model: Model, messages: list[Message], given: CompactionInput | None
+    ) -> str:
         target = replace(model.target, model=model.ref)
-        request = wire.to(model.format, [*old, user(self.instructions)], target)
+        open_calls = frozenset[str]() if given is None else given.open_calls
+        request = wire.to(model.format, messages, target, open_calls=open_calls)
         bare = isinstance(model, GeneratingModel) and not model.takes_options
-        options = {} if bare else {"max_tokens": self.max_tokens}
-        body = await model.complete(
-            ModelRequest(request.body, names=request.names, options=options)
+        tools = () if given is None else given.tools
+        asked = ModelRequest(
+            request.body,
+            tools,
+            {**wire.tool_names(model.format, tools), **request.names},
+            {} if bare else {"max_tokens": self.max_tokens},
+            "" if given is None else given.cache_key,
+            request.compacted,
         )
+        body = await model.complete(asked)
         return wire.reply(model.format, body, model=model.ref).text.strip()
 
 

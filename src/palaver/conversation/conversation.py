@@ -68,7 +68,7 @@ from palaver.stores.lease import SharedLease, check_lease, run_shielded
 from palaver.stores.store import check_store
 from palaver.stores.twins import in_thread
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
-from palaver.tools.approval import Decision, apply_decisions
+from palaver.tools.approval import Decision, allowances, apply_decisions
 from palaver.tools.runner import ToolLimits, ToolRunner, as_toolbox
 
 if TYPE_CHECKING:
@@ -564,7 +564,7 @@ class Conversation:
             for name, one in approved.items()
         }
         metadata = {name: {"approval": one.record()} for name, one in decided.items()}
-        return await batch.run(given, digests, metadata)
+        return await batch.run(given, digests, metadata, allowances(given, decided))
 
     def toolbox(self, tools: Toolbox | Iterable[Tool | Callable[..., Any]] | None) -> Toolbox:
         """Return the given tools as a toolbox; without any, the conversation's own."""
@@ -615,6 +615,10 @@ class Conversation:
         chosen = as_model(model)
         self.history.refresh()
         return self._access.request(chosen.format, replace(chosen.target, model=chosen.ref))
+
+    def cache_key(self) -> str:
+        """Return what this conversation and its forks share for a provider's prompt cache."""
+        return self._access.cache_key()
 
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
@@ -725,6 +729,7 @@ class Conversation:
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
     arequest = in_thread(request)
+    acache_key = in_thread(cache_key)
     ausage = in_thread(_usage)
     atokens = in_thread(tokens)
     acount_messages = in_thread(count_messages)

@@ -65,11 +65,10 @@ from palaver.stores.lease import run_shielded
 from palaver.tools.approval import (
     VERDICTS,
     Decision,
+    find_decisions,
     forget_decisions,
-    load_decisions,
     parse_answer,
     save_decisions,
-    valid_decisions,
 )
 from palaver.tools.approval import needs_approval as tool_needs_approval
 from palaver.tools.function import explain_type
@@ -457,17 +456,9 @@ async def sort_calls(
     """
     asking = [call for call in calls if needs_approval(call)]
 
-    def valid() -> dict[str, Decision]:
-        stored = load_decisions(conversation)
-        known = [call for call in calls if call.id in stored]
-        if not known:
-            return {}
-        digests = conversation.digests(known)
-        return valid_decisions({call.id: stored[call.id] for call in known}, digests)
-
     # what a person has denied does not run, even if its tool would not ask any more
-    decisions = await to_thread.run_sync(valid) if calls else {}
-    return decisions, [call for call in asking if call.id not in decisions]
+    found = await to_thread.run_sync(find_decisions, conversation, calls, asking) if calls else {}
+    return found, [call for call in asking if call.id not in found]
 
 
 async def decide(

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from palaver.conversation.telemetry import Instrumentation
     from palaver.events import EventBus
     from palaver.history import View
-    from palaver.stores.records import Lease
+    from palaver.stores.records import Lease, Record
     from palaver.tools.runner import ToolRunner
 
 
@@ -154,14 +154,15 @@ class ToolCallBatch:
         calls: Sequence[ToolCallPart],
         approved: Mapping[str, str] = EMPTY,
         metadata: Mapping[str, Mapping[str, Any]] = EMPTY,
+        records: Sequence[Record] = (),
     ) -> list[ToolOutcome]:
         """Run calls and return their outcomes in order.
 
         By the ids of calls, `approved` are their digests, and `metadata` what is stored with them
-        from their start on.
+        from their start on. `records` are stored when they are started.
         """
         access = self._access
-        start_calls = partial(self._start, calls, approved, metadata)
+        start_calls = partial(self._start, calls, approved, metadata, records)
         started = await access.lease.patiently(
             lambda: run_shielded(start_calls, undo=self._undo_start)
         )
@@ -202,6 +203,7 @@ class ToolCallBatch:
         calls: Sequence[ToolCallPart],
         approved: Mapping[str, str],
         metadata: Mapping[str, Mapping[str, Any]],
+        records: Sequence[Record],
     ) -> _Started:
         """Store the calls as running; of those that are done already, only results are missing."""
         access = self._access
@@ -219,7 +221,7 @@ class ToolCallBatch:
                 for name, entry in known.items()
                 if not entry.done
             }
-            access.save_entries(running.values(), lease)
+            access.save_entries(running.values(), lease, records)
         except BaseException:
             access.lease.release(lease)
             raise
@@ -546,7 +548,9 @@ async def take_step(
         incoming: _IncomingAnswer | None = None
         try:
             names = {**wire.FORMATS[model.format].own_names(tools), **begun.request.names}
-            request = ModelRequest(begun.request.body, tools=tools, names=names, options=options)
+            request = ModelRequest(
+                begun.request.body, tools, names, options, begun.cache_key, begun.request.compacted
+            )
             incoming = _IncomingAnswer(access, begun, model, names, on_delta)
             if on_begin is not None:
                 on_begin(incoming.fold.answer.id)

@@ -7,6 +7,7 @@ running of a call before its tool is called, all results of an answer in one cha
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from palaver.tokens import RunningTotal
     from palaver.wire import Target
 
-__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess"]
+__all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess", "hash_family"]
 
 STEP: Final = "step"
 """The kind of record that holds the intent of a step."""
@@ -68,6 +69,11 @@ _CHUNK: Final = 100
 _RECENT: Final = 8  # messages at the end of a view, where a call that waits is found
 
 
+def hash_family(first: str) -> str:
+    """Return the key for the prompt cache of all conversations with this first ancestor."""
+    return hashlib.blake2b(first.encode(), digest_size=16, person=b"prompt cache").hexdigest()
+
+
 class StepIntent(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The record of a step that is about to ask a model; it is removed with the answer."""
 
@@ -82,12 +88,14 @@ class OpenStep(Struct, frozen=True):
     """A step that has begun: its intent, its lease and the request to send.
 
     `records` are those that it began with, by kind and name: nobody else changes them meanwhile.
+    `cache_key` is that of `StoreAccess`.
     """
 
     intent: StepIntent
     lease: Lease
     request: Request
     records: dict[str, dict[str, bytes]]
+    cache_key: str
 
 
 class _StepAnswer(Struct, frozen=True):
@@ -178,6 +186,20 @@ class StoreAccess:
         self.announcer = announcer
         self.lease = lease
         self._conversions: dict[tuple[str, Target], _Conversion] = {}
+        self._cache_key = ""
+
+    def cache_key(self) -> str:
+        """Return what a conversation and its forks have in common for a provider's prompt cache.
+
+        It is made of the id of their first ancestor, and does not tell it.
+        """
+        if not self._cache_key:
+            first, origin = self.history.id, self.history.origin
+            while origin is not None:
+                first, parent = origin[0], self.store.head(origin[0]).parent
+                origin = None if parent is None else (parent, 0)
+            self._cache_key = hash_family(first)
+        return self._cache_key
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
 
@@ -197,12 +219,13 @@ class StoreAccess:
                 return known
             read_usage(records[USAGE])  # damage is found now, not when an answer is to be stored
             request = self._request(form, target, read_ledger(records[CALL]))
+            cache_key = self.cache_key()
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.lease.release(lease)
             raise
-        return OpenStep(intent, lease, request, records)
+        return OpenStep(intent, lease, request, records, cache_key)
 
     def save_draft(self, step: OpenStep, message: Message) -> None:
         """Store what has arrived of an answer."""
@@ -369,9 +392,11 @@ class StoreAccess:
         entry = next(entry for entry in pending_entries(view.log[position]) if entry.id == call.id)
         return msgspec.structs.replace(entry, asked=content_digest(now))
 
-    def save_entries(self, entries: Iterable[LedgerEntry], lease: Lease) -> None:
-        """Store the states of calls."""
-        self._put([entry.record() for entry in entries], lease)
+    def save_entries(
+        self, entries: Iterable[LedgerEntry], lease: Lease, records: Sequence[Record] = ()
+    ) -> None:
+        """Store the states of calls, with other records."""
+        self._put([*(entry.record() for entry in entries), *records], lease)
 
     def append_results(
         self, entries: Sequence[LedgerEntry], lease: Lease, *, last: bool = False

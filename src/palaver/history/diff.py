@@ -1,6 +1,7 @@
 """The difference between two views of one log, by message identity: the position in the log.
 
-A difference is what one view has and the other has not.
+A difference is what one view has and the other has not. Where two views begin alike and go on with
+different messages, these are alternatives: two answers to the same question, or two wordings of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from palaver.history.view import View
     from palaver.messages import Message
 
-__all__ = ["Diff", "DiffEntry", "common_prefix", "compare", "missing"]
+__all__ = ["Diff", "DiffEntry", "common_prefix", "compare", "find_alternative", "missing"]
 
 
 class DiffEntry(NamedTuple):
@@ -77,9 +78,14 @@ def _entries(view: View, other: View) -> Iterator[DiffEntry]:
             yield DiffEntry(index + offset, message)
 
 
-def missing(view: View, other: View) -> Iterator[tuple[int, int, int]]:
-    """Yield the ranges of a view that another lacks: index in the view, start and stop."""
+def missing(view: View, other: View, shared: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges of a view that another lacks: index in the view, start and stop.
+
+    The views of two conversations of a family share the positions below `shared` only.
+    """
     there = sorted(other.ranges())
+    if shared is not None:
+        there = [(start, min(stop, shared)) for start, stop in there if start < shared]
     starts = [start for start, _ in there]
     index = 0
     for start, stop in view.ranges():
@@ -95,17 +101,50 @@ def missing(view: View, other: View) -> Iterator[tuple[int, int, int]]:
         index += stop - start
 
 
-def common_prefix(one: View, other: View) -> int:
-    """Return how many messages at the start of two views are the same."""
-    mine, theirs = list(one.ranges()), list(other.ranges())
-    length = here = there = 0
-    while here < len(mine) and there < len(theirs):
-        (start, stop), (begin, end) = mine[here], theirs[there]
-        if start != begin:
-            break
+def common_prefix(one: View, other: View, shared: int | None = None) -> int:
+    """Return how many messages at the start of two views are the same.
+
+    The views of two conversations of a family share the positions below `shared` only.
+    """
+    mine, theirs = iter(one.ranges()), iter(other.ranges())
+    here, there = next(mine, None), next(theirs, None)
+    length = 0
+    while here is not None and there is not None:
+        (start, stop), (begin, end) = here, there
         step = min(stop - start, end - begin)
+        if shared is not None:
+            step = min(step, shared - start)
+        if start != begin or step <= 0:
+            break
         length += step
-        mine[here], theirs[there] = (start + step, stop), (begin + step, end)
-        here += start + step == stop
-        there += begin + step == end
+        start += step
+        here = (start, stop) if start < stop else next(mine, None)
+        there = (start, end) if start < end else next(theirs, None)
     return length
+
+
+def find_alternative(view: View, other: View, shared: int | None = None) -> int | None:
+    """Return the index at which another view has an alternative to a message of this one.
+
+    Up to there both are the same. There both have a message of one role that the other view lacks;
+    a message that was only moved, put in or cut out is no alternative. `shared` is as in
+    `common_prefix`.
+
+    >>> from palaver.history import History
+    >>> from palaver.messages import assistant, user
+    >>> history = History([user("Tea?"), assistant("Yes.")])
+    >>> _ = history.truncate(keep_first=1), history.append(assistant("No."))
+    >>> find_alternative(history.view, history.at(0))
+    1
+    """
+    index = common_prefix(view, other, shared)
+    if index >= min(len(view), len(other)):
+        return None
+    mine, theirs = view.position(index), other.position(index)
+    if _has(other, mine, shared) or _has(view, theirs, shared):
+        return None
+    return index if view.log[mine].role == other.log[theirs].role else None
+
+
+def _has(view: View, position: int, shared: int | None) -> bool:
+    return (shared is None or position < shared) and view.index_of(position) is not None

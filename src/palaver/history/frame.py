@@ -551,6 +551,10 @@ class Versions:
             raise ValidationError(detail, path="$.version", rule="unknown-version")
         return self._frames[self._index(version)]
 
+    def ends(self) -> list[int]:
+        """Return the versions that an edit followed, oldest first: the ends of lines of appends."""
+        return [first - 1 for first in self._firsts[1:]]
+
     def back(self, version: int) -> int | None:
         """Return the version that undo goes back to from this one."""
         index = self._index(version)

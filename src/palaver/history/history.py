@@ -258,6 +258,21 @@ class BaseHistory(Sequence[Message]):
         with self._lock:
             return self._state.at(version)
 
+    def ends(self, limit: int | None = None) -> list[int]:
+        """Return the versions that an edit followed, newest first: at most `limit` of them.
+
+        An append only makes a view longer, so whatever was ever in a view is in the view of one of
+        these versions or of the newest.
+
+        >>> from palaver.messages import user
+        >>> history = History([user("a")])
+        >>> _ = history.append(user("b")), history.truncate(keep_first=1)
+        >>> history.ends()
+        [1]
+        """
+        with self._lock:
+            return self._state.versions.ends()[::-1][:limit]
+
     def diff(self, before: int | None = None, after: int | None = None) -> Diff:
         """Return what changed from one version to another: by default, in the last change."""
         end = self.view if after is None else self.at(after)

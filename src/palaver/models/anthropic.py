@@ -1,7 +1,8 @@
 """Anthropic Messages.
 
-The API requires `max_tokens` in every request; the default is `MAX_TOKENS`. With `cache=True` the
-provider keeps the conversation up to its last message in its prompt cache.
+The API requires `max_tokens` in every request; the default is `MAX_TOKENS`. Every request has the
+breakpoints of the prompt cache, unless the model was made with `cache=False`: the provider keeps
+what was said for five minutes, or with `cache="1h"` for an hour.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from palaver.errors import AuthError, ModelError, ValidationError
-from palaver.messages.limits import check_argument, is_list, is_object
+from palaver.messages.limits import describe_argument, is_list, is_object
 from palaver.models.base import CONNECT_SECONDS, SdkModel
 from palaver.models.errors import (
     ErrorReply,
@@ -25,6 +26,7 @@ from palaver.models.errors import (
     retry_after,
     timed_out,
 )
+from palaver.wire.anthropic.request import mark_breakpoints
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -39,6 +41,7 @@ MAX_TOKENS: Final = 8_192
 """The default: below what every current model allows, and enough for almost any answer."""
 
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens"}
+_LIVES: Final = ("5m", "1h")
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _NEWER: Final = ("AsyncAnthropicBedrockMantle",)
 """Clients that the oldest SDK does not have; the others are derived from these."""
@@ -62,11 +65,22 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
     )
     efforts: ClassVar[Sequence[str]] = ("low", "medium", "high", "xhigh", "max")
 
-    def __init__(self, name: str, *, cache: bool = False, **rest: Any) -> None:  # noqa: ANN401 - SdkModel advice which
-        """Take the options of every model, and whether the prompt cache is used."""
-        check_argument(cache, bool, "$.cache", "True or False")
+    def __init__(self, name: str, *, cache: bool | str = True, **rest: Any) -> None:  # noqa: ANN401 - SdkModel advice which
+        """Take the options of every model, and how the prompt cache is used: `5m`, `1h` or not."""
+        if type(cache) is not bool and cache not in _LIVES:
+            detail = f"must be True or False, '5m' or '1h', not {describe_argument(cache)}"
+            raise ValidationError(detail, path="$.cache", rule="argument")
         self.cache = cache
         super().__init__(name, **rest)
+
+    def request(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the body of a request, with breakpoints unless `extra` has one of its own."""
+        body = super().request(request)
+        if self.cache is False or "cache_control" in body or not body.get("messages"):
+            return body
+        ttl = self.cache if isinstance(self.cache, str) else "5m"
+        grows = bool(request.cache_key)  # it is one of a conversation's requests
+        return mark_breakpoints(body, compacted=request.compacted, ttl=ttl, grows=grows)
 
     def open_client(self, http_client: Any) -> anthropic.AsyncAnthropic:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from ANTHROPIC_API_KEY."""
@@ -102,8 +116,6 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
                 fields["tool_choice"] = {"type": _CHOICES[choice]}
         elif choice is not None:
             fields["tool_choice"] = {"type": "tool", "name": self.tool_name(choice)}
-        if self.cache:
-            fields["cache_control"] = {"type": "ephemeral"}
         return fields
 
     async def send(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> object:

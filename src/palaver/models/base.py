@@ -104,7 +104,8 @@ class ModelRequest(Struct, frozen=True):
     `body` holds the conversation in the provider's format (`wire.Request.body`), `names` the tools'
     own names by those in the body (`wire.Request.names`). `options` are those of `OPTIONS`:
     `effort` is one of `EFFORTS`, `tool_choice` is `auto`, `none`, `required` or a tool's own name,
-    `schema` is a JSON schema for the answer's text, `extra` is merged over the request.
+    `schema` is a JSON schema for the answer's text, `extra` is merged over the request. Requests of
+    which one begins as another share a `cache_key`; `compacted` is that of `wire.Request`.
 
     >>> ModelRequest({"messages": []}, options={"temprature": 1}).check()
     Traceback (most recent call last):
@@ -116,6 +117,8 @@ class ModelRequest(Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     names: Mapping[str, str] = EMPTY
     options: Mapping[str, Any] = EMPTY
+    cache_key: str = ""
+    compacted: int = 0
 
     def check(self) -> ModelRequest:
         """Return this request; raise `ValidationError` for an option that no model has."""
@@ -135,11 +138,8 @@ class ModelRequest(Struct, frozen=True):
     @property
     def settings(self) -> dict[str, Any]:
         """The options that are set: not None, and without `extra`."""
-        return {
-            name: value
-            for name, value in self.options.items()
-            if value is not None and name != "extra"
-        }
+        given = self.options.items()
+        return {name: value for name, value in given if value is not None and name != "extra"}
 
     @property
     def extra(self) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ reasoning is requested in its encrypted form, which the next request has to cont
 from __future__ import annotations
 
 import os
+import re
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import openai
@@ -37,6 +39,10 @@ __all__ = ["OpenAIChatModel", "OpenAIModel", "OpenAIResponsesModel"]
 
 
 _NO_KEY: Final = "none"
+_GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-.*)?")
+_BREAKPOINTS_FROM: Final = (5, 6)
+_TEXTS: Final = {"openai-chat": ("messages", "text"), "openai-responses": ("input", "input_text")}
+"""The field of a format that holds the messages, and the type of a text in it."""
 _FINAL_EVENTS: Final = frozenset(("response.completed", "response.incomplete"))
 _RESPONSES_NAMES: Final = {
     "temperature": "temperature",
@@ -69,6 +75,37 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
     def _is_elsewhere(self) -> bool:
         """Tell whether another server than OpenAI's is asked; the SDK reads the variable too."""
         return bool(self.base_url or os.environ.get("OPENAI_BASE_URL"))
+
+    def _is_openai(self) -> bool:
+        """Tell whether OpenAI or Azure is asked, and no other server that speaks the protocol."""
+        given = self._given
+        if isinstance(given, openai.AsyncOpenAI):
+            host = given.base_url.host
+            return isinstance(given, openai.AsyncAzureOpenAI) or host.endswith("openai.com")
+        return not self._is_elsewhere()
+
+    def _cache_fields(self, request: ModelRequest) -> dict[str, Any]:
+        """Return what brings a family to one prompt cache; other servers may refuse it."""
+        key = request.cache_key if self._is_openai() else ""
+        return {"prompt_cache_key": key} if key else {}
+
+    def request(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the body of a request; newer models are told where the system text ends.
+
+        They find a prefix in the prompt cache only at a breakpoint, and set one by themselves at
+        the newest message alone: after a compaction nothing would be found.
+        """
+        body = super().request(request)
+        found = _GPT.fullmatch(self.ref.model_id)
+        if found is None or (int(found[1]), int(found[2] or 0)) < _BREAKPOINTS_FROM:
+            return body
+        if isinstance(self._given, openai.AsyncAzureOpenAI) or not self._is_openai():
+            return body
+        field, kind = _TEXTS[self.format]
+        items = body.get(field, ())
+        systems = takewhile(lambda item: item.get("role") in ("system", "developer"), items)
+        end = sum(1 for _ in systems)
+        return body if not end else {**body, field: _with_breakpoint(items, end - 1, kind)}
 
     async def close_client(self, client: openai.AsyncOpenAI) -> None:
         """Close the SDK's client."""
@@ -133,6 +170,16 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
         )
 
 
+def _with_breakpoint(items: Sequence[Any], index: int, kind: str) -> list[Any]:
+    """Return messages with a breakpoint of the prompt cache after the last text of one of them."""
+    content = items[index]["content"]
+    blocks: list[dict[str, Any]]
+    blocks = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
+    if blocks and blocks[-1].get("type") == kind:
+        blocks[-1] = {**blocks[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return [*items[:index], {**items[index], "content": blocks}, *items[index + 1 :]]
+
+
 class OpenAIChatModel(OpenAIModel):
     """A model behind Chat Completions."""
 
@@ -142,7 +189,7 @@ class OpenAIChatModel(OpenAIModel):
     def request_fields(self, request: ModelRequest) -> Mapping[str, Any]:
         """Return the model's name and the options."""
         settings = request.settings
-        fields: dict[str, Any] = {"model": self.ref.model_id}
+        fields: dict[str, Any] = {"model": self.ref.model_id, **self._cache_fields(request)}
         for name in ("temperature", "top_p", "stop"):
             if name in settings:
                 fields[name] = settings[name]
@@ -162,14 +209,6 @@ class OpenAIChatModel(OpenAIModel):
             function = {"name": self.tool_name(choice)}
             fields["tool_choice"] = {"type": "function", "function": function}
         return {name: value for name, value in fields.items() if value is not None}
-
-    def _is_openai(self) -> bool:
-        """Tell whether OpenAI or Azure is asked, and no other server that speaks the protocol."""
-        given = self._given
-        if isinstance(given, openai.AsyncOpenAI):
-            host = given.base_url.host
-            return isinstance(given, openai.AsyncAzureOpenAI) or host.endswith("openai.com")
-        return not self._is_elsewhere()
 
     async def send_stream(
         self, client: openai.AsyncOpenAI, body: dict[str, Any]
@@ -210,6 +249,7 @@ class OpenAIResponsesModel(OpenAIModel):
             "model": self.ref.model_id,
             "store": False,
             "include": ["reasoning.encrypted_content"],
+            **self._cache_fields(request),
         }
         fields.update(
             {

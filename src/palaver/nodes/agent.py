@@ -19,11 +19,11 @@ from palaver.nodes.config import LLMConfig, ToolConfig, read_config
 from palaver.nodes.results import ConversationStatus, NodeResult, read_status
 from palaver.tools.approval import (
     Decision,
+    find_decisions,
     forget_decisions,
     gate_calls,
     load_decisions,
     needs_approval,
-    valid_decisions,
 )
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ class _WaitingCalls(NamedTuple):
 
 def _read_calls(conversation: Conversation) -> _WaitingCalls:
     status, decisions = read_status(conversation), load_decisions(conversation)
-    digests = conversation.digests(status.waiting) if decisions else {}
-    return _WaitingCalls(status, decisions, valid_decisions(decisions, digests))
+    valid = find_decisions(conversation, status.waiting, status.waiting)
+    return _WaitingCalls(status, decisions, valid)
 
 
 def _forget(conversation: Conversation, names: Iterable[str]) -> ConversationStatus:

@@ -42,10 +42,9 @@ from palaver.nodes.results import (
 )
 from palaver.tools.approval import (
     calls_to_ask,
-    load_decisions,
+    find_decisions,
     parse_answer,
     save_decisions,
-    valid_decisions,
 )
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ class _Inquiry:
     def _undecided(self, settings: AskApproval) -> list[ToolCallPart]:
         found, conversation = read_status(self.conversation).waiting, self.conversation
         self.digests = conversation.digests(found)
-        decisions = valid_decisions(load_decisions(conversation), self.digests)
+        decisions = find_decisions(conversation, found, found)
         waiting = [
             call
             for call in found

@@ -28,6 +28,7 @@ from palaver.context.manager import KnownAgent, prompt_at_turn
 from palaver.conversation import Conversation
 from palaver.conversation.ledger import pending_entries
 from palaver.conversation.run import decide, options_after, run_decided, sort_calls
+from palaver.conversation.store_access import hash_family
 from palaver.errors import LeaseTaken, MemberFailed, PalaverError, ValidationError
 from palaver.events import Event, EventBus
 from palaver.messages import (
@@ -343,7 +344,9 @@ async def ask_model_member(
     options: Mapping[str, Any] = member.options
     if made and tools:
         options = options_after(options, model, made[-1], made[-2] if len(made) > 1 else ())
-    ask = ModelRequest(request.body, tools=tools.specs, names=names, options=options)
+    # a member's prompt is written anew in each turn; only the calls of one turn add to it
+    key = hash_family(session) if tools else ""
+    ask = ModelRequest(request.body, tools.specs, names, options, key)
     async with aclosing(model.stream(ask)) as events:
         async for event in events:
             for delta in fold.feed(event):

@@ -1,4 +1,4 @@
-"""For your own tests: a conformance suite for stores, request validators, and provider servers.
+"""For your own tests: a conformance suite for stores, provider servers, validators of requests.
 
 Names are loaded when they are first used: validating a request imports no store.
 """
@@ -9,13 +9,23 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from palaver.testing.prompt_cache import CacheUsage, PromptCache
     from palaver.testing.providers import Violation, check_request
     from palaver.testing.servers import ProviderServer
     from palaver.testing.stores import store_conformance
 
-__all__ = ["ProviderServer", "Violation", "check_request", "store_conformance"]
+__all__ = [
+    "CacheUsage",
+    "PromptCache",
+    "ProviderServer",
+    "Violation",
+    "check_request",
+    "store_conformance",
+]
 
 _MODULES = {
+    "CacheUsage": "palaver.testing.prompt_cache",
+    "PromptCache": "palaver.testing.prompt_cache",
     "Violation": "palaver.testing.providers",
     "ProviderServer": "palaver.testing.servers",
     "check_request": "palaver.testing.providers",

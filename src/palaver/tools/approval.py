@@ -6,6 +6,10 @@ shown: if the call has changed since, the decision is void and a person is asked
 `Conversation.run_tools` follows decisions, and stores each with the call before its tool is called:
 whatever becomes of the call, the metadata of its result say what was decided, by whom and when. The
 model is told of a refusal and of other arguments.
+
+The verdict "always" approves a call and every further call of its tool in the conversation. It is
+stored by the name of the tool when the call is started, and holds until it is withdrawn; each call
+that runs because of it says in its result who approved the tool, and when.
 """
 
 from __future__ import annotations
@@ -45,20 +49,26 @@ __all__ = [
     "ApprovalRequired",
     "Decision",
     "account_name",
+    "allowances",
     "apply_decisions",
     "calls_to_ask",
     "check_decision",
+    "find_decisions",
     "forget_decisions",
     "gate_calls",
+    "load_allowed",
     "load_decisions",
     "needs_approval",
     "parse_answer",
     "save_decisions",
     "valid_decisions",
+    "withdraw_allowed",
 ]
 
 APPROVAL: Final = "approval"
 """The kind of record that holds a decision."""
+ALLOWED: Final = "allowed"
+"""The kind of record that holds who approved all calls of a tool, by the tool's name."""
 ASKED: Final = "asked"
 """The kind of record that holds the digests of the calls that a question showed."""
 ANSWERED: Final = "answered"
@@ -70,18 +80,22 @@ _NO_KEY: Final = ""
 _MAX_ANSWERED: Final = 64
 """How many keys of answered questions are remembered; an engine that replays one does so soon."""
 _log: Final = logging.getLogger("palaver.tools")
-VERDICTS: Final = {"approve": True, "yes": True, "deny": False, "no": False}
+VERDICTS: Final[Mapping[str, Literal["approve", "deny", "always"]]] = {
+    "approve": "approve", "yes": "approve", "always": "always", "deny": "deny", "no": "deny",
+}  # fmt: skip
+_BY_TOOL: Final = "its tool was approved for the whole conversation"
 
 
 class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel",
                metaclass=NamedFields):  # fmt: skip
     """What a person decided about a call: approve it, deny it, or run it with other arguments.
 
-    `by` is who decided, `at` when, in milliseconds. `digest` is that of the call which was shown.
+    "always" approves the call and all further calls of its tool in this conversation. `by` is who
+    decided, `at` when, in milliseconds. `digest` is that of the call which was shown.
     An answer may leave out the last two; a stored decision has them.
     """
 
-    verdict: Literal["approve", "deny", "edit"]
+    verdict: Literal["approve", "deny", "edit", "always"]
     reason: str = ""
     arguments: dict[str, Any] | None = None
     by: str | None = None
@@ -90,8 +104,8 @@ class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         """Check the verdict, that there are arguments with "edit" only, and that stores take it."""
-        if self.verdict not in ("approve", "deny", "edit"):
-            detail = f"must be approve, deny or edit, not {quote_value(self.verdict)}"
+        if self.verdict not in ("approve", "deny", "edit", "always"):
+            detail = f"must be approve, deny, edit or always, not {quote_value(self.verdict)}"
             raise ValidationError(detail, path="$.verdict", rule="node-answer")
         if (self.verdict == "edit") != (self.arguments is not None):
             detail = 'is needed with "edit"' if self.verdict == "edit" else 'goes with "edit" only'
@@ -215,10 +229,16 @@ class _Conversation(Protocol):
     @property
     def id(self) -> str: ...
 
+    def digests(self, calls: Iterable[ToolCallPart], /) -> dict[str, str]: ...
+
 
 def load_decisions(conversation: _Conversation) -> dict[str, Decision]:
     """Return the stored decisions, by the ids of the calls."""
-    stored = conversation.store.records(conversation.id, APPROVAL)
+    return _read_decisions(conversation, APPROVAL)
+
+
+def _read_decisions(conversation: _Conversation, kind: str) -> dict[str, Decision]:
+    stored = conversation.store.records(conversation.id, kind)
     try:
         return {name: decode(value, Decision) for name, value in stored.items()}
     except msgspec.DecodeError as error:
@@ -235,6 +255,31 @@ def valid_decisions(
         for name, decision in decisions.items()
         if decision.digest == digests.get(name, "")
     }
+
+
+def find_decisions(
+    conversation: _Conversation, calls: Sequence[ToolCallPart], asking: Sequence[ToolCallPart]
+) -> dict[str, Decision]:
+    """Return what was decided about calls, by their ids.
+
+    A decision about a call that has changed since is left out. Of the calls that are `asking`,
+    those are decided whose tool was approved for the whole conversation.
+    """
+    stored = load_decisions(conversation) if calls else {}
+    allowed = load_allowed(conversation) if asking else {}
+    granted = [call for call in asking if call.tool in allowed]
+    known = [call for call in calls if call.id in stored]
+    if not known and not granted:
+        return {}
+    digests = conversation.digests([*known, *granted])
+    by_tool = {
+        call.id: replace(
+            allowed[call.tool], verdict="approve", reason=_BY_TOOL, digest=digests[call.id]
+        )
+        for call in granted
+        if call.id in digests
+    }
+    return {**by_tool, **valid_decisions({call.id: stored[call.id] for call in known}, digests)}
 
 
 def save_decisions(
@@ -257,6 +302,28 @@ def forget_decisions(conversation: _Conversation, names: Iterable[str]) -> None:
     records = [(kind, name, None) for name in names for kind in (APPROVAL, GATED)]
     if records:
         conversation.store.put_records(conversation.id, records)
+
+
+def allowances(calls: Iterable[ToolCallPart], decisions: Mapping[str, Decision]) -> list[Record]:
+    """Return the records that approve the tools of calls for good, where that was decided."""
+    return [
+        (ALLOWED, call.tool, msgspec.json.encode(decisions[call.id]))
+        for call in calls
+        if call.id in decisions and decisions[call.id].verdict == "always"
+    ]
+
+
+def load_allowed(conversation: _Conversation) -> dict[str, Decision]:
+    """Return what approved tools for the whole conversation, by the names of the tools."""
+    return _read_decisions(conversation, ALLOWED)
+
+
+def withdraw_allowed(conversation: _Conversation, tool: str) -> bool:
+    """Have the calls of a tool wait for an approval again; tell whether it had one."""
+    known = tool in conversation.store.records(conversation.id, ALLOWED)
+    if known:
+        conversation.store.put_record(conversation.id, ALLOWED, tool, None)
+    return known
 
 
 def gate_calls(conversation: _Conversation, names: Iterable[str]) -> None:
@@ -334,11 +401,11 @@ def parse_answer(
 ) -> dict[str, Decision]:
     """Return what an answer decides about calls, by their ids.
 
-    For all calls alike, the answer is true, false, "approve", "deny", or a decision. For each call
-    by itself it is an object of any of these, by the calls' ids or callIDs. With `digests`, the
-    digests of the calls that were shown, each decision gets its own; one that names another digest
-    is refused with `ValidationError`, and so are arguments that the call's tool in `tools` would
-    refuse. A decision that says nothing else was made now.
+    For all calls alike, the answer is true, false, "approve", "always", "deny", or a decision. For
+    each call by itself it is an object of any of these, by the calls' ids or callIDs. With
+    `digests`, those of the calls that were shown, each decision gets its own; one that names
+    another is refused with `ValidationError`, and so are arguments that the call's tool in `tools`
+    would refuse. A decision that says nothing else was made now.
 
     >>> from palaver.messages import new_id, tool_call_part
     >>> call = tool_call_part(new_id(), new_id(), "pay", {}, call_id="c1")
@@ -387,7 +454,9 @@ def _with_digest(decision: Decision, digest: str | None, path: str) -> Decision:
 def _parse_decision(value: object, path: str) -> Decision:
     verdict = VERDICTS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(verdict, bool):
-        return Decision("approve" if verdict else "deny", at=now_ms())
+        verdict = "approve" if verdict else "deny"
+    if verdict in ("approve", "always", "deny"):
+        return Decision(verdict, at=now_ms())
     try:
         made = value if isinstance(value, Decision) else convert(value, Decision)
         return made if made.at is not None else replace(made, at=now_ms())
@@ -395,5 +464,5 @@ def _parse_decision(value: object, path: str) -> Decision:
         inner = error.__cause__
         if isinstance(inner, ValidationError):
             raise inner.under(path) from None
-        detail = f"must be true, false, approve, deny or a decision: {error}"
+        detail = f"must be true, false, approve, always, deny or a decision: {error}"
         raise ValidationError(detail, path=path, rule="node-answer") from None

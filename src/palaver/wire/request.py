@@ -8,6 +8,7 @@ of a conversation always gives the same bytes, and the provider's cache holds.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,8 +117,10 @@ ANY_TARGET: Final = Target()
 class Request(Struct, frozen=True):
     """What a provider is sent of a conversation, and what was done to make it valid.
 
-    `names` gives the tools' own names for those that had to be spelled otherwise. The elements are
-    shared with the converter that made them: read them, send them, and don't change them.
+    `names` gives the tools' own names for those that had to be spelled otherwise, `compacted` how
+    many elements end with the summary of a compaction: what comes before later messages and stays.
+    The elements are shared with the converter that made them: read them, send them, and don't
+    change them.
     """
 
     format: str
@@ -129,6 +132,7 @@ class Request(Struct, frozen=True):
     _tail: list[Element]
     _noted: tuple[tuple[list[tuple[int, Note]], int], ...]
     _own_notes: tuple[Note, ...]
+    compacted: int = 0
 
     def __repr__(self) -> str:
         """Return the format and the number of elements, as text."""
@@ -195,6 +199,7 @@ class Converter:
         self._starts: list[int] = []
         self._ends: list[int] = []  # the last turn in an element, where neighbours merge
         self._side = ""  # who speaks in the last element
+        self._summaries: list[int] = []  # the turns that a compaction wrote
         self._sealed = 0
         self._edited: list[tuple[int, Note]] = []  # notes about sealed elements
         self._handed_out = 0
@@ -236,6 +241,7 @@ class Converter:
             tail,
             ((writer.notes, len(writer.notes)), (self._edited, len(self._edited))),
             (*notes, *writer.renamed, *self._pairing.notes()),
+            bisect_right(self._starts, self._summaries[-1]) if self._summaries else 0,
         )
 
     def write(self) -> None:
@@ -314,6 +320,8 @@ class Converter:
         form, writer, message = self.form, self._writer, turn.message
         if message.metadata:
             writer.note_foreign_details(message)
+            if isinstance(message.info, AssistantInfo) and message.info.summary:
+                self._summaries.append(writer.turn)
         if self._elements or not form.is_head(turn):
             return False
         self._systems.append((writer.turn, message, form.system_blocks(turn, writer)))
@@ -454,6 +462,7 @@ class Converter:
         if keep and self.form.alternates:
             self._side = self.form.role(self._elements[-1])
         self._systems = [system for system in self._systems if system[0] < turn]
+        del self._summaries[bisect_left(self._summaries, turn) :]
         self._sealed = min(self._sealed, keep)
         self._edited = notes_before(self._edited, turn)
         self._writer.rewind(turn)

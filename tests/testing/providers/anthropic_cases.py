@@ -55,6 +55,7 @@ HELLO: Json = {"role": "user", "content": "Hello"}
 HI: Json = {"role": "assistant", "content": "Hi"}
 ORDER: Json = {"role": "system", "content": "Be brief."}
 THOUGHT: Json = {"type": "thinking", "thinking": "", "signature": "c2ln"}
+MARKED: Json = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
 OLD = "claude-sonnet-4-5"
 FIVE = [f"call_{n}" for n in range(5)]
 SEARCH: Json = {
@@ -152,6 +153,12 @@ CASES = [
         body(HELLO, tools=[tool("a"), tool("b")]),
         body(HELLO, tools=[tool("a"), tool("a")]),
         {"tools[1]": "duplicate-tool"},
+    ),
+    Case(
+        "five breakpoints",
+        body(user(*[MARKED] * 4)),
+        body(user(*[MARKED] * 5)),
+        {"$": "cache-breakpoints"},
     ),
     Case(
         "arguments that are no object",

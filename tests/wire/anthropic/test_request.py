@@ -25,6 +25,7 @@ from palaver.messages import (
 )
 from palaver.messages.parts import step_start_part, subtask_part
 from palaver.wire import Target
+from palaver.wire.anthropic.request import mark_breakpoints
 from tests.wire.pieces import (
     ANYONE,
     PDF,
@@ -432,3 +433,102 @@ def test_a_request_handed_out_never_changes_and_a_prefix_stays_the_same() -> Non
 
     assert all(written == msgspec.json.encode(request.body) for request, written in handed)
     assert contents(handed[-1][0])[:2] == contents(handed[3][0])[:2]
+
+
+# ── the prompt cache ─────────────────────────────────────────────────────────────────────────────
+
+MARK: Final = {"cache_control": {"type": "ephemeral"}}
+
+
+def marked(body: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return the fields with breakpoints, each with the place in it."""
+    found = [
+        (field, place)
+        for field in ("tools", "system")
+        for place, each in enumerate(body.get(field, ()))
+        if "cache_control" in each
+    ]
+    for place, message in enumerate(body["messages"]):
+        if "cache_control" in str(message):
+            assert "cache_control" in message["content"][-1]
+            found.append(("messages", place))
+    return found
+
+
+def summary(words: str) -> list[Message]:
+    info = AssistantInfo(summary=True)
+    return [user("What did we do?"), assistant(words, info=info, metadata={"summaryOf": ["a"]})]
+
+
+def test_breakpoints_stand_where_requests_end_and_at_the_last_summary() -> None:
+    converter = wire.converter("anthropic")
+    converter.extend([system("be kind"), *summary("old"), *summary("tea"), user("x"), calling()])
+    converter.extend([result(), assistant("y"), user("z")])
+    request = converter.request()
+    tools = wire.write_tools("anthropic", [wire.ToolSpec("a"), wire.ToolSpec("b")])
+    body = mark_breakpoints({**request.body, "tools": tools}, compacted=request.compacted)
+
+    assert 4 == request.compacted
+    assert [("system", 0), ("messages", 3), ("messages", 6), ("messages", 8)] == marked(body)
+    assert "tea" == body["messages"][3]["content"][-1]["text"]
+
+    plain = wire.to("anthropic", [system("be kind"), user("x"), assistant("y"), user("z")])
+    body = mark_breakpoints({**plain.body, "tools": tools}, compacted=plain.compacted, ttl="1h")
+    everywhere = [("tools", 1), ("system", 0), ("messages", 0), ("messages", 2)]
+    assert everywhere == marked(body)
+    assert {"type": "ephemeral", "ttl": "1h"} == body["tools"][1]["cache_control"]
+    deferred = mark_breakpoints(
+        {**plain.body, "tools": [tools[0], {**tools[1], "defer_loading": True}]}
+    )
+    assert ("tools", 0) == marked(deferred)[0]
+    assert [] == marked(mark_breakpoints(sent(user("x")).body, grows=False))
+
+
+def test_a_request_that_ended_with_a_system_message_is_found_there() -> None:
+    body = {
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "system", "content": "be kind"},
+            {"role": "assistant", "content": "y"},
+            {"role": "user", "content": "z"},
+        ]
+    }
+    assert [("messages", 1), ("messages", 3)] == marked(mark_breakpoints(body))
+
+
+def test_a_summary_that_is_written_again_is_found_at_its_new_place() -> None:
+    converter = wire.converter("anthropic")
+    converter.extend([user("x"), calling(), user("so?"), *summary("tea")])
+    before = converter.request().compacted
+    converter.extend([result()])  # late: everything from its call on is written again
+
+    assert (4, 4) == (before, converter.request().compacted)
+
+
+def test_breakpoints_of_others_give_way_also_inside_results() -> None:
+    inner = [text("4", **MARK)]
+    body: dict[str, Any] = {
+        "system": [text("a", **MARK), text("b", **MARK)],
+        "messages": [
+            {"role": "user", "content": [text("x", **MARK), text("y", **MARK)]},
+            {"role": "assistant", "content": [{**use(), **MARK}]},
+            {"role": "user", "content": [{**answer(), "content": inner}, text("z", **MARK)]},
+        ],
+    }
+    written = msgspec.json.encode(body)
+    again = mark_breakpoints(body)
+
+    assert [("system", 1), ("messages", 0), ("messages", 2)] == marked(again)
+    assert 3 == msgspec.json.encode(again).count(b"cache_control")
+    assert written == msgspec.json.encode(body)
+
+
+def test_reasoning_and_empty_texts_get_no_breakpoint() -> None:
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    content = [text("x"), text(""), thinking]
+    body = {
+        "messages": [{"role": "user", "content": content}, {"role": "user", "content": [thinking]}]
+    }
+    blocks = mark_breakpoints(body, compacted=1)["messages"][0]["content"]
+
+    assert [True, False, False] == ["cache_control" in each for each in blocks]

@@ -228,7 +228,7 @@ def request(
         format=form,
         model=None if chosen is None else model or service.models.default,
         provider=None if chosen is None else _provider_name(chosen),
-        request=_complete_body(written, form, chosen, toolbox, options),
+        request=_complete_body(written, form, chosen, toolbox, options, chat.cache_key()),
         notes=notes,
         problems=[note for note in notes if note.refused],
         tokens=chat.tokens(toolbox),
@@ -309,12 +309,13 @@ def _complete_body(
     model: Model | None,
     toolbox: Toolbox,
     options: Mapping[str, Any],
+    cache_key: str,
 ) -> dict[str, Any]:
     """The whole body, with the tools and what the model adds."""
     names = {**tool_names(form, toolbox.specs), **written.names}
     if model is not None and isinstance(model, _ShowsRequest):
         return model.request(
-            ModelRequest(written.body, tools=toolbox.specs, names=names, options=options)
+            ModelRequest(written.body, toolbox.specs, names, options, cache_key, written.compacted)
         )
     offered = {"tools": write_tools(form, toolbox.specs)} if toolbox else {}
     return {**written.body, **offered}

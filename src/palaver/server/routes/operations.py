@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from palaver.stores import StoredHistory
     from palaver.tokens import RunningTotal
 
-__all__ = ["ROUTES", "ChangeResult", "change_response"]
+__all__ = ["ROUTES", "ChangeResult", "OperationData", "apply_all", "change_response"]
 
 _DELETE: Final = "DELETE"
 _NAMES: Final = (
@@ -41,7 +41,7 @@ _LISTED: Final = 20
 _TEXT_LENGTH: Final = 120
 
 _Number = Annotated[int, Meta(ge=0)]
-_Operation = Annotated[
+OperationData = Annotated[
     dict[str, Any],
     Meta(
         description="One of the seven operations as JSON, or a DELETE of a range.",
@@ -56,8 +56,8 @@ _Operation = Annotated[
 class OperationRequest(Shape, frozen=True):
     """An operation to apply, or several, all or nothing."""
 
-    operation: _Operation | None = None
-    operations: list[_Operation] | None = None
+    operation: OperationData | None = None
+    operations: list[OperationData] | None = None
 
 
 class OperationOutcome(Shape, frozen=True):
@@ -77,8 +77,8 @@ class ChangeResult(Shape, frozen=True):
 class ImpactRequest(Shape, frozen=True):
     """One operation, or several that follow one another."""
 
-    operation: _Operation | None = None
-    operations: list[_Operation] | None = None
+    operation: OperationData | None = None
+    operations: list[OperationData] | None = None
 
 
 class BrokenPair(Shape, frozen=True):
@@ -169,12 +169,19 @@ def apply(
     if data.operation is not None:
         result = history.execute(_read_operation(data.operation, len(history)), expect=read)
     else:
-        operations = _read_operations(data.operations or [], history.view)
-        try:
-            result = history.execute(operations, expect=read)
-        except ValidationError as error:
-            raise error.under("$.operations") from None
+        result = apply_all(history, data.operations or [], read)
     return change_response(history, result)
+
+
+def apply_all(
+    history: StoredHistory, given: list[dict[str, Any]], expect: int | None = None
+) -> Result:
+    """Apply operations as one version, all or nothing; an error names the place in the body."""
+    operations = _read_operations(given, history.view)
+    try:
+        return history.execute(operations, expect=expect)
+    except ValidationError as error:
+        raise error.under("$.operations") from None
 
 
 @post(

@@ -1,4 +1,4 @@
-"""Steps and tool calls: start, watch and stop a step; run or deny a call that waits.
+"""Steps and tool calls: start, watch and stop a step; run or deny a call, or run it again.
 
 A step may bring files; before that, a client can ask which of them a model reads.
 """
@@ -12,6 +12,7 @@ from anyio import to_thread
 from litestar import delete, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
 from palaver.conversation.ledger import call_changed
 from palaver.errors import ValidationError
@@ -19,6 +20,7 @@ from palaver.messages import ToolState, pending
 from palaver.messages.ids import now_ms
 from palaver.server.errors import RequestRefused
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, check_if_match, read_if_match
+from palaver.server.routes.operations import OperationData, apply_all
 from palaver.server.services import Service, ServiceDependency
 from palaver.server.services.attachments import (
     MAX_FILES,
@@ -29,10 +31,20 @@ from palaver.server.services.attachments import (
     user_message,
 )
 from palaver.server.services.steps import Name, StepOptions, StepStarted, StepStatus
-from palaver.tools.approval import Decision, account_name, check_decision
+from palaver.tools.approval import (
+    Decision,
+    account_name,
+    check_decision,
+    load_allowed,
+    withdraw_allowed,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from palaver.conversation import Conversation
     from palaver.messages import ToolCallPart
+    from palaver.stores import StoredHistory
 
 __all__ = ["ROUTES"]
 
@@ -43,12 +55,15 @@ _Files = Annotated[list[AttachedFile], Meta(max_length=MAX_FILES)]
 class StepRequest(StepOptions, frozen=True):
     """A step to start.
 
-    `text` and `files` are added first, as a message of the user. `tools` are all, none, or some by
-    name; with `loop` the calls run and the model is asked again until it answers. Without a `model`
-    the server's default is asked. Tools and options that are not given are those of the
-    conversation's settings, and no tools where there are no settings.
+    `text` and `files` are added first, as a message of the user. Or `operations` are applied first,
+    as one version: TRUNCATE before an answer for another one, REPLACE and TRUNCATE for another
+    question. `tools` are all, none, or some by name; with `loop` the calls run and the model is
+    asked again until it answers. Without a `model` the server's default is asked. Tools and options
+    that are not given are those of the conversation's settings, and no tools where there are no
+    settings.
     """
 
+    operations: Annotated[list[OperationData], Meta(min_length=1)] | None = None
     text: Annotated[str, Meta(min_length=1)] | None = None
     files: _Files = field(default_factory=list[AttachedFile])
 
@@ -85,26 +100,53 @@ class OpenCall(Shape, frozen=True):
     digest: str | UnsetType = UNSET
 
 
+class AllowedTool(Shape, frozen=True):
+    """A tool whose calls need no further approval in this conversation, and who said so."""
+
+    tool: str
+    by: str | None
+    at: int | None
+
+
 class OpenCalls(Shape, frozen=True):
-    """The calls that have no result yet, in order."""
+    """The calls that have no result yet, in order, and the tools that were approved for good."""
 
     version: int
     items: list[OpenCall]
+    allowed: list[AllowedTool]
+
+
+class CallTraceback(Shape, frozen=True):
+    """Where a call failed, as Python prints it, without secrets; None where it is not known."""
+
+    traceback: str | None
 
 
 class SettleRequest(StepOptions, frozen=True, kw_only=True):
     """The decision on a call: it runs, or is denied with a reason that the model gets.
 
-    With `arguments` it runs with these in place of the model's. `digest` is that of the call as it
-    was shown; if the call has changed since then, the request is refused and the call waits on.
-    `by` is who decided; without it, that is the account that the server runs under. When no other
-    call waits, the model is asked again as in a step, unless `loop` is false; it has all tools
-    where neither this nor the conversation's settings say which.
+    With `arguments` it runs with these in place of the model's. With `always`, the further calls of
+    its tool run without being asked about, in this conversation, until that is withdrawn. `digest`
+    is that of the call as it was shown; if the call has changed since then, the request is refused
+    and the call waits on. `by` is who decided; without it, that is the account that the server runs
+    under. When no other call waits, the model is asked again as in a step, unless `loop` is false;
+    it has all tools where neither this nor the conversation's settings say which.
     """
 
     action: Literal["run", "deny"]
     digest: _Digest
     reason: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
+    arguments: dict[str, Any] | None = None
+    always: bool = False
+    by: Name | None = None
+
+
+class RerunRequest(StepOptions, frozen=True, kw_only=True):
+    """A call with a result that is to run again, perhaps with other `arguments`.
+
+    Whoever asks for it approves it: `by` and the rest are as in a request to run or deny a call.
+    """
+
     arguments: dict[str, Any] | None = None
     by: Name | None = None
 
@@ -122,9 +164,24 @@ async def start(
     A conversation has one step at a time (409), and the server a limited number (429).
     """
     steps, expect = service.steps, read_if_match(if_match)
+    edit = _read_edit(data, key)
     plan = await to_thread.run_sync(steps.plan, conversation, data)
     message = await to_thread.run_sync(user_message, conversation, data.text, data.files)
-    return await steps.step(conversation, plan, message=message, key=key, expect=expect)
+    return await steps.step(conversation, plan, message=message, edit=edit, key=key, expect=expect)
+
+
+def _read_edit(data: StepRequest, key: str | None) -> Callable[[StoredHistory], object] | None:
+    operations = data.operations
+    if operations is None:
+        return None
+    if data.text is not None or data.files:
+        name = "files" if data.text is None else "text"
+        detail = "goes without operations; APPEND is one of them"
+        raise ValidationError(detail, path=f"$.{name}", rule="step")
+    if key is not None:
+        detail = "go without an Idempotency-Key; send If-Match, and they are applied once"
+        raise ValidationError(detail, path="$.operations", rule="step")
+    return lambda history: apply_all(history, operations, history.version)
 
 
 @post("/files", status_code=200, opt={"reads": True}, sync_to_thread=True)
@@ -175,7 +232,12 @@ def list_calls(conversation: FromPath[str], service: ServiceDependency) -> OpenC
             digest=UNSET if shown is None else digests.get(entry.id, UNSET),
         )
         found.append(call)
-    return OpenCalls(version=chat.history.version, items=found)
+    allowed = [AllowedTool(tool=tool, by=one.by, at=one.at) for tool, one in _allowed(chat)]
+    return OpenCalls(version=chat.history.version, items=found, allowed=allowed)
+
+
+def _allowed(chat: Conversation) -> list[tuple[str, Decision]]:
+    return sorted(load_allowed(chat).items())
 
 
 @post("/conversations/{conversation:str}/calls/{call:str}", status_code=202)
@@ -208,16 +270,81 @@ async def settle(
     return await steps.settle(conversation, waiting, plan, decision)
 
 
+@post("/conversations/{conversation:str}/calls/{call:str}/rerun", status_code=202)
+async def rerun(
+    conversation: FromPath[str],
+    call: FromPath[str],
+    data: JSONBody[RerunRequest],
+    service: ServiceDependency,
+    if_match: IfMatch = None,
+) -> StepStarted:
+    """Run a call again that has a result, and go on from there; `call` is its id or its result's.
+
+    What came after it leaves the view, except the results of other calls of the same message; the
+    version before has everything. The result says who asked for it and when.
+    """
+    steps = service.steps
+    if await to_thread.run_sync(service.teams.roster, conversation) is not None:
+        detail = "the members of a team run their calls in turns of their own"
+        raise RequestRefused(409, detail)
+    plan = await to_thread.run_sync(partial(steps.plan, conversation, data, tools=True))
+    tools = service.tools.select(wanted=True)
+
+    def decide(found: ToolCallPart) -> Decision:
+        if found.tool not in tools:
+            known = ", ".join(tools) or "none"
+            detail = f"this server has no tool {found.tool!r}; it has: {known}"
+            raise RequestRefused(409, detail)
+        decision = _decide_to_run(data.arguments, data.by)
+        check_decision(tools, found, decision)
+        return decision
+
+    return await steps.rerun(conversation, call, plan, decide, read_if_match(if_match))
+
+
+@get("/conversations/{conversation:str}/calls/{call:str}/traceback", sync_to_thread=True)
+def read_traceback(
+    conversation: FromPath[str], call: FromPath[str], service: ServiceDependency
+) -> CallTraceback:
+    """Get where a call failed, for the developer; `call` is the id of its result.
+
+    It is not stored and no model gets it: the process that ran the call holds the newest few.
+    """
+    service.store.head(conversation)
+    return CallTraceback(traceback=service.steps.traceback(call))
+
+
+@delete("/conversations/{conversation:str}/allowed/{tool:str}", sync_to_thread=True)
+def withdraw(
+    conversation: FromPath[str],
+    tool: FromPath[str],
+    service: ServiceDependency,
+    if_match: IfMatch = None,
+) -> None:
+    """Have the calls of a tool wait for an approval again."""
+    check_if_match(service.store, conversation, if_match)
+    withdraw_allowed(service.conversations.get(conversation), tool)
+
+
+def _decide_to_run(arguments: dict[str, Any] | None, by: str | None) -> Decision:
+    """The decision of whoever lets a call run, with the call's own arguments or with these."""
+    verdict: Literal["approve", "edit"] = "approve" if arguments is None else "edit"
+    return Decision(verdict, "", arguments, by or account_name(), at=now_ms())
+
+
 def _read_decision(data: SettleRequest) -> Decision:
     denied, by, at = data.action == "deny", data.by or account_name(), now_ms()
     if denied and data.arguments is not None:
         raise ValidationError("go with run only", path="$.arguments", rule="decision")
     if not denied and data.reason is not None:
         raise ValidationError("goes with deny only", path="$.reason", rule="decision")
+    if data.always and (denied or data.arguments is not None):
+        raise ValidationError("goes with run and no arguments", path="$.always", rule="decision")
     if denied:
         return Decision("deny", data.reason or "", by=by, digest=data.digest, at=at)
-    verdict: Literal["approve", "edit"] = "approve" if data.arguments is None else "edit"
-    return Decision(verdict, "", data.arguments, by, data.digest, at)
+    if data.always:
+        return Decision("always", by=by, digest=data.digest, at=at)
+    return replace(_decide_to_run(data.arguments, by), digest=data.digest)
 
 
 def _find_waiting(service: Service, conversation: str, call: str, digest: str) -> ToolCallPart:
@@ -235,4 +362,6 @@ def _find_waiting(service: Service, conversation: str, call: str, digest: str) -
     raise RequestRefused(404, f"no call {call!r} waits in this conversation")
 
 
-ROUTES: Final = [start, status, stop, list_calls, settle, read_files]
+ROUTES: Final = [
+    start, status, stop, list_calls, settle, rerun, read_traceback, withdraw, read_files,
+]  # fmt: skip

@@ -1,25 +1,31 @@
 """Versions: list them, compare two of them, and go back with undo, redo, rollback and restore.
 
 A version says how long the view was and which batch was open. One that went back says which earlier
-version it returned to, so that a page can draw what was left behind as a side branch.
+version it returned to, so that a page can draw what was left behind as a side branch. Alternatives
+to a message (another answer to the same question) are found in the versions and forks; nothing is
+stored for them, and to choose one is to restore its version or to open its fork.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
-from palaver.history.diff import missing
-from palaver.messages import Message
+from palaver.history.diff import find_alternative, missing
+from palaver.history.erase import ERASED
+from palaver.messages import AssistantInfo, Message
 from palaver.server.requests import IfMatch, Shape, read_if_match, with_etag
 from palaver.server.routes.operations import ChangeResult, change_response
-from palaver.server.services import ServiceDependency
+from palaver.server.services import Service, ServiceDependency
+from palaver.stores.forks import FAR
+from palaver.stores.records import PRUNED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from palaver.history import View
     from palaver.stores import Store, StoredHistory
@@ -31,6 +37,13 @@ _RETURNING: Final = frozenset(("undo", "redo", "rollback", "restore"))
 """The kinds of change that bring an earlier version back."""
 _EDITS: Final = frozenset(("insert", "replace", "truncate", "clear", "filter"))
 """The kinds of change that end a batch, and describe themselves in its snapshot."""
+
+_GONE: Final = frozenset((ERASED, PRUNED))
+"""The metadata of what is left of a message whose content was destroyed."""
+_LOOKED_AT: Final = 200
+"""How many of the versions that an edit followed are searched for alternatives."""
+_RELATIVES: Final = 40
+"""How many forks and ancestors are searched; fewer than the server has open at a time."""
 
 _Number = Annotated[int, Meta(ge=0)]
 _Count = Annotated[int, QueryParameter(ge=1, le=1_000)]
@@ -124,6 +137,34 @@ class VersionDiff(Shape, frozen=True):
     added: list[DiffedMessage]
 
 
+class Alternative(Shape, frozen=True):
+    """A message, and the newest version that has it: of this conversation or of a relative."""
+
+    message: str
+    conversation: str
+    version: int
+    model: str | None
+    at: int
+
+
+class MessageAlternatives(Shape, frozen=True):
+    """The message at an index and what stands in its place elsewhere, oldest first.
+
+    `current` is the place of the one that the conversation has now.
+    """
+
+    index: int
+    current: int
+    items: list[Alternative]
+
+
+class AlternativeList(Shape, frozen=True):
+    """Every message of a conversation that has alternatives, in order."""
+
+    version: int
+    items: list[MessageAlternatives]
+
+
 class RollbackRequest(Shape, frozen=True):
     """The batch to roll back to."""
 
@@ -203,12 +244,31 @@ def diff(
     end = there.view if after is None else there.at(after)
     default = history.version if other is not None else max(end.version - 1, 0)
     begin = history.at(default if before is None else before)
-    return with_etag(_compare(begin, end, limit), history.version)
+    shared = None if other is None else _shared_length(service.store, conversation, other)
+    return with_etag(_compare(begin, end, limit, shared), history.version)
 
 
-def _compare(begin: View, end: View, limit: int) -> VersionDiff:
-    removed_count, removed = _find_missing(begin, end, limit)
-    added_count, added = _find_missing(end, begin, limit)
+def _shared_length(store: Store, one: str, other: str) -> int:
+    """How many positions of the log two conversations share: up to where their lines parted."""
+    found = dict(_line(store, one))
+    for name, upto in _line(store, other):
+        if name in found:
+            return min(upto, found[name])
+    return 0
+
+
+def _line(store: Store, name: str | None) -> Iterator[tuple[str, int]]:
+    """A conversation and its ancestors, each with how much of its log the conversation reads."""
+    upto = FAR
+    while name is not None:
+        yield name, upto
+        head = store.head(name)
+        name, upto = head.parent, min(upto, head.base)
+
+
+def _compare(begin: View, end: View, limit: int, shared: int | None) -> VersionDiff:
+    removed_count, removed = _find_missing(begin, end, limit, shared)
+    added_count, added = _find_missing(end, begin, limit, shared)
     return VersionDiff(
         before=begin.version,
         after=end.version,
@@ -221,11 +281,13 @@ def _compare(begin: View, end: View, limit: int) -> VersionDiff:
     )
 
 
-def _find_missing(view: View, other: View, limit: int) -> tuple[int, list[DiffedMessage]]:
+def _find_missing(
+    view: View, other: View, limit: int, shared: int | None
+) -> tuple[int, list[DiffedMessage]]:
     """How many messages a view has that another has not, and the first of them."""
     count = 0
     found: list[DiffedMessage] = []
-    for index, start, stop in missing(view, other):
+    for index, start, stop in missing(view, other, shared):
         count += stop - start
         read = view.log.between(start, min(stop, start + limit - len(found)))
         found += [
@@ -274,6 +336,76 @@ def restore(
     """Return to a version: its messages, batches, marks and team task."""
     history = service.store.get(conversation)
     return change_response(history, history.restore(data.version, expect=read_if_match(if_match)))
+
+
+@get("/conversations/{conversation:str}/alternatives", sync_to_thread=True)
+def list_alternatives(
+    service: ServiceDependency, conversation: FromPath[str]
+) -> Response[AlternativeList]:
+    """List the messages that have alternatives: other messages after all the same ones before.
+
+    They are found in the newest 200 versions that an edit followed, and in the newest state of 40
+    relatives: the forks, the parent and its forks, and so on. Restore its version, or open its
+    conversation, to have one in the place of another.
+    """
+    history = service.conversations.get(conversation).history
+    view = history.view
+    found: dict[int, dict[str, Alternative]] = {}
+    for other, id_, shared in _list_relatives(service, history):
+        index = find_alternative(view, other, shared)
+        if index is None or _GONE & other[index].metadata.keys():
+            continue
+        known = found.setdefault(index, {})
+        if not known:
+            _add_alternative(known, view, index, history.id)
+        _add_alternative(known, other, index, id_)
+    items = [
+        MessageAlternatives(
+            index=index,
+            current=[one.message for one in ordered].index(view[index].id),
+            items=ordered,
+        )
+        for index, known in sorted(found.items())
+        for ordered in [sorted(known.values(), key=lambda one: (one.at, one.message))]
+    ]
+    return with_etag(AlternativeList(version=view.version, items=items), view.version)
+
+
+def _list_relatives(
+    service: Service, history: StoredHistory
+) -> Iterator[tuple[View, str, int | None]]:
+    """The views that may have alternatives, with how much of the log is shared."""
+    for version in history.ends(_LOOKED_AT):
+        yield history.at(version), history.id, None
+    for name, shared in islice(_find_relatives(service.store, history.id), _RELATIVES):
+        yield service.conversations.get(name).history.view, name, shared
+
+
+def _find_relatives(store: Store, name: str) -> Iterator[tuple[str, int]]:
+    """The forks of a conversation, newest first, then its parent and the parent's, and so on."""
+    child = name
+    for ancestor, upto in _line(store, name):
+        if ancestor != name:
+            yield ancestor, upto
+        for fork in reversed(store.forks(ancestor)):
+            if fork.id != child:
+                yield fork.id, min(fork.base, upto)
+        child = ancestor
+
+
+def _add_alternative(known: dict[str, Alternative], view: View, index: int, name: str) -> None:
+    """Add the message of a view, unless a newer version or this conversation has it too."""
+    message = view[index]
+    info = message.info
+    model = info.model.model_id if isinstance(info, AssistantInfo) and info.model else None
+    alternative = Alternative(
+        message=message.id,
+        conversation=name,
+        version=view.version,
+        model=model,
+        at=message.timestamp,
+    )
+    known.setdefault(message.id, alternative)
 
 
 def _list_versions(history: StoredHistory, changes: Sequence[JournalEntry]) -> list[VersionInfo]:
@@ -350,4 +482,4 @@ def _span(versions: Sequence[VersionInfo], batch: int) -> tuple[int, int] | None
     return (numbers[0], numbers[-1]) if numbers else None
 
 
-ROUTES: Final = [list_versions, diff, undo, redo, rollback, restore]
+ROUTES: Final = [list_versions, list_alternatives, diff, undo, redo, rollback, restore]

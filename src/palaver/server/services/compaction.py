@@ -137,7 +137,8 @@ class Compactor:
 
     def _open(self, conversation: str) -> Conversation:
         shared = self._service.conversations.get(conversation)
-        own = Conversation(self._service.store, conversation)
+        tools = self._service.tools.select(wanted=True)  # as in steps, for the prompt cache
+        own = Conversation(self._service.store, conversation, tools=tools)
         own.compacted = shared.compacted
         return own
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -17,12 +18,20 @@ import anyio
 import msgspec
 from anyio import to_thread
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from palaver.conversation import Limits, Toolbox, run_until_answer
 from palaver.conversation.ledger import CALL, read_ledger
 from palaver.conversation.store_access import DRAFT, STEP, StepIntent
 from palaver.errors import LeaseTaken, ModelError, PalaverError, StoreError, ValidationError
-from palaver.messages import ModelRef, ToolCallPart, new_id, parse_message
+from palaver.messages import (
+    ModelRef,
+    ToolCallPart,
+    ToolPart,
+    UnknownPart,
+    new_id,
+    parse_message,
+)
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
@@ -33,19 +42,20 @@ from palaver.server.requests import Shape
 from palaver.server.services.conversations import read_settings
 from palaver.server.services.models import default_options, load_default
 from palaver.server.services.tools import ServerTools, builtin_tools
+from palaver.tools.approval import Decision, load_allowed
 from palaver.tools.runner import open_tools
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from palaver.conversation import Conversation
+    from palaver.conversation import Conversation, ToolOutcome
     from palaver.events import Event
-    from palaver.history import Expected
+    from palaver.history import Expected, View
     from palaver.messages import Message
     from palaver.server.live import Live
     from palaver.server.services import Service
-    from palaver.tools.approval import Decision
+    from palaver.stores import StoredHistory
     from palaver.wire.reply import Delta
 
 __all__ = [
@@ -53,6 +63,7 @@ __all__ = [
     "DraftCall",
     "DraftPiece",
     "Name",
+    "Rerun",
     "RunningStep",
     "StepDraft",
     "StepOptions",
@@ -69,6 +80,8 @@ _RECOVERED: Final = 200
 """How many of the newest conversations are checked for interrupted steps at the start."""
 _LEASE_WAIT: Final = 75.0
 """Seconds to wait for the lease of a killed process; longer than such a lease lasts."""
+_TRACEBACKS: Final = 200
+"""How many tracebacks of failed calls are held, for the developer; they are never stored."""
 _STOPPED: Final = "the step was stopped before the call was begun, and the call waits on"
 _ELSEWHERE: Final = (
     "another process runs this step, or ran it until a few seconds ago: stop it there; if that"
@@ -145,6 +158,61 @@ class StepPlan(Struct, frozen=True):
     options: Mapping[str, Any] = EMPTY
 
 
+class Rerun(Struct, frozen=True):
+    """A call that is to run again, and the pieces of the view that it begins with.
+
+    The call's message gets new ids, since the result of a call is known by the call's own. The
+    results of the message's other calls stay; everything after them goes.
+    """
+
+    call: ToolCallPart
+    pieces: tuple[Any, ...]
+
+    @classmethod
+    def find(cls, view: View, name: str) -> Rerun:
+        """Find the call with a result that a name is of: the call's id or callID, or the result's.
+
+        It is searched from the end. Refused if there is none, or if it has no result.
+        """
+        results: dict[str, tuple[int, ToolPart]] = {}
+        for index in reversed(range(len(view))):
+            message = view[index]
+            for part in message.parts:
+                if isinstance(part, ToolPart):
+                    results[part.call_id] = (index, part)
+                elif isinstance(part, ToolCallPart):
+                    result = results.pop(part.call_id, None)
+                    own = {part.id, part.call_id} | ({result[1].id} if result else set())
+                    if name not in own:
+                        continue
+                    if result is None:
+                        detail = f"call {name!r} has no result yet: run it or deny it"
+                        raise RequestRefused(409, detail)
+                    return cls._plan(view, index, part, result)
+        raise RequestRefused(404, f"no call {name!r} is in this conversation")
+
+    @classmethod
+    def _plan(
+        cls, view: View, index: int, call: ToolCallPart, result: tuple[int, ToolPart]
+    ) -> Rerun:
+        parts = view[index].parts
+        renamed = tuple(
+            part if isinstance(part, UnknownPart) else replace(part, id=new_id()) for part in parts
+        )
+        message = replace(view[index], id=new_id(), timestamp=now_ms(), content=renamed)
+        stop = index + 1
+        while stop < len(view) and view[stop].role == "tool":
+            stop += 1
+        at, gone = result
+        kept: tuple[Any, ...] = (range(index + 1, stop),)
+        if at < stop:
+            others = tuple(part for part in view[at].parts if part.id != gone.id)
+            rest = ((at, replace(view[at], id=new_id(), content=others)),) if others else ()
+            kept = (range(index + 1, at), *rest, range(at + 1, stop))
+        again: Any = message.parts[parts.index(call)]
+        return cls(again, (range(index), (index, message), *kept))
+
+
 class RunningStep:
     """A step that is running in this process."""
 
@@ -183,6 +251,7 @@ class StepRunner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._has_tools = False
+        self._tracebacks: OrderedDict[str, str] = OrderedDict()
         self._background: anyio.CancelScope | None = None
 
     async def open_tools(self) -> None:
@@ -260,15 +329,20 @@ class StepRunner:
         plan: StepPlan,
         *,
         message: Message | None = None,
+        edit: Callable[[StoredHistory], object] | None = None,
         key: str | None = None,
         expect: Expected | None = None,
     ) -> StepStarted:
-        """Add a message, if there is one, and let the model answer.
+        """Add a message, if there is one, or `edit` first, and let the model answer.
 
         `expect` is the version that must be the newest when the step starts.
         """
 
         def prepare(chat: Conversation) -> bool:
+            if edit is not None:
+                chat.history.extend([], expect=expect)
+                edit(chat.history)
+                return True
             if message is None:
                 chat.history.extend([], expect=expect)  # adds nothing, and checks the version
                 return True
@@ -293,30 +367,72 @@ class StepRunner:
         decision is on disk: of two decisions, in this process or in two, one is taken and the other
         refused.
         """
-        toolbox = self._service.tools.select(wanted=True)
 
         async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
-            def begin(event: Event) -> None:
-                if event.data["id"] == call.id:
-                    running.refusal = None
-                    running.decided.set()
-
-            stop = chat.events.on("tool.running", begin)
-            try:
-                await chat.run_tools([call], tools=toolbox, approved={call.id: decision})
-            except ValidationError as error:  # the call has its result, or is gone
-                running.refusal = running.refusal and RequestRefused(409, str(error))
-                raise
-            except PalaverError as error:
-                running.refusal = running.refusal and error
-                raise
-            finally:
-                stop()
-            if await to_thread.run_sync(chat.waiting):
-                return "waiting"
-            return await self._answer(chat, plan, running) if plan.loop else "calls"
+            return await self._run_decided(chat, running, call, plan, decision)
 
         return await self._start(conversation, plan.name, lambda _: True, work, decided=True)
+
+    async def rerun(
+        self,
+        conversation: str,
+        name: str,
+        plan: StepPlan,
+        decide: Callable[[ToolCallPart], Decision],
+        expect: Expected | None = None,
+    ) -> StepStarted:
+        """Run a call again that has a result, and go on from there; see `Rerun`.
+
+        `decide` gives the decision of the person who asks for it, or refuses the call.
+        """
+        again: list[tuple[ToolCallPart, Decision]] = []
+
+        def prepare(chat: Conversation) -> bool:
+            chat.history.extend([], expect=expect)
+            found = Rerun.find(chat.history.view, name)
+            decision = decide(found.call)
+            chat.history.rewrite(found.pieces, reason="RERUN", expect=chat.history.version)
+            digest = chat.digests([found.call])[found.call.id]
+            again.append((found.call, replace(decision, digest=digest)))
+            return True
+
+        async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
+            call, decision = again[0]
+            return await self._run_decided(chat, running, call, plan, decision)
+
+        return await self._start(conversation, plan.name, prepare, work, decided=True)
+
+    async def _run_decided(
+        self,
+        chat: Conversation,
+        running: RunningStep,
+        call: ToolCallPart,
+        plan: StepPlan,
+        decision: Decision,
+    ) -> StepOutcome:
+        """Run one call as it was decided; then go on, if no other call waits for a decision."""
+
+        def begin(event: Event) -> None:
+            if event.data["id"] == call.id:
+                running.refusal = None
+                running.decided.set()
+
+        toolbox = self._service.tools.select(wanted=True)
+        stop = chat.events.on("tool.running", begin)
+        try:
+            outcomes = await chat.run_tools([call], tools=toolbox, approved={call.id: decision})
+        except ValidationError as error:  # the call has its result, or is gone
+            running.refusal = running.refusal and RequestRefused(409, str(error))
+            raise
+        except PalaverError as error:
+            running.refusal = running.refusal and error
+            raise
+        finally:
+            stop()
+        self._note_traceback(outcomes[0])
+        if await to_thread.run_sync(_still_waiting, chat):
+            return "waiting"
+        return await self._answer(chat, plan, running) if plan.loop else "calls"
 
     async def _start(
         self,
@@ -445,8 +561,20 @@ class StepRunner:
             limits=Limits(steps=_MAX_STEPS),
             on_delta=running.draft.add_delta,
             on_step=lambda _: running.draft.clear(),
+            on_outcome=self._note_traceback,
         )
         return "waiting" if last.calls else "answered"
+
+    def _note_traceback(self, outcome: ToolOutcome) -> None:
+        """Hold where a call failed, by the id of its result."""
+        if outcome.traceback and outcome.message is not None:
+            self._tracebacks[outcome.message.parts[0].id] = outcome.traceback
+            while len(self._tracebacks) > _TRACEBACKS:
+                self._tracebacks.popitem(last=False)
+
+    def traceback(self, result: str) -> str | None:
+        """Where the call of a result failed; None if it did not, or not in this process."""
+        return self._tracebacks.get(result)
 
     # ── status ──────────────────────────────────────────────────────────────────────────────────
 
@@ -532,6 +660,12 @@ class StepRunner:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _still_waiting(chat: Conversation) -> bool:
+    """Whether a call waits for a decision; one of a tool that was approved for good does not."""
+    allowed = load_allowed(chat)
+    return any(call.tool not in allowed for call in chat.waiting())
 
 
 def _describe_failure(failure: Exception) -> dict[str, Any]:

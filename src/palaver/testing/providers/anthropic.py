@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from palaver.testing.prompt_cache import anthropic_breakpoints
 from palaver.testing.providers.checks import (
     IMAGES,
     Form,
@@ -341,6 +342,8 @@ def check(found: Findings, body: object) -> None:
     systems(found, messages, version)
     pairs(found, messages)
     reasoning(found, messages, demanded=word(body, "thinking", "type") == "enabled")
+    for problem in anthropic_breakpoints(body) if isinstance(body, dict) else ():
+        found.add("$", "cache-breakpoints", problem)
 
 
 def version_of(model: str) -> tuple[int, int]:

@@ -67,6 +67,7 @@ __all__ = [
 
 Rule = Literal[
     "alternation",
+    "cache-breakpoints",
     "call-arguments",
     "call-id",
     "call-without-result",

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from palaver.messages.limits import is_list, is_object
+from palaver.testing.prompt_cache import bills_cache_writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,12 +60,18 @@ class Call(Struct, frozen=True):
 
 
 class ReportedUsage(Struct, frozen=True):
-    """The usage that an answer reports: `cached` is part of `input`, `reasoning` of `output`."""
+    """The usage that an answer reports.
+
+    `cached` and `written` are parts of `input`, read from the prompt cache and written to it;
+    `reasoning` is part of `output`, and `written_1h` of `written`.
+    """
 
     input: int
     output: int
     cached: int = 0
     reasoning: int = 0
+    written: int = 0
+    written_1h: int = 0
 
 
 class Answer(Struct, frozen=True):
@@ -344,13 +351,21 @@ def _chat_finish(turn: PendingAnswer) -> str:
     return turn.answer.finish or ("tool_calls" if turn.answer.calls else "stop")
 
 
+def _openai_cache(turn: PendingAnswer) -> dict[str, int]:
+    """What was read and, by models that bill it, what was written."""
+    found = {"cached_tokens": turn.usage.cached}
+    if bills_cache_writes(turn.model):
+        found["cache_write_tokens"] = turn.usage.written
+    return found
+
+
 def _openai_usage(turn: PendingAnswer) -> dict[str, Any]:
     usage = turn.usage
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cached, "audio_tokens": 0},
+        "prompt_tokens_details": {**_openai_cache(turn), "audio_tokens": 0},
         "completion_tokens_details": {
             "reasoning_tokens": usage.reasoning,
             "audio_tokens": 0,
@@ -509,7 +524,7 @@ def _responses_object(turn: PendingAnswer, *, done: bool) -> dict[str, Any]:
         "tools": turn.body.get("tools", []),
         "usage": {
             "input_tokens": usage.input,
-            "input_tokens_details": {"cached_tokens": usage.cached},
+            "input_tokens_details": _openai_cache(turn),
             "output_tokens": usage.output,
             "output_tokens_details": {"reasoning_tokens": usage.reasoning},
             "total_tokens": usage.input + usage.output,
@@ -648,10 +663,15 @@ def _anthropic_finish(turn: PendingAnswer) -> str:
 
 
 def _anthropic_usage(turn: PendingAnswer) -> dict[str, Any]:
+    usage = turn.usage
     return {
-        "input_tokens": turn.usage.input - turn.usage.cached,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": turn.usage.cached,
+        "input_tokens": usage.input - usage.cached - usage.written,
+        "cache_creation_input_tokens": usage.written,
+        "cache_read_input_tokens": usage.cached,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.written - usage.written_1h,
+            "ephemeral_1h_input_tokens": usage.written_1h,
+        },
         "service_tier": "standard",
     }
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import msgspec
 
 from palaver.messages.limits import is_object
+from palaver.testing.prompt_cache import PromptCache
 from palaver.testing.providers import FORMAT_NAMES, check_request
 from palaver.testing.servers.script import (
     ANTHROPIC,
@@ -32,7 +34,7 @@ from palaver.testing.servers.script import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from palaver.testing.providers import FormatName
     from palaver.testing.servers.script import ProviderProtocol
@@ -56,6 +58,8 @@ class ProviderServer:
 
     `url` is the base address for the provider's client, `requests` what it received, and `failures`
     what was wrong with it. After the script's last answer it repeats the last text of a request.
+    An answer reports the usage that `cache` judges, by the seconds of `clock`, unless the script
+    gives figures of its own.
 
     >>> import json, urllib.request
     >>> body = {"model": "m", "messages": [{"role": "user", "content": "Tea?"}]}
@@ -68,15 +72,23 @@ class ProviderServer:
     'Yes.'
     """
 
-    def __init__(self, form: FormatName, script: Iterable[Scripted] = ()) -> None:
-        """Take the provider's format and the script."""
+    def __init__(
+        self,
+        form: FormatName,
+        script: Iterable[Scripted] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the provider's format and the script, and what tells the time to its cache."""
         if form not in FORMAT_NAMES:
             raise ValueError(f"unknown format {form!r}; known are {', '.join(FORMAT_NAMES)}")
         self.format: FormatName = form
         self.url = ""
+        self.cache = PromptCache(form)
         self.requests: list[Exchange] = []
         self.failures: list[str] = []
         self._protocol = _PROTOCOLS[form]
+        self._clock = clock
         self._script: list[Scripted] = list(script)
         self._reasoning = set[str]()  # what it sent as `reasoning_content`
         self._ready = threading.Event()
@@ -224,15 +236,25 @@ class ProviderServer:
         headers = {} if wait is None or self.format == "gemini" else {"retry-after": f"{wait:g}"}
         await connection.answer(refusal.status, _JSON, body, headers=headers, sent=None)
 
+    def _usage(self, answer: Answer, body: Mapping[str, Any], model: str) -> ReportedUsage:
+        found = self.cache.request(body, at=self._clock(), model=model)
+        if answer.usage is not None:
+            return answer.usage
+        return ReportedUsage(
+            found.total,
+            (len(answer.text) + len(answer.reasoning)) // 4 + 8 * len(answer.calls) + 1,
+            cached=found.read,
+            reasoning=len(answer.reasoning) // 4,
+            written=found.written,
+            written_1h=found.written_1h,
+        )
+
     async def _send_answer(
         self, connection: _HTTPConnection, answer: Answer, exchange: Exchange
     ) -> bool:
         body: Mapping[str, Any] = exchange.body
-        asked = len(msgspec.json.encode(body)) // 4 + 1
-        spoken = (len(answer.text) + len(answer.reasoning)) // 4 + 8 * len(answer.calls) + 1
-        reasoning = len(answer.reasoning) // 4
-        usage = answer.usage or ReportedUsage(asked, spoken, reasoning=reasoning)
         model = self._protocol.model(exchange.path, body)
+        usage = self._usage(answer, body, model)
         turn = PendingAnswer(answer, len(self.requests), model, usage, body)
         if answer.reasoning and self.format == "openai-chat":
             self._reasoning.add(answer.reasoning)

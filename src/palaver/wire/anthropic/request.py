@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import dropwhile, takewhile
+from operator import is_not
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from palaver.messages.ids import new_id
@@ -51,13 +52,18 @@ if TYPE_CHECKING:
     from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader, Target
 
-__all__ = ["ANTHROPIC", "AnthropicFormat"]
+__all__ = ["ANTHROPIC", "AnthropicFormat", "mark_breakpoints"]
 
 _REASONING: Final = frozenset(("thinking", "redacted_thinking"))
 _VERSION: Final = re.compile(r"-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _SYSTEM_INSIDE: Final = (4, 8)
 """From this version on a system message may stand among the others."""
 _LARGEST_IMAGE: Final = 10 * 1024 * 1024
+_MOST_BREAKPOINTS: Final = 4
+_MARKABLE: Final = frozenset(
+    ("text", "image", "document", "search_result", "tool_use", "tool_result", "server_tool_use")
+) | frozenset(SERVER_RESULTS)
+"""The blocks that a breakpoint of the prompt cache may stand after."""
 
 
 class AnthropicFormat(Format):
@@ -293,6 +299,86 @@ class AnthropicFormat(Format):
 
 
 _SERVER_BLOCKS: Final = frozenset(("server_tool_use", *SERVER_RESULTS))
+
+
+def mark_breakpoints(
+    body: Mapping[str, Any], *, compacted: int = 0, ttl: str = "5m", grows: bool = True
+) -> dict[str, Any]:
+    """Return a request with breakpoints for the prompt cache, in place of any that it has.
+
+    The last request ended with the question before the last answer, so a breakpoint stands there
+    and one at the end: what was written then is found now, however many blocks an answer and its
+    results have. One stands after the first `compacted` messages, which end with a summary, one
+    after the system text and, where there are fewer than four, one after the tools. In a request
+    that no other will begin with, which does not grow, only system text and tools are marked.
+
+    >>> asked = [{"role": "user", "content": "Tea?"}]
+    >>> mark_breakpoints({"system": "Hi.", "messages": asked})["system"]
+    [{'type': 'text', 'text': 'Hi.', 'cache_control': {'type': 'ephemeral'}}]
+    """
+    mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+    messages = [_without_marks(message) for message in body["messages"]]
+    answers = [message["role"] == "assistant" for message in messages]
+    answer = _last(answers, len(answers), of=True)
+    question = _last(answers, answer, of=False)
+    marked = 0
+    ends = {compacted - 1, question, len(messages) - 1} - {-1} if grows else set[int]()
+    for position in ends:
+        content = _with_mark(messages[position]["content"], mark)
+        if content is not None:
+            messages[position] = {**messages[position], "content": content}
+            marked += 1
+    found = {**body, "messages": messages}
+    system = _with_mark(_unmarked(body.get("system", [])), mark)
+    if system is not None:
+        found["system"] = system
+        marked += 1
+    tools = body.get("tools")
+    if tools:
+        found["tools"] = tools = list(_unmarked(tools))
+        loaded = [n for n, tool in enumerate(tools) if not tool.get("defer_loading")]
+        if loaded and marked < _MOST_BREAKPOINTS:
+            tools[loaded[-1]] = {**tools[loaded[-1]], "cache_control": mark}
+    return found
+
+
+def _last(values: Sequence[bool], before: int, *, of: bool) -> int:
+    """Return the position of the last such value before another, or -1."""
+    return next((n for n in range(before - 1, -1, -1) if values[n] is of), -1)
+
+
+def _without_marks(message: Element) -> Element:
+    content = message["content"]
+    plain = _unmarked(content)
+    return message if plain is content else {**message, "content": plain}
+
+
+def _unmarked(content: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return blocks without breakpoints; a text, and what has none, as it is."""
+    if not is_list(content):
+        return content
+    plain = [_without_mark(block) for block in content]
+    return plain if any(map(is_not, plain, content)) else content
+
+
+def _without_mark(block: Element) -> Element:
+    inner = block.get("content")
+    plain = _unmarked(inner)
+    if plain is not inner:
+        block = {**block, "content": plain}
+    if "cache_control" in block:
+        return {name: value for name, value in block.items() if name != "cache_control"}
+    return block
+
+
+def _with_mark(content: Any, mark: Element) -> list[Element] | None:  # noqa: ANN401 - JSON
+    """Return blocks with a breakpoint after the last that may have one; None if none may."""
+    blocks = [_text_block(content)] if type(content) is str else content
+    for index in range(len(blocks) - 1, -1, -1):
+        block = blocks[index]
+        if block.get("type") in _MARKABLE and block.get("text") != "":
+            return [*blocks[:index], {**block, "cache_control": mark}, *blocks[index + 1 :]]
+    return None
 
 
 def _is_blank(text: str) -> bool:

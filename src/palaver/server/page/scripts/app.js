@@ -14,6 +14,7 @@ import "./thread/composer.js";
 import "./thread/draft.js";
 import "./thread/failed-step.js";
 import "./thread/message.js";
+import "./thread/regenerate.js";
 import "./thread/selection.js";
 import "./thread/suggestions.js";
 import "./thread/thread.js";
@@ -32,6 +33,7 @@ import { exchangeToken } from "./shell/login.js";
 import { followOnboarding } from "./shell/onboarding.js";
 import { bindShortcuts } from "./shell/shortcuts.js";
 import { attempt, failed, notify } from "./shell/toast.js";
+import { followAlternatives } from "./thread/alternatives.js";
 import { isFormatted, toggleFormat } from "./thread/markdown.js";
 import { textOf } from "./thread/message-actions.js";
 
@@ -109,6 +111,7 @@ export class App extends HTMLElement {
     watchAddress();
     followOnboarding();
     followCalls();
+    followAlternatives();
     followConversation();
   }
 

@@ -65,6 +65,8 @@ export type PostConversationsPrune = PrunedShape;
 
 export type GetConversationsVersions = VersionListShape;
 
+export type GetConversationsAlternatives = AlternativeListShape;
+
 export type GetConversationsDiff = VersionDiffShape;
 
 export type PostConversationsUndo = ChangeResultShape;
@@ -94,6 +96,10 @@ export type PostConversationsStep = StepStartedShape;
 export type GetConversationsCalls = OpenCallsShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
+
+export type PostConversationsCallsRerun = StepStartedShape;
+
+export type GetConversationsCallsTraceback = CallTracebackShape;
 
 export type PostFiles = FilesReportShape;
 
@@ -159,6 +165,25 @@ export interface AgentPromptShape {
   systemFlag: string | null;
 }
 
+export interface AllowedToolShape {
+  tool: string;
+  by: string | null;
+  at: number | null;
+}
+
+export interface AlternativeShape {
+  message: string;
+  conversation: string;
+  version: number;
+  model: string | null;
+  at: number;
+}
+
+export interface AlternativeListShape {
+  version: number;
+  items: Array<MessageAlternativesShape>;
+}
+
 export interface AppendResultShape {
   version: number;
   length: number;
@@ -212,6 +237,10 @@ export interface BroughtInConversationShape {
 export interface CacheCountsShape {
   read?: number;
   write?: number;
+}
+
+export interface CallTracebackShape {
+  traceback: string | null;
 }
 
 export interface ChangeResultShape {
@@ -512,6 +541,12 @@ export interface MessageShape {
   info?: UserInfoShape | AssistantInfoShape | null;
 }
 
+export interface MessageAlternativesShape {
+  index: number;
+  current: number;
+  items: Array<AlternativeShape>;
+}
+
 export interface MessageBriefShape {
   index: number;
   id: string;
@@ -573,6 +608,7 @@ export interface OpenCallShape {
 export interface OpenCallsShape {
   version: number;
   items: Array<OpenCallShape>;
+  allowed: Array<AllowedToolShape>;
 }
 
 export interface OperationOutcomeShape {

@@ -1,32 +1,57 @@
 /**
- * The open tool calls of the conversation, by call id. They are read from the ledger again after
+ * The open tool calls of the conversation, by the ids of their parts, and the tools that need no further approval in
+ * it. They are read from the ledger again after
  * every event about a call. A call leaves the ledger when its result is in the log.
  *
  * @typedef {import("./protocol.js").GetConversationsCalls["items"][number]} Entry
- * @typedef {{action: "run", arguments?: Record<string, any>} | {action: "deny", reason?: string}} Verdict
+ * @typedef {import("./protocol.js").GetConversationsCalls["allowed"][number]} Allowed
+ * @typedef {{action: "run", arguments?: Record<string, any>, always?: boolean} | {action: "deny", reason?: string}} Verdict
  */
 
 import { api, url } from "./api.js";
 import { live } from "./live-events.js";
 import { get, watch } from "./state.js";
 
-/** @type {{items: Entry[]}} */
-const NONE = { items: [] };
+/** @type {{items: Entry[], allowed: Allowed[]}} */
+const NONE = { items: [], allowed: [] };
 /** The events after which the calls are read again. @type {readonly import("./protocol.js").EventName[]} */
 const FOLLOWED = Object.freeze(["tool.pending", "tool.running", "tool.completed", "tool.error", "tool.progress", "step.ended"]);
 
 /** @type {Map<string, Entry>} */
 let entries = new Map();
+/** @type {Allowed[]} */
+let allowed = [];
 /** @type {Set<() => void>} */
 const listeners = new Set();
 let asked = 0;
 
 /**
- * @param {string} callID
+ * The state of a call by the id of its part: some models use a callID again and again.
+ *
+ * @param {string} id
  * @returns {Entry | undefined}
  */
-export function callOf(callID) {
-  return entries.get(callID);
+export function callOf(id) {
+  return entries.get(id);
+}
+
+/**
+ * Who approved a tool for the whole conversation; undefined if nobody did.
+ *
+ * @param {string} tool
+ */
+export function allowedTool(tool) {
+  return allowed.find((one) => one.tool === tool);
+}
+
+/**
+ * Have the calls of a tool wait for approval again.
+ *
+ * @param {string} tool
+ */
+export async function withdraw(tool) {
+  await api.delete(url`conversations/${get().id}/allowed/${tool}`);
+  await read();
 }
 
 /** The number of calls that wait for approval. */
@@ -67,10 +92,11 @@ export async function decide(entry, verdict) {
 export async function read() {
   const { id } = get();
   const turn = ++asked;
-  /** @type {{items: Entry[]}} */
-  const { items: found } = id ? await api.get(url`conversations/${id}/calls`).catch(() => NONE) : NONE;
+  /** @type {{items: Entry[], allowed: Allowed[]}} */
+  const { items: found, allowed: granted } = id ? await api.get(url`conversations/${id}/calls`).catch(() => NONE) : NONE;
   if (turn !== asked) return; // asked again meanwhile
-  entries = new Map(found.map((one) => [one.callID, one]));
+  entries = new Map(found.map((one) => [one.id, one]));
+  allowed = granted;
   listeners.forEach((listener) => listener());
 }
 

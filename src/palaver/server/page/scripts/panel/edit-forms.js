@@ -14,6 +14,7 @@ const ROLES = Object.freeze(["system", "user", "assistant", "tool"]);
 /** @type {Record<string, Form>} */
 export const FORMS = {
   replace: (draft, changed) => [role(draft, changed), hasText(draft) ? text(draft, changed) : null, toolParts(draft, changed), otherParts(draft)],
+  resend: (draft, changed) => [text(draft, changed), otherParts(draft)],
   "insert-before": (draft, changed) => [role(draft, changed), text(draft, changed)],
   "insert-after": (draft, changed) => [role(draft, changed), text(draft, changed)],
   delete: range,

@@ -8,7 +8,7 @@
  *   tools?: ToolField[]}} EditDraft
  * @typedef {{at: number, field: "input" | "output" | "error", tool: string, before: string,
  *   value: string}} ToolField  what of a tool call or of its result can be edited; arguments as JSON
- * @typedef {Record<string, any>} Operation
+ * @typedef {Record<string, any>} Operation  or several, in `operations`
  */
 
 /**
@@ -23,6 +23,8 @@ export function operationOf(draft) {
       return isChanged(draft) && !unreadableField(draft) && (draft.text?.trim() || hasOtherParts(draft.message))
         ? { operation: "REPLACE", index: draft.index, message: rewritten(draft) }
         : null;
+    case "resend":
+      return draft.text?.trim() || hasOtherParts(draft.message) ? { operations: resent(draft) } : null;
     case "insert-before":
     case "insert-after": {
       if (!draft.text?.trim()) return null;
@@ -42,6 +44,13 @@ export function operationOf(draft) {
     default:
       return null;
   }
+}
+
+/** The operations that put a message in the place of one and cut what followed. @param {EditDraft} draft @returns {Operation[]} */
+function resent(draft) {
+  const index = draft.index ?? 0;
+  const cut = { operation: "TRUNCATE", keepFirst: index + 1 };
+  return isChanged(draft) ? [{ operation: "REPLACE", index, message: rewritten(draft) }, cut] : [cut];
 }
 
 /** @param {number | undefined} value */
@@ -187,6 +196,14 @@ export function newId() {
  */
 export function rebase(operation, steps) {
   const where = placesAfter(steps);
+  if (operation.operations) {
+    const place = where(operation.operations.at(-1).keepFirst - 1);
+    if (place === null) return { operation: null, fate: "gone" };
+    const { index, changed } = place;
+    const moved = operation.operations.map((/** @type {Operation} */ one) => (one.operation === "REPLACE" ? { ...one, index } : { ...one, keepFirst: index + 1 }));
+    const same = operation.operations.at(-1).keepFirst === index + 1;
+    return { operation: { operations: moved }, fate: changed ? "changed" : same ? "same" : "moved" };
+  }
   if (operation.operation === "REPLACE") {
     const place = where(operation.index);
     if (place === null) return { operation: null, fate: "gone" };

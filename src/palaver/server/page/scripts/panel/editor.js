@@ -12,6 +12,7 @@ import { fill, h } from "../core/dom.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { announceEdit } from "../shell/toast.js";
+import { askAgain } from "../thread/regenerate.js";
 import { conflict } from "./edit-conflict.js";
 import { FORMS } from "./edit-forms.js";
 import { operationOf, unreadableField } from "./edit-operations.js";
@@ -183,6 +184,10 @@ export class Editor extends HTMLElement {
    * @param {number} version
    */
   async send(operation, version) {
+    if (this.draft.action === "resend") {
+      await askAgain(operation.operations, version);
+      return;
+    }
     const edited = await api.post(url`conversations/${get().id}/operations`, { operation }, { version });
     announceEdit(t(`views.edit.${this.draft.action}.done`), edited.version);
   }

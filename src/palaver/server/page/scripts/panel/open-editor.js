@@ -31,14 +31,15 @@ export function openEditor({ action, start, stop, item, version = versionShown()
   if (item && action === "erase") return openErase(item);
   const box = dialog();
   const editor = h("pv-editor");
+  const rewrites = action === "replace" || action === "resend";
   const draft = {
     action,
     start,
     stop,
     index: item?.index,
-    message: action === "replace" ? item?.message : undefined,
-    role: action === "replace" ? item?.message.role : action.startsWith("insert") ? "user" : undefined,
-    text: action === "replace" ? editableText(item?.message) : "",
+    message: rewrites ? item?.message : undefined,
+    role: rewrites ? item?.message.role : action.startsWith("insert") ? "user" : undefined,
+    text: rewrites ? editableText(item?.message) : "",
     tools: action === "replace" ? toolFields(item?.message) : [],
   };
   editor.begin(draft, version, () => box.close());

@@ -59,7 +59,7 @@ export class Price extends HTMLElement {
     this.asking = new AbortController();
     const { signal } = this.asking;
     try {
-      const priced = await api.post(url`conversations/${get().id}/price`, { operation }, { signal });
+      const priced = await api.post(url`conversations/${get().id}/price`, operation?.operations ? operation : { operation }, { signal });
       if (signal.aborted) return;
       fill(this, lines(priced));
       this.settle(priced);

@@ -5,6 +5,7 @@ import { redraw } from "../core/redraw.js";
 import { onCalls } from "../core/tool-calls.js";
 import { clock, t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
+import { alternativesBar, alternativesTo, onAlternatives } from "./alternatives.js";
 import { isFormatted, markdown } from "./markdown.js";
 import { entriesFor, quickFor } from "./message-actions.js";
 import { partElement } from "./message-parts.js";
@@ -21,6 +22,8 @@ export class MessageRow extends HTMLElement {
   index = -1;
   /** @type {string | undefined} the id of the message that was drawn last */
   drawn = undefined;
+  /** The alternatives that were drawn last. */
+  alternatives = "";
   unsubscribe = () => {};
 
   connectedCallback() {
@@ -28,7 +31,9 @@ export class MessageRow extends HTMLElement {
     this.setAttribute("role", "article");
     this.tabIndex = -1;
     this.addEventListener("click", touched);
-    this.unsubscribe = onCalls(() => this.#hasCalls() && redraw(this, () => this.#draw()));
+    const calls = onCalls(() => this.#hasCalls() && redraw(this, () => this.#draw()));
+    const others = onAlternatives(() => this.alternatives !== this.#others() && redraw(this, () => this.#draw()));
+    this.unsubscribe = () => (calls(), others());
   }
 
   disconnectedCallback() {
@@ -70,6 +75,7 @@ export class MessageRow extends HTMLElement {
     const { message } = item;
     const open = this.drawn === message.id ? touchedFolds(this) : [];
     this.drawn = message.id;
+    this.alternatives = this.#others();
     this.removeAttribute("aria-busy");
     this.dataset.role = message.role;
     this.setAttribute("aria-label", t("message.label", { n: item.index + 1, who: whoOf(message) }));
@@ -82,7 +88,11 @@ export class MessageRow extends HTMLElement {
   }
 
   #hasCalls() {
-    return this.querySelector(".tool-card:not(.result)") !== null;
+    return this.querySelector(".tool-card") !== null;
+  }
+
+  #others() {
+    return JSON.stringify(alternativesTo(this.item) ?? null);
   }
 }
 
@@ -115,6 +125,7 @@ function header(item) {
     to.length ? h("span", { class: "to muted" }, icon("right"), to.join(", ")) : null,
     model ? h("span", { class: "muted tiny clip" }, model) : null,
     marks?.map((name) => h("span", { class: "chip accent mark" }, icon("mark"), name)),
+    alternativesBar(item),
     h("span", { class: "grow" }),
     h("span", { class: "facts muted tiny" }, facts(item, tokens)),
     h("time", { class: "muted tiny", datetime: new Date(message.timestamp).toISOString(), title: new Date(message.timestamp).toLocaleString() }, clock(message.timestamp)),
