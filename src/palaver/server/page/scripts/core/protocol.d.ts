@@ -31,9 +31,13 @@ export type GetConversations = ConversationListShape;
 
 export type PostConversations = ConversationHeadShape;
 
+export type GetNames = NameListShape;
+
 export type GetConversationsOne = ConversationHeadShape;
 
 export type PatchConversationsOne = ConversationHeadShape;
+
+export type DeleteTrash = TrashResultShape;
 
 export type PostConversationsFork = ConversationHeadShape;
 
@@ -43,11 +47,17 @@ export type PostConversationsMessages = AppendResultShape;
 
 export type PostConversationsQuery = QueryResultShape;
 
+export type GetConversationsFind = FindResultShape;
+
 export type GetConversationsMarks = Array<MarkedMessageShape>;
 
 export type PutConversationsMarksOne = MarkResultShape;
 
 export type DeleteConversationsMarksOne = MarkResultShape;
+
+export type GetConversationsAnnotations = Array<AnnotationItemShape>;
+
+export type PutConversationsAnnotations = AnnotationItemShape;
 
 export type GetSearch = SearchResultShape;
 
@@ -182,6 +192,15 @@ export interface AlternativeShape {
 export interface AlternativeListShape {
   version: number;
   items: Array<MessageAlternativesShape>;
+}
+
+export interface AnnotationItemShape {
+  message: string;
+  index: number | null;
+  note: string;
+  score: number | null;
+  at: number;
+  by: string | null;
 }
 
 export interface AppendResultShape {
@@ -338,6 +357,8 @@ export interface ConversationHeadShape {
   parent: string | null;
   origin: number | null;
   owner: string | null;
+  status: "active" | "archived" | "trashed";
+  pinned: boolean;
   preview?: string;
   name?: string;
   state?: ActivityShape;
@@ -462,6 +483,12 @@ export interface FilesReportShape {
   items: Array<FileSupportShape>;
 }
 
+export interface FindResultShape {
+  version: number;
+  length: number;
+  indices: Array<number>;
+}
+
 export interface ForkInfoShape {
   id: string;
   title: string | null;
@@ -584,6 +611,16 @@ export interface ModelRefShape {
   providerID: string;
   modelID: string;
   variant?: string | null;
+}
+
+export interface NameListShape {
+  items: Array<NamedConversationShape>;
+}
+
+export interface NamedConversationShape {
+  id: string;
+  name: string | null;
+  updated: number;
 }
 
 export interface NoteShape {
@@ -830,6 +867,7 @@ export interface SearchHitShape {
   snippet: string;
   seenIn?: number | null;
   seenAt?: number | null;
+  status?: "active" | "archived" | "trashed";
 }
 
 export interface SearchResultShape {
@@ -1126,6 +1164,11 @@ export interface TranscriptListShape {
   programs: Record<string, string>;
   transcripts: Array<TranscriptInfoShape>;
   problems: Array<string>;
+}
+
+export interface TrashResultShape {
+  deleted: number;
+  kept: Array<string>;
 }
 
 export interface UsageTotalsShape {
