@@ -40,7 +40,7 @@ LIMITS: Final = {
     "append": 9,
     "truncate": 11,
     "rollback": 11,
-    "a step with a tool call": 33,
+    "a step with a tool call": 32,
     "append over HTTP": 20,
     "wire.to": 9,
     "a prompt": 9,

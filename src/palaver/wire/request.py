@@ -44,6 +44,7 @@ from palaver.wire.notes import Note, ParsedConversation
 from palaver.wire.pairing import Pairing
 from palaver.wire.reply import metadata_of_call
 from palaver.wire.round_trip import (
+    KEY,
     details_of,
     diff,
     fingerprint,
@@ -327,7 +328,8 @@ class Converter:
         """Take a message into the head where it belongs there; note what is not expressible."""
         form, writer, message = self.form, self._writer, turn.message
         if message.metadata:
-            writer.note_foreign_details(message)
+            if KEY in message.metadata:
+                writer.note_foreign_details(message)
             if isinstance(message.info, AssistantInfo) and message.info.summary:
                 self._summaries.append(writer.turn)
         if self._elements or not form.is_head(turn):
@@ -412,7 +414,7 @@ class Converter:
         """Return an element as it was read, where it is unedited and may be sent so here."""
         elements, owner = self._elements, self._owners[index]
         element = elements[index]
-        if owner.metadata and details_of(owner, self.form.name):
+        if KEY in owner.metadata and details_of(owner, self.form.name):
             found = self._restored(element, str(ordinal), owner, notes)
             following = elements[index + 1] if index + 1 < len(elements) else after
             around = elements[index - 1] if index else None, following
