@@ -252,6 +252,7 @@ def _of_history() -> Iterator[Operation]:  # noqa: PLR0915 - a list
     yield op("batch_snapshot", lambda w: w.history.batch_snapshot(0))
     yield op("by_role", lambda w: w.history.by_role("user"), *_ALL)
     yield op("can_undo", lambda w: w.history.can_undo)
+    yield op("ends", lambda w: w.history.ends(20))
     yield op("can_redo", lambda w: w.history.can_redo)
     yield op("clear", lambda w: w.history.clear(), after=_undo)
     yield op("count", lambda w: w.history.count(role="user"), label="count(role)")

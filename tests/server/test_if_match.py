@@ -149,6 +149,7 @@ ROUTES: Final[dict[tuple[str, str], Route]] = {
     ("delete", "/deferred/{edit}"): Route(
         more="/deferred/waiting", prepare=_with_deferred, makes=0, alone=False, late=404
     ),
+    ("put", "/annotations"): Route({"message": 0, "note": "new"}, makes=0, alone=False),
     ("post", "/erase"): Route({"message": 0}),
     ("post", "/prune"): Route({}),
     ("post", "/undo"): Route({}),

@@ -140,7 +140,7 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_sqlite(path: Path) -> None
             store.list(owner="anna")
         with apsw.Connection(str(path)) as connection:
             query = QUERIES["list_of_owner"]
-            values = (2**60, "\U0010ffff", None, 50, "anna")
+            values = (2**60, "\U0010ffff", None, 50, "anna", None)
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
             assert any("conversations_owner (owner=? AND" in step for step in plan), plan
             assert not any("SCAN c" in step or "TEMP B-TREE" in step for step in plan), plan
@@ -169,6 +169,7 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_postgres(postgres: str) ->
                         "updated": 2**60,
                         "id": "\U0010ffff",
                         "tag": None,
+                        "without": [],
                         "limit": 50,
                     },
                 ).fetchall()

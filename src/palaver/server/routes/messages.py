@@ -20,7 +20,14 @@ from palaver.history.frame import handle_of
 from palaver.history.marks import overlaps
 from palaver.messages import Message, Role, ToolCallPart, ToolPart, parse_messages
 from palaver.server.markdown import SECONDS, Reason, render
-from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
+from palaver.server.requests import (
+    IdempotencyKey,
+    IfMatch,
+    Shape,
+    check_if_match,
+    read_if_match,
+    with_etag,
+)
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
 from palaver.stores.annotations import (
@@ -412,9 +419,13 @@ def list_annotations(
 
 @put("/conversations/{conversation:str}/annotations", sync_to_thread=True)
 def put_annotation(
-    service: ServiceDependency, conversation: FromPath[str], data: JSONBody[AnnotationRequest]
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    data: JSONBody[AnnotationRequest],
+    if_match: IfMatch = None,
 ) -> AnnotationItem:
     """Put a note and a score on a message; it makes no version, and those before stay readable."""
+    check_if_match(service.store, conversation, if_match)
     made = annotate(
         service.store, conversation, data.message, note=data.note, score=data.score, by=data.by
     )

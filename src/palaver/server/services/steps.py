@@ -369,7 +369,8 @@ class StepRunner:
         """
 
         async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
-            return await self._run_decided(chat, running, call, plan, decision)
+            await self._run_decided(chat, running, call, decision)
+            return await self._go_on(chat, running, plan)
 
         return await self._start(conversation, plan.name, lambda _: True, work, decided=True)
 
@@ -385,32 +386,43 @@ class StepRunner:
 
         `decide` gives the decision of the person who asks for it, or refuses the call.
         """
-        again: list[tuple[ToolCallPart, Decision]] = []
+        seen: list[int] = []
 
-        def prepare(chat: Conversation) -> bool:
+        def check(chat: Conversation) -> bool:
             chat.history.extend([], expect=expect)
-            found = Rerun.find(chat.history.view, name)
-            decision = decide(found.call)
-            chat.history.rewrite(found.pieces, reason="RERUN", expect=chat.history.version)
-            digest = chat.digests([found.call])[found.call.id]
-            again.append((found.call, replace(decision, digest=digest)))
+            seen.append(chat.history.version)
+            decide(Rerun.find(chat.history.view, name).call)
             return True
 
-        async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
-            call, decision = again[0]
-            return await self._run_decided(chat, running, call, plan, decision)
+        def cut(chat: Conversation) -> tuple[ToolCallPart, Decision]:
+            found = Rerun.find(chat.history.view, name)
+            decision = decide(found.call)
+            chat.history.rewrite(found.pieces, reason="RERUN", expect=seen[0])
+            digest = chat.digests([found.call])[found.call.id]
+            return found.call, replace(decision, digest=digest)
 
-        return await self._start(conversation, plan.name, prepare, work, decided=True)
+        async def work(chat: Conversation, running: RunningStep) -> StepOutcome:
+            async def run() -> None:
+                call, decision = await to_thread.run_sync(cut, chat)
+                await self._run_decided(chat, running, call, decision)
+
+            try:  # nobody else may begin a step between the edit and the call
+                await chat.hold(run)
+            except (PalaverError, RequestRefused) as error:
+                running.refusal = running.refusal and error
+                raise
+            return await self._go_on(chat, running, plan)
+
+        return await self._start(conversation, plan.name, check, work, decided=True)
 
     async def _run_decided(
         self,
         chat: Conversation,
         running: RunningStep,
         call: ToolCallPart,
-        plan: StepPlan,
         decision: Decision,
-    ) -> StepOutcome:
-        """Run one call as it was decided; then go on, if no other call waits for a decision."""
+    ) -> None:
+        """Run one call as it was decided."""
 
         def begin(event: Event) -> None:
             if event.data["id"] == call.id:
@@ -430,6 +442,9 @@ class StepRunner:
         finally:
             stop()
         self._note_traceback(outcomes[0])
+
+    async def _go_on(self, chat: Conversation, running: RunningStep, plan: StepPlan) -> StepOutcome:
+        """Let the model answer, if no other call waits for a decision."""
         if await to_thread.run_sync(_still_waiting, chat):
             return "waiting"
         return await self._answer(chat, plan, running) if plan.loop else "calls"

@@ -278,7 +278,6 @@ CREATE OR REPLACE FUNCTION palaver.create_conversation(
 DECLARE
     v_attempt bigint;
     v_parent record;
-    v_xmin xid;
     v_count bigint := coalesce(cardinality(p_bodies), 0);
 BEGIN
     IF p_root = p_id THEN
@@ -307,11 +306,8 @@ BEGIN
             p_counts[2] + cardinality(array_positions(p_roles, 1)),
             p_counts[3] + cardinality(array_positions(p_roles, 2)), 0,
             p_size, p_parent, p_base, p_origin, p_title, p_tags, p_created, p_updated, p_hash,
-            p_owner)
-    RETURNING xmin INTO v_xmin;
-    IF v_xmin <> pg_current_xact_id()::xid THEN
-        PERFORM palaver.check_node(p_root, p_id);
-    END IF;
+            p_owner);
+    PERFORM palaver.check_node(p_root, p_id);
     PERFORM palaver.add_messages(p_root, p_id, p_first, p_counts, p_roles, p_times, p_replaces,
                                  p_marks, p_ids, p_bodies);
     INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first, count,
