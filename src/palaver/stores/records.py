@@ -52,11 +52,14 @@ if TYPE_CHECKING:
     from palaver.stores.backend import Backend
 
 __all__ = [
+    "ALLOWED",
+    "APPROVAL",
     "ARCHIVED",
     "MAGIC",
     "MERGED_POSITIONS",
     "NONE_IN_ORDER",
     "NO_REPLACEMENTS",
+    "PERMISSIONS",
     "PINNED",
     "PRUNED",
     "ROLE_NUMBERS",
@@ -517,6 +520,16 @@ def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]
             yield f"message {position}: its place in the order of ids and times is wrong"
         latest = following
 
+
+# ── kinds of records ────────────────────────────────────────────────────────────────────────────
+
+APPROVAL: Final = "approval"
+"""The kind of record that holds what was decided about a tool call."""
+ALLOWED: Final = "allowed"
+"""The kind of record that holds who approved all calls of a tool, by the tool's name."""
+PERMISSIONS: Final = frozenset((APPROVAL, ALLOWED))
+"""The kinds of records that let calls run: they hold in the store in which a person gave them, and
+no file brings them into another."""
 
 # ── positions of merged messages ────────────────────────────────────────────────────────────────
 
