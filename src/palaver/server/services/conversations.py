@@ -304,8 +304,10 @@ class SettingsChange(Shape, frozen=True):
             if name in _ONE_STEP:
                 raise ValidationError(_ONE_STEP[name], path=path, rule="option")
             if name not in OPTIONS:
-                known = ", ".join(sorted(OPTIONS - _ONE_STEP.keys()))
-                raise ValidationError(f"unknown option; known are {known}", path=path, rule="option")
+                detail = (
+                    f"unknown option; known are {', '.join(sorted(OPTIONS - _ONE_STEP.keys()))}"
+                )
+                raise ValidationError(detail, path=path, rule="option")
             check_option(name, value, path)
         for index, name in enumerate(self.tools if isinstance(self.tools, list) else ()):
             if name not in tools:
