@@ -18,6 +18,7 @@ from palaver.errors import AlreadyExists, Conflict, ValidationError
 from palaver.messages import dump
 from palaver.messages.codec import load_json
 from palaver.messages.ids import derive_id
+from palaver.stores.open import printable_path
 from palaver.transcripts.discover import first_line, format_of_transcript
 from palaver.transcripts.importer import ORIGIN, choose_pieces, name_of
 from palaver.transcripts.readers import each_conversation
@@ -107,7 +108,7 @@ def is_brought_in(store: Store, found: FoundTranscript) -> bool:
 
 
 def _signature(found: FoundTranscript) -> bytes:
-    return dump([str(found.path), found.size, found.modified])
+    return dump([printable_path(str(found.path)), found.size, found.modified])
 
 
 def _seen(store: Store, name: str) -> bytes | None:
@@ -132,10 +133,16 @@ def _choose_name(store: Store, parsed: ParsedConversation, path: Path, taken: se
     own = name_of(parsed.about)
     if own is not None and own not in taken and own in store:
         state = _read_state(store, own)
-        if state is not None and state.path != str(path) and Path(state.path).exists():
+        if (
+            state is not None
+            and state.path != printable_path(str(path))
+            and Path(state.path).exists()
+        ):
             own = None
     name = own if own is not None and own not in taken else None
-    chosen = name or derive_id(f"{path}\n{parsed.about.get('id')}", parsed.messages[0].id)
+    chosen = name or derive_id(
+        f"{printable_path(str(path))}\n{parsed.about.get('id')}", parsed.messages[0].id
+    )
     taken.add(chosen)
     return chosen
 
@@ -144,7 +151,7 @@ def _store(
     store: Store, name: str, parsed: ParsedConversation, path: Path, owner: str | None
 ) -> BroughtIn:
     messages, title = parsed.messages, _title_of(parsed)
-    state = _State(str(path), len(messages), digest_of(messages), title)
+    state = _State(printable_path(str(path)), len(messages), digest_of(messages), title)
     result = BroughtIn("created", path, name, title, len(messages), notes=parsed.notes)
     if name not in store:
         about = (ORIGIN, "about", dump(parsed.about))
