@@ -14,9 +14,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from palaver.errors import AlreadyExists, Conflict, ValidationError
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from palaver.errors import AlreadyExists, Conflict, StoreDamaged, ValidationError
 from palaver.messages import dump
-from palaver.messages.codec import load_json
+from palaver.messages.decode import decode
 from palaver.messages.ids import derive_id
 from palaver.stores.open import printable_path
 from palaver.transcripts.discover import first_line, format_of_transcript
@@ -61,7 +65,7 @@ class BroughtIn(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-class _State(NamedTuple):
+class _State(Struct, frozen=True):
     """How much of which file is stored."""
 
     path: str
@@ -71,7 +75,7 @@ class _State(NamedTuple):
 
     def record(self) -> Record:
         """Return it as a record beside the conversation."""
-        return (ORIGIN, FILE, dump(self._asdict()))
+        return (ORIGIN, FILE, dump(asdict(self)))
 
 
 def bring_in(
@@ -92,7 +96,7 @@ def bring_in(
                     result = _store(store, name, parsed, path, owner)
                     complete = complete and result.action != "busy"
                     yield result
-        except (ValidationError, OSError) as error:
+        except (ValidationError, StoreDamaged, OSError) as error:
             complete = False
             detail = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             yield BroughtIn("failed", path, detail=detail)
@@ -208,7 +212,11 @@ def _grow(store: Store, messages: Sequence[Message], state: _State, result: Brou
 
 def _read_state(store: Store, name: str) -> _State | None:
     value = store.records(name, ORIGIN).get(FILE)
-    return None if value is None else _State(**load_json(value))
+    try:
+        return None if value is None else decode(value, _State)
+    except msgspec.DecodeError as error:
+        msg = f"{name}: how much of its file is stored can't be read: {error}"
+        raise StoreDamaged(msg) from error
 
 
 def _first_state(store: Store, name: str) -> _State | None:
