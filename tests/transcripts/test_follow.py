@@ -324,7 +324,8 @@ def test_a_record_that_a_file_damaged_fails_alone(
     write(session, line(1, "user", "Tea?"))
     other = tmp_path / "other.jsonl"
     write(other, line(1, "user", "Milk?", sessionId="other"))
-    follower = Follower(store, lambda: [found_at(session), found_at(other)])
+    files = (session, other)
+    follower = Follower(store, lambda: map(found_at, files), clock=lambda: 0.0)
     assert 2 == len(list(follower.look()))
     store.put_record(SESSION, "origin", "file", value)
     write(session, line(1, "user", "Tea?"), line(2, "assistant", "Yes."))
