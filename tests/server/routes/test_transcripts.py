@@ -95,6 +95,7 @@ def test_a_server_that_only_shows_brings_nothing_in(fresh: Store, home: Path) ->
     with APIClient(app, base_url=ADDRESS) as asker:
         asker.headers["authorization"] = f"Bearer {TOKEN}"
         assert not asker.good("GET", "info")["discovers"]
+        assert "read-only" in asker.refused("GET", "transcripts?titles=true")["detail"]
         assert 403 == asker.refused("POST", "transcripts", {"keys": ["a"]})["status"]
         assert 403 == asker.refused("POST", "examples")["status"]
 
