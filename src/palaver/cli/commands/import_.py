@@ -344,7 +344,14 @@ def _follow_file(file: str, how: _Discovering) -> None:
     if form in SNAPSHOTS:
         msg = f"{display_name(file)} is a snapshot, which does not grow"
         raise Refused(msg)
-    _bring_in(lambda: [transcript_at(path, form)], how)
+
+    def find() -> list[FoundTranscript]:
+        try:
+            return [transcript_at(path, form)]
+        except FileNotFoundError:  # for a moment: it is written anew
+            return []
+
+    _bring_in(find, how)
 
 
 def _choose(found: list[FoundTranscript], which: tuple[str, ...]) -> list[FoundTranscript]:
