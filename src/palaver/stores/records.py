@@ -64,6 +64,7 @@ __all__ = [
     "PRUNED",
     "ROLE_NUMBERS",
     "SEALED",
+    "STATUS_TAGS",
     "TRASHED",
     "AlreadyCommitted",
     "BodyCodec",
@@ -131,7 +132,7 @@ Status: TypeAlias = Literal["active", "archived", "trashed"]
 PINNED: Final = "palaver.pinned"
 ARCHIVED: Final = "palaver.archived"
 TRASHED: Final = "palaver.trashed"
-_STATUS_TAGS: Final = frozenset({PINNED, ARCHIVED, TRASHED})
+STATUS_TAGS: Final = frozenset({PINNED, ARCHIVED, TRASHED})
 """Tags of palaver's own: the status is stored as others are, so every store lists by it."""
 
 
@@ -177,7 +178,7 @@ class Head(Struct, frozen=True, gc=False):
     @property
     def own_tags(self) -> tuple[str, ...]:
         """The tags without those that say its status and that it is pinned."""
-        return tuple(tag for tag in self.tags if tag not in _STATUS_TAGS)
+        return tuple(tag for tag in self.tags if tag not in STATUS_TAGS)
 
     def with_status(
         self,

@@ -204,13 +204,16 @@ def test_a_watched_file_may_be_gone_for_a_moment(
 ) -> None:
     lines = sample("codex.jsonl").splitlines(keepends=True)
     file = put(home / "one.jsonl", b"".join(lines[:6]))
-    doings = iter([file.unlink, lambda: put(file, b"".join(lines), at=3_000_000)])
+    looks = iter(("gone", "there again"))
 
     def sleep(_: float) -> None:
-        do = next(doings, None)
-        if do is None:
+        now = next(looks, None)
+        if now is None:
             raise KeyboardInterrupt
-        do()
+        if now == "gone":
+            file.unlink()
+        else:
+            put(file, b"".join(lines), at=3_000_000)
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr("palaver.transcripts.follow._REST", 0)

@@ -257,6 +257,16 @@ def test_conversations_are_pinned_archived_and_thrown_away(ask: APIClient, store
     assert ("active", False, ["state"]) == (made["status"], made["pinned"], made["tags"])
 
 
+@pytest.mark.parametrize("tag", ["palaver.trashed", "palaver.archived", "palaver.pinned"])
+def test_no_tag_changes_the_status(ask: APIClient, tag: str) -> None:
+    talk = ask.begun("a")
+    for method, path in (("POST", "conversations"), ("PATCH", f"conversations/{talk}")):
+        problem = ask.refused(method, path, {"tags": ["mine", tag]})
+        assert (422, "$.tags[1]") == (problem["status"], problem["path"])
+    head = ask.good("GET", f"conversations/{talk}")
+    assert ("active", False) == (head["status"], head["pinned"])
+
+
 def test_the_trash_is_emptied_only_when_asked(ask: APIClient, store: Store) -> None:
     for name in ("gone", "parent", "stays"):
         store.create([palaver.user("Trashy tea?")], id=f"trash-{name}")

@@ -20,7 +20,7 @@ from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
 from palaver.context.manager import KnownAgent, Prompt, previous_prompt, prompt_at_turn
 from palaver.conversation import Conversation, Prices
 from palaver.errors import StoreDamaged, UnknownConversation, ValidationError
-from palaver.messages.decode import decode
+from palaver.messages.decode import decode, decoder_for
 from palaver.models.base import OPTIONS, check_option
 from palaver.server.requests import Shape
 from palaver.stores.records import TRASHED
@@ -324,7 +324,8 @@ def read_settings(store: Store, conversation: str) -> ConversationSettings:
     options, tools = stored.get("options", b"{}"), stored.get("tools", b"null")
     try:
         found = ConversationSettings(
-            options=decode(options, dict[str, Any]), tools=decode(tools, bool | list[str] | None)
+            options=decode(options, dict[str, Any]),
+            tools=decoder_for(bool | list[str] | None).decode(tools),
         )
         SettingsChange(options=found.options).check(())
     except (msgspec.DecodeError, ValidationError) as error:
