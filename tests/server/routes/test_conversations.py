@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import palaver
 from palaver.stores.transfer import export_conversation, import_conversation
 from tests.conversation.scripted import Scripted
@@ -12,8 +14,6 @@ from tests.server.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from palaver.stores import Store
     from palaver.stores.records import Listing
