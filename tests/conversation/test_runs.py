@@ -225,6 +225,7 @@ def test_what_an_answer_without_steps_says_of_itself_counts() -> None:
     [
         ({"expected": 900, "lost": 500, "cause": "edit"}, (900, 500, "edit")),
         ({"expected": "900", "lost": None, "cause": 3}, (None, 0, None)),
+        ({"expected": True, "lost": False}, (None, 0, None)),
         ("nonsense", (None, 0, None)),
     ],
 )
@@ -237,6 +238,13 @@ def test_what_was_expected_of_the_cache_is_shown_where_it_was_stored(
     assert cache is not None
     assert (400, 30) == (cache.read, cache.written)
     assert expected == (cache.expected, cache.lost, cache.cause)
+    assert type(cache.lost) is int
+
+
+@pytest.mark.parametrize("noted", [None, True, 5, 1.5, "call", {}, [5, "call"]])
+def test_calls_that_are_noted_in_no_list_are_none(noted: object) -> None:
+    message = assistant("Yes.", metadata={"incompleteCalls": noted})
+    assert () == read([message]).turns[0].steps[0].calls
 
 
 async def test_a_step_of_palavers_own_says_how_long_it_took() -> None:

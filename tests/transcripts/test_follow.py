@@ -315,3 +315,21 @@ def test_every_sample_grows_line_by_line_to_what_it_is_as_a_whole(
             ]  # fmt: skip
             assert 1 == len(stored), name
             assert list(parsed.messages) == store.get(stored[0]).messages
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b"x", b'{"path": 5, "messages": "2"}'])
+def test_a_record_that_a_file_damaged_fails_alone(
+    store: Store, session: Path, tmp_path: Path, value: bytes
+) -> None:
+    write(session, line(1, "user", "Tea?"))
+    other = tmp_path / "other.jsonl"
+    write(other, line(1, "user", "Milk?", sessionId="other"))
+    files = (session, other)
+    follower = Follower(store, lambda: map(found_at, files), clock=lambda: 0.0)
+    assert 2 == len(list(follower.look()))
+    store.put_record(SESSION, "origin", "file", value)
+    write(session, line(1, "user", "Tea?"), line(2, "assistant", "Yes."))
+    write(other, line(1, "user", "Milk?", sessionId="other"), line(2, "assistant", "No."))
+    results = {result.path: result for result in follower.look()}
+    assert ("failed", "appended") == (results[session].action, results[other].action)
+    assert "can't be read" in results[session].detail

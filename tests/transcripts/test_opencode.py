@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -155,6 +156,18 @@ def test_the_folder_of_older_releases(tmp_path: Path) -> None:
     assert "The loose lid" == parsed.about["title"]
     assert {"id": "ses_0000"} == stranger.about
     assert ["msg_78.json"] == [note.where for note in stranger.notes]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("session/p/ses_1.json", "message/ses_1/msg_1.json", "part/msg_2/prt_1.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        os.mkfifo(tmp_path / name)
+    said = {"id": "msg_2", "sessionID": "ses_1", "role": "user", "time": {"created": 1}}
+    (tmp_path / "message/ses_1/msg_2.json").write_text(json.dumps(said))
+    (parsed,) = opencode.read_folder(tmp_path)
+    lost = [note.where for note in parsed.notes if note.detail == "is no file"]
+    assert ["ses_1.json", "msg_1.json", "prt_1.json"] == lost
 
 
 def test_what_the_command_says_before_an_export_is_no_part_of_it() -> None:

@@ -27,7 +27,8 @@ from palaver.messages import (
 )
 from palaver.messages.decode import decode
 from palaver.messages.ids import derive_id, now_ms
-from palaver.tools.approval import APPROVAL, GATED
+from palaver.stores.records import APPROVAL
+from palaver.tools.approval import GATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from palaver.conversation.prompt_cache import PROMPT_CACHE
 from palaver.conversation.usage import RequestUsage, requests_of
 from palaver.messages import AssistantInfo, Part, Role, TokenCounts, ToolCallPart, ToolPart
-from palaver.messages.limits import EMPTY, is_object
+from palaver.messages.limits import EMPTY, is_list, is_object
 from palaver.messages.part_base import json_name
 from palaver.messages.parts import RetryPart, StepFinishPart, StepStartPart
 
@@ -252,8 +252,8 @@ def _call(call_id: str, tool: str, state: ToolState, index: int | None) -> RunCa
 
 def _incomplete_calls(message: Message) -> Iterator[RunCall]:
     """Yield the calls that were being written when an answer broke off."""
-    broken = message.metadata.get("incompleteCalls") or ()
-    for call in filter(is_object, broken):
+    broken = message.metadata.get("incompleteCalls")
+    for call in filter(is_object, broken if is_list(broken) else ()):
         yield RunCall(
             call_id=str(call.get("callID", "")), tool=str(call.get("tool", "")), status="incomplete"
         )
@@ -329,8 +329,8 @@ def _cache(tokens: TokenCounts, noted: object) -> RunCache:
     return RunCache(
         read=cache.read,
         written=cache.write,
-        expected=expected if isinstance(expected, int) else None,
-        lost=lost if isinstance(lost, int) else 0,
+        expected=expected if type(expected) is int else None,
+        lost=lost if type(lost) is int else 0,
         cause=cause[:_TEXT_LENGTH] if isinstance(cause, str) else None,
     )
 

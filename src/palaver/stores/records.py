@@ -52,15 +52,19 @@ if TYPE_CHECKING:
     from palaver.stores.backend import Backend
 
 __all__ = [
+    "ALLOWED",
+    "APPROVAL",
     "ARCHIVED",
     "MAGIC",
     "MERGED_POSITIONS",
     "NONE_IN_ORDER",
     "NO_REPLACEMENTS",
+    "PERMISSIONS",
     "PINNED",
     "PRUNED",
     "ROLE_NUMBERS",
     "SEALED",
+    "STATUS_TAGS",
     "TRASHED",
     "AlreadyCommitted",
     "BodyCodec",
@@ -128,7 +132,7 @@ Status: TypeAlias = Literal["active", "archived", "trashed"]
 PINNED: Final = "palaver.pinned"
 ARCHIVED: Final = "palaver.archived"
 TRASHED: Final = "palaver.trashed"
-_STATUS_TAGS: Final = frozenset({PINNED, ARCHIVED, TRASHED})
+STATUS_TAGS: Final = frozenset({PINNED, ARCHIVED, TRASHED})
 """Tags of palaver's own: the status is stored as others are, so every store lists by it."""
 
 
@@ -174,7 +178,7 @@ class Head(Struct, frozen=True, gc=False):
     @property
     def own_tags(self) -> tuple[str, ...]:
         """The tags without those that say its status and that it is pinned."""
-        return tuple(tag for tag in self.tags if tag not in _STATUS_TAGS)
+        return tuple(tag for tag in self.tags if tag not in STATUS_TAGS)
 
     def with_status(
         self,
@@ -517,6 +521,16 @@ def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]
             yield f"message {position}: its place in the order of ids and times is wrong"
         latest = following
 
+
+# ── kinds of records ────────────────────────────────────────────────────────────────────────────
+
+APPROVAL: Final = "approval"
+"""The kind of record that holds what was decided about a tool call."""
+ALLOWED: Final = "allowed"
+"""The kind of record that holds who approved all calls of a tool, by the tool's name."""
+PERMISSIONS: Final = frozenset((APPROVAL, ALLOWED))
+"""The kinds of records that let calls run: they hold in the store in which a person gave them, and
+no file brings them into another."""
 
 # ── positions of merged messages ────────────────────────────────────────────────────────────────
 

@@ -34,6 +34,7 @@ from palaver.messages.limits import (
     path_step,
     quote_value,
 )
+from palaver.stores.records import ALLOWED, APPROVAL
 from palaver.tools.runner import to_output
 
 if TYPE_CHECKING:
@@ -65,10 +66,6 @@ __all__ = [
     "withdraw_allowed",
 ]
 
-APPROVAL: Final = "approval"
-"""The kind of record that holds a decision."""
-ALLOWED: Final = "allowed"
-"""The kind of record that holds who approved all calls of a tool, by the tool's name."""
 ASKED: Final = "asked"
 """The kind of record that holds the digests of the calls that a question showed."""
 ANSWERED: Final = "answered"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from palaver.errors import ValidationError
+from palaver.stores.open import printable_path
 from palaver.transcripts.opencode import TABLES
 from palaver.transcripts.readers import detect, each_conversation
 
@@ -131,7 +132,7 @@ def transcript_at(path: Path, program: str) -> FoundTranscript:
     """Return a file that the user named, as if it had been found."""
     at = path.stat()
     return FoundTranscript(
-        program, path.absolute(), path.stem, at.st_size, at.st_mtime_ns // 1_000_000
+        program, path.absolute(), printable_path(path.stem), at.st_size, at.st_mtime_ns // 1_000_000
     )
 
 
@@ -226,7 +227,8 @@ def _look(place: _Place, problems: list[str]) -> Iterator[FoundTranscript]:
             continue
         count += 1
         if count > MAX_FOUND:
-            problems.append(f"{place.folder}: has more than {MAX_FOUND:,} files; the rest is left")
+            detail = f"has more than {MAX_FOUND:,} files; the rest is left"
+            problems.append(f"{printable_path(str(place.folder))}: {detail}")
             break
         side = _AGENT.fullmatch(relative) if place.program == "claude-code" else None
         if side is None:
@@ -259,7 +261,7 @@ def _transcript(
         else:
             return None
     except OSError as error:
-        problems.append(f"{path}: {error.strerror or error}")
+        problems.append(f"{printable_path(str(path))}: {error.strerror or error}")
         return None
     name = relative.rpartition(".")[0] or relative
     return FoundTranscript(place.program, path, name, size, modified)
@@ -275,10 +277,10 @@ def _entries(
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        problems.append(f"{folder}: {error.strerror or error}")
+        problems.append(f"{printable_path(str(folder))}: {error.strerror or error}")
         return
     for entry in here:
-        relative = f"{before}{entry.name}"
+        relative = before + printable_path(entry.name)
         yield relative, entry
         if depth > 1 and entry.is_dir(follow_symlinks=False):
             yield from _entries(Path(entry.path), depth - 1, problems, f"{relative}/")

@@ -14,10 +14,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from palaver.errors import AlreadyExists, Conflict, ValidationError
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from palaver.errors import AlreadyExists, Conflict, StoreDamaged, ValidationError
 from palaver.messages import dump
-from palaver.messages.codec import load_json
+from palaver.messages.decode import decode
 from palaver.messages.ids import derive_id
+from palaver.stores.open import printable_path
 from palaver.transcripts.discover import first_line, format_of_transcript
 from palaver.transcripts.importer import ORIGIN, choose_pieces, name_of
 from palaver.transcripts.readers import each_conversation
@@ -60,7 +65,7 @@ class BroughtIn(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-class _State(NamedTuple):
+class _State(Struct, frozen=True):
     """How much of which file is stored."""
 
     path: str
@@ -70,7 +75,7 @@ class _State(NamedTuple):
 
     def record(self) -> Record:
         """Return it as a record beside the conversation."""
-        return (ORIGIN, FILE, dump(self._asdict()))
+        return (ORIGIN, FILE, dump(asdict(self)))
 
 
 def bring_in(
@@ -91,7 +96,7 @@ def bring_in(
                     result = _store(store, name, parsed, path, owner)
                     complete = complete and result.action != "busy"
                     yield result
-        except (ValidationError, OSError) as error:
+        except (ValidationError, StoreDamaged, OSError) as error:
             complete = False
             detail = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             yield BroughtIn("failed", path, detail=detail)
@@ -107,7 +112,7 @@ def is_brought_in(store: Store, found: FoundTranscript) -> bool:
 
 
 def _signature(found: FoundTranscript) -> bytes:
-    return dump([str(found.path), found.size, found.modified])
+    return dump([printable_path(str(found.path)), found.size, found.modified])
 
 
 def _seen(store: Store, name: str) -> bytes | None:
@@ -132,10 +137,16 @@ def _choose_name(store: Store, parsed: ParsedConversation, path: Path, taken: se
     own = name_of(parsed.about)
     if own is not None and own not in taken and own in store:
         state = _read_state(store, own)
-        if state is not None and state.path != str(path) and Path(state.path).exists():
+        if (
+            state is not None
+            and state.path != printable_path(str(path))
+            and Path(state.path).exists()
+        ):
             own = None
     name = own if own is not None and own not in taken else None
-    chosen = name or derive_id(f"{path}\n{parsed.about.get('id')}", parsed.messages[0].id)
+    chosen = name or derive_id(
+        f"{printable_path(str(path))}\n{parsed.about.get('id')}", parsed.messages[0].id
+    )
     taken.add(chosen)
     return chosen
 
@@ -144,7 +155,7 @@ def _store(
     store: Store, name: str, parsed: ParsedConversation, path: Path, owner: str | None
 ) -> BroughtIn:
     messages, title = parsed.messages, _title_of(parsed)
-    state = _State(str(path), len(messages), digest_of(messages), title)
+    state = _State(printable_path(str(path)), len(messages), digest_of(messages), title)
     result = BroughtIn("created", path, name, title, len(messages), notes=parsed.notes)
     if name not in store:
         about = (ORIGIN, "about", dump(parsed.about))
@@ -201,7 +212,11 @@ def _grow(store: Store, messages: Sequence[Message], state: _State, result: Brou
 
 def _read_state(store: Store, name: str) -> _State | None:
     value = store.records(name, ORIGIN).get(FILE)
-    return None if value is None else _State(**load_json(value))
+    try:
+        return None if value is None else decode(value, _State)
+    except msgspec.DecodeError as error:
+        msg = f"{name}: how much of its file is stored can't be read: {error}"
+        raise StoreDamaged(msg) from error
 
 
 def _first_state(store: Store, name: str) -> _State | None:

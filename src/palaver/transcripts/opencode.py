@@ -148,6 +148,9 @@ def read_folder(source: Path) -> Iterator[ParsedConversation]:
 
 
 def _file(path: Path, notes: NoteCollector) -> Mapping[str, Any] | None:
+    if not path.is_file():  # a pipe would be waited for without end
+        notes.lost(path.name, "transcript.damaged", "is no file")
+        return None
     with path.open("rb") as stream:
         return load_record(stream.read(MAX_DOCUMENT + 1), path.name, notes)
 

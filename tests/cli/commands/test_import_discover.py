@@ -199,6 +199,29 @@ def test_one_file_is_watched(run: Run, home: Path, monkeypatch: pytest.MonkeyPat
     assert "is a snapshot, which does not grow" in refused.stderr
 
 
+def test_a_watched_file_may_be_gone_for_a_moment(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = sample("codex.jsonl").splitlines(keepends=True)
+    file = put(home / "one.jsonl", b"".join(lines[:6]))
+    looks = iter(("gone", "there again"))
+
+    def sleep(_: float) -> None:
+        now = next(looks, None)
+        if now is None:
+            raise KeyboardInterrupt
+        if now == "gone":
+            file.unlink()
+        else:
+            put(file, b"".join(lines), at=3_000_000)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr("palaver.transcripts.follow._REST", 0)
+    result = run(file, "--watch")
+    assert 0 == result.exit_code, result.output
+    assert ["created", "appended"] == [line.split()[1] for line in result.stdout.splitlines()]
+
+
 def test_sizes_are_short() -> None:
     sizes = [format_size(size) for size in (0, 999, 1_000, 999_600, 5 * 10**9)]
     assert ["0 B", "999 B", "1.0 kB", "1.0 MB", "5.0 GB"] == sizes

@@ -331,10 +331,17 @@ def test_a_developer_sees_where_a_tool_failed_and_no_model_does() -> None:
         assert {"traceback": None} == unknown
         gone = stage.ask.refused("GET", f"conversations/nobody/calls/{result['id']}/traceback")
         assert 404 == gone["status"]
+        elsewhere = f"conversations/{stage.ask.begun('Hi.')}/calls/{result['id']}/traceback"
+        assert {"traceback": None} == stage.ask.good("GET", elsewhere)
+        fork = stage.ask.good("POST", f"conversations/{talk}/fork", {})["id"]
+        inherited = f"conversations/{fork}/calls/{result['id']}/traceback"
+        assert seen == stage.ask.good("GET", inherited)["traceback"]
         rerun(stage, talk, result["id"], arguments={"fuse": 4})
+        stage.ask.good("POST", f"conversations/{talk}/erase", {"message": result["messageID"]})
+        assert {"traceback": None} == stage.ask.good("GET", f"{path}/{result['id']}/traceback")
         fresh = result_of(stage, talk)["id"]
         assert "boom after 4" in stage.ask.good("GET", f"{path}/{fresh}/traceback")["traceback"]
-        stage.app.service.steps._tracebacks.update({str(n): "old" for n in range(200)})
+        stage.app.service.steps._tracebacks.update({str(n): ("", "old") for n in range(200)})
         rerun(stage, talk, fresh, arguments={"fuse": 5}, loop=False)
         assert 200 == len(stage.app.service.steps._tracebacks)
 

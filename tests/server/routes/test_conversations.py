@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import palaver
 from palaver.stores.transfer import export_conversation, import_conversation
 from tests.conversation.scripted import Scripted
@@ -12,8 +14,6 @@ from tests.server.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from palaver.stores import Store
     from palaver.stores.records import Listing
@@ -255,6 +255,16 @@ def test_conversations_are_pinned_archived_and_thrown_away(ask: APIClient, store
     # a fork is in use, wherever its parent is
     made = ask.good("POST", "conversations/state-two/fork", {})
     assert ("active", False, ["state"]) == (made["status"], made["pinned"], made["tags"])
+
+
+@pytest.mark.parametrize("tag", ["palaver.trashed", "palaver.archived", "palaver.pinned"])
+def test_no_tag_changes_the_status(ask: APIClient, tag: str) -> None:
+    talk = ask.begun("a")
+    for method, path in (("POST", "conversations"), ("PATCH", f"conversations/{talk}")):
+        problem = ask.refused(method, path, {"tags": ["mine", tag]})
+        assert (422, "$.tags[1]") == (problem["status"], problem["path"])
+    head = ask.good("GET", f"conversations/{talk}")
+    assert ("active", False) == (head["status"], head["pinned"])
 
 
 def test_the_trash_is_emptied_only_when_asked(ask: APIClient, store: Store) -> None:

@@ -15,6 +15,7 @@ from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
+    from palaver.stores import Store
     from tests.server.client import APIClient
 
 NONE: dict[str, Any] = {"options": {}, "tools": None}
@@ -51,7 +52,7 @@ def test_what_is_set_stays_and_makes_no_version(ask: APIClient) -> None:
         ({"options": {"effort": "heroic"}}, "$.settings.options.effort"),
         ({"options": {"temprature": 1}}, "$.settings.options.temprature"),
         ({"options": {"tool_choice": "required"}}, "$.settings.options.tool_choice"),
-        ({"options": {"extra": {"messages": []}}}, "$.settings.options.extra.messages"),
+        ({"options": {"extra": {"tools": []}}}, "$.settings.options.extra"),
         ({"options": None}, "$.settings.options"),
         ({"tools": ["calculate", "no_such_tool"]}, "$.settings.tools[1]"),
         ({"tools": "all"}, "$.settings.tools"),
@@ -146,3 +147,27 @@ def test_a_fork_and_an_export_take_them_along(ask: APIClient) -> None:
     answer = ask.post("/api/import", content=file.getvalue(), headers=sent)
     assert answer.is_success, answer.text
     assert settings == ask.good("GET", f"conversations/{talk}")["settings"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("options", b"{"),
+        ("options", b"[]"),
+        ("options", b'{"temperature": "hot"}'),
+        ("options", b'{"extra": {"tools": [{"type": "mcp", "server_url": "https://a.example"}]}}'),
+        ("tools", b"5"),
+        ("tools", b"\xff"),
+    ],
+)
+def test_settings_that_a_file_brought_and_nobody_could_set_are_refused(
+    ask: APIClient, store: Store, name: str, value: bytes
+) -> None:
+    talk = ask.begun("Tea?")
+    store.put_record(talk, "settings", name, value)
+    for path in ("", "/request"):
+        problem = ask.refused("GET", f"conversations/{talk}{path}")
+        assert (503, "StoreDamaged") == (problem["status"], problem["name"])
+        assert "PATCH" in problem["detail"]
+    assert NONE == put(ask, talk, **NONE)
+    assert NONE == ask.good("GET", f"conversations/{talk}")["settings"]

@@ -462,3 +462,20 @@ def test_sums_come_out_right(text: str, value: float) -> None:
 def test_what_is_no_sum_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(why)):
         evaluate(text)
+
+
+@pytest.mark.parametrize("form", ["palaver-2", "jsonl"])
+def test_a_file_brings_no_approvals(form: str) -> None:
+    with ScriptedServer(Scripted(calling(SEARCH), saying("On Mars."), calling(SEARCH))) as stage:
+        talk = waiting(stage, SEARCH)
+        settle(stage, talk, "call_0", action="run", always=True)
+        path = f"conversations/{talk}"
+        assert stage.ask.good("GET", f"{path}/calls")["allowed"]
+        stage.store.put_record(talk, "approval", "a-call", b'{"verdict":"approve"}')
+        data = stage.ask.get(f"/api/{path}/export", params={"format": form}).content
+        stage.ask.good("POST", "import", params={"id": "theirs"}, content=data)
+        assert [] == stage.ask.good("GET", "conversations/theirs/calls")["allowed"]
+        assert {} == stage.store.records("theirs", "approval")
+        stage.step("theirs", "Again.", tools=True)
+        assert 1 == len(stage.calls("theirs"))
+        assert 1 == len(stage.results("theirs"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,8 @@ import palaver
 from palaver.server import Settings, demo, make_app
 from tests.cli.commands.test_import_discover import home
 from tests.server.client import ADDRESS, TOKEN, APIClient
-from tests.transcripts.test_discover import ROLLOUT, SESSION
+from tests.transcripts.samples import sample
+from tests.transcripts.test_discover import ROLLOUT, SESSION, put
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,6 +95,7 @@ def test_a_server_that_only_shows_brings_nothing_in(fresh: Store, home: Path) ->
     with APIClient(app, base_url=ADDRESS) as asker:
         asker.headers["authorization"] = f"Bearer {TOKEN}"
         assert not asker.good("GET", "info")["discovers"]
+        assert "read-only" in asker.refused("GET", "transcripts?titles=true")["detail"]
         assert 403 == asker.refused("POST", "transcripts", {"keys": ["a"]})["status"]
         assert 403 == asker.refused("POST", "examples")["status"]
 
@@ -105,3 +109,15 @@ def test_examples_go_into_an_empty_store(near: APIClient, fresh: Store) -> None:
     near.begun("Mine")
     problem = near.refused("POST", "examples")
     assert (409, True) == (problem["status"], "empty" in problem["detail"])
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are UTF-8 there")
+def test_a_name_that_is_no_utf_8_is_listed_and_brought_in(near: APIClient, home: Path) -> None:
+    name = os.fsdecode(b"tea-\xff.jsonl")
+    put(home / ".claude/projects/-tea" / name, sample("claude-code.jsonl"))
+    listed = near.good("GET", "transcripts?titles=true")["transcripts"]
+    (one,) = [one for one in listed if one["name"] == "-tea/tea-\\udcff"]
+    made = near.good("POST", "transcripts", {"keys": [one["key"]]})["conversations"]
+    assert {"created"} == {each["action"] for each in made}
+    again = near.good("POST", "transcripts", {"keys": [one["key"]]})["conversations"]
+    assert {"unchanged"} == {each["action"] for each in again}

@@ -11,7 +11,7 @@ import pytest
 
 import palaver
 from palaver.errors import ValidationError
-from palaver.messages import new_id, parse_message
+from palaver.messages import Speaker, new_id, parse_message, user
 from palaver.server.markdown import make_renderer
 from palaver.stores.transfer.documents import write_html
 from palaver.wire.convert import export_as
@@ -98,6 +98,14 @@ def test_code_in_markdown_can_not_leave_its_fence(store: Store) -> None:
     assert "\n``````\na\n`````\n# not a heading\n``````\n" in document(
         store, history.id, "markdown"
     )
+
+
+def test_a_title_and_a_name_are_no_markup_in_markdown(store: Store) -> None:
+    odd = "<b>x*</b>"
+    history = store.create([user("Tea?", speaker=Speaker("1", odd, "human"))], title=odd)
+    text = document(store, history.id, "markdown")
+    plain = "\\<b\\>x\\*\\</b\\>"
+    assert [f"# {plain}", f"## 1. {plain}"] == [row for row in text.splitlines() if "x" in row]
 
 
 def test_what_models_do_not_see_and_what_was_erased_says_so(store: Store) -> None:

@@ -46,6 +46,7 @@ from palaver.cli.output import (
     write_json,
 )
 from palaver.errors import AlreadyExists
+from palaver.stores.open import printable_path
 from palaver.stores.transfer import import_archive, import_conversation, is_archive
 from palaver.transcripts.discover import (
     PROGRAMS,
@@ -343,7 +344,14 @@ def _follow_file(file: str, how: _Discovering) -> None:
     if form in SNAPSHOTS:
         msg = f"{display_name(file)} is a snapshot, which does not grow"
         raise Refused(msg)
-    _bring_in(lambda: [transcript_at(path, form)], how)
+
+    def find() -> list[FoundTranscript]:
+        try:
+            return [transcript_at(path, form)]
+        except FileNotFoundError:  # for a moment: it is written anew
+            return []
+
+    _bring_in(find, how)
 
 
 def _choose(found: list[FoundTranscript], which: tuple[str, ...]) -> list[FoundTranscript]:
@@ -388,7 +396,7 @@ def _print_found(
             "number": numbers[each.path],
             "program": each.program,
             "name": each.name,
-            "path": str(each.path),
+            "path": printable_path(str(each.path)),
             "size": each.size,
             "modified": each.modified,
             "imported": each.path in known,
@@ -480,7 +488,9 @@ def _watch(store: Store, find: Callable[[], Iterable[FoundTranscript]], how: _Di
 def _print_brought_in(result: BroughtIn, how: _Discovering) -> None:
     if how.as_json:
         rest = {name: item for name, item in result._asdict().items() if name != "notes"}
-        print_json({**rest, "path": str(result.path), "lost": count_losses(result.notes)})
+        print_json(
+            {**rest, "path": printable_path(str(result.path)), "lost": count_losses(result.notes)}
+        )
     elif result.action == "failed":
         click.echo(f"palaver: {display_name(str(result.path))}: {result.detail}", err=True)
     elif result.action != "unchanged":

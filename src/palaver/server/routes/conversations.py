@@ -26,7 +26,7 @@ from palaver.server.services.conversations import (
     write_settings,
 )
 from palaver.stores import id_from_key
-from palaver.stores.records import ARCHIVED, PINNED, TRASHED, Status
+from palaver.stores.records import ARCHIVED, PINNED, STATUS_TAGS, TRASHED, Status
 
 if TYPE_CHECKING:
     from palaver.messages import Message
@@ -201,6 +201,7 @@ def create(
     service: ServiceDependency, data: JSONBody[CreateRequest], key: IdempotencyKey = None
 ) -> Response[ConversationHead]:
     """Create a conversation, with some messages or none; with an Idempotency-Key, once."""
+    _check_tags(data.tags)
     history = service.store.create(
         read_messages(data.messages),
         id=id_from_key(key, None) if data.id is None else data.id,
@@ -228,6 +229,14 @@ async def read(
     return with_etag(found, found.version)
 
 
+def _check_tags(tags: tuple[str, ...]) -> None:
+    """Refuse the tags in which a status is stored: one would trash a conversation unseen."""
+    for index, tag in enumerate(tags):
+        if tag in STATUS_TAGS:
+            detail = "is palaver's own: set status or pinned"
+            raise ValidationError(detail, path=f"$.tags[{index}]", rule="tag")
+
+
 @patch("/conversations/{conversation:str}", sync_to_thread=True)
 def describe(
     service: ServiceDependency,
@@ -239,6 +248,7 @@ def describe(
 
     That makes no version. What is in the trash stays until it is deleted, or the trash is emptied.
     """
+    _check_tags(() if data.tags is UNSET else data.tags)
     if data.settings is not UNSET:
         try:
             data.settings.check(service.tools)

@@ -367,8 +367,7 @@ def read_traceback(
 
     It is not stored and no model gets it: the process that ran the call holds the newest few.
     """
-    service.store.head(conversation)
-    return CallTraceback(traceback=service.steps.traceback(call))
+    return CallTraceback(traceback=service.steps.traceback(conversation, call))
 
 
 @delete("/conversations/{conversation:str}/allowed/{tool:str}", sync_to_thread=True)

@@ -326,7 +326,7 @@ def list_transcripts(service: ServiceDependency, titles: FromQuery[bool] = False
     """List the transcripts of other programs on the server's machine.
 
     Names, sizes and dates are looked at, and no file is opened; with `titles` the beginning of each
-    is read. The server allows it only where it listens on loopback.
+    is read. The server allows it only where it listens on loopback and is not read-only.
     """
     found, problems = _discover(service)
     listed = [
@@ -378,8 +378,10 @@ def _describe(result: BroughtIn) -> BroughtInConversation:
 
 
 def _discover(service: Service) -> tuple[list[FoundTranscript], list[str]]:
-    if not service.settings.discover:
-        detail = "this server does not look at the files of its machine: it is not on loopback"
+    settings = service.settings
+    if not settings.discover or settings.read_only:
+        why = "it is read-only" if settings.read_only else "it is not on loopback"
+        detail = f"this server does not look at the files of its machine: {why}"
         raise RequestRefused(403, detail)
     return discover()
 

@@ -19,7 +19,8 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
 from palaver.context.manager import KnownAgent, Prompt, previous_prompt, prompt_at_turn
 from palaver.conversation import Conversation, Prices
-from palaver.errors import UnknownConversation, ValidationError
+from palaver.errors import StoreDamaged, UnknownConversation, ValidationError
+from palaver.messages.decode import decode, decoder_for
 from palaver.models.base import OPTIONS, check_option
 from palaver.server.requests import Shape
 from palaver.stores.records import TRASHED
@@ -55,6 +56,12 @@ _CAPACITY: Final = 64
 _LOOKED_AT: Final = 20
 """How many messages are looked at for the first line of a user."""
 _SETTINGS: Final = "settings"
+_ONE_STEP: Final = {
+    "tool_choice": "can't be set for all steps: with it every answer would make a call",
+    "extra": "can't be set for all steps: settings come with files of others, and it could send "
+    "the conversation elsewhere",
+}
+"""The options that only a request for a step may have, and why."""
 
 
 class ConversationSize(Shape, frozen=True):
@@ -285,7 +292,7 @@ class SettingsChange(Shape, frozen=True):
     options: dict[str, Any] | UnsetType = UNSET
     tools: bool | list[str] | UnsetType | None = UNSET
 
-    def check(self, known: Container[str]) -> None:
+    def check(self, tools: Container[str]) -> None:
         """Raise `ValidationError` for options that no model has and for tools that are not known.
 
         >>> SettingsChange(options={"tool_choice": "required"}).check(())
@@ -294,27 +301,38 @@ class SettingsChange(Shape, frozen=True):
         """
         for name, value in ({} if self.options is UNSET else self.options).items():
             path = f"$.options.{name}"
-            if name == "tool_choice":
-                detail = "can't be set for all steps: with it every answer would make a call"
-                raise ValidationError(detail, path=path, rule="option")
+            if name in _ONE_STEP:
+                raise ValidationError(_ONE_STEP[name], path=path, rule="option")
             if name not in OPTIONS:
-                detail = f"unknown option; known are {', '.join(sorted(OPTIONS - {'tool_choice'}))}"
+                detail = (
+                    f"unknown option; known are {', '.join(sorted(OPTIONS - _ONE_STEP.keys()))}"
+                )
                 raise ValidationError(detail, path=path, rule="option")
             check_option(name, value, path)
         for index, name in enumerate(self.tools if isinstance(self.tools, list) else ()):
-            if name not in known:
+            if name not in tools:
                 detail = f"there is no tool {name!r}; GET /api/info lists those there are"
                 raise ValidationError(detail, path=f"$.tools[{index}]", rule="unknown-tool")
 
 
 def read_settings(store: Store, conversation: str) -> ConversationSettings:
-    """The settings of a conversation; empty if nothing was set."""
+    """The settings of a conversation; empty if nothing was set.
+
+    Raise `StoreDamaged` for what can't have been set here: a file that was imported had it.
+    """
     stored = store.records(conversation, _SETTINGS)
     options, tools = stored.get("options", b"{}"), stored.get("tools", b"null")
-    return ConversationSettings(
-        options=msgspec.json.decode(options, type=dict[str, Any]),
-        tools=msgspec.json.decode(tools, type=bool | list[str] | None),
-    )
+    try:
+        found = ConversationSettings(
+            options=decode(options, dict[str, Any]),
+            tools=decoder_for(bool | list[str] | None).decode(tools),
+        )
+        SettingsChange(options=found.options).check(())
+    except (msgspec.DecodeError, ValidationError) as error:
+        cure = "PATCH it with settings that have options and tools, and they are set anew"
+        msg = f"the settings of {conversation!r} can't be read: {error}; {cure}"
+        raise StoreDamaged(msg) from error
+    return found
 
 
 def write_settings(store: Store, conversation: str, change: SettingsChange) -> None:

@@ -251,7 +251,7 @@ class StepRunner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._has_tools = False
-        self._tracebacks: OrderedDict[str, str] = OrderedDict()
+        self._tracebacks: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._background: anyio.CancelScope | None = None
 
     async def open_tools(self) -> None:
@@ -581,15 +581,23 @@ class StepRunner:
         return "waiting" if last.calls else "answered"
 
     def _note_traceback(self, outcome: ToolOutcome) -> None:
-        """Hold where a call failed, by the id of its result."""
-        if outcome.traceback and outcome.message is not None:
-            self._tracebacks[outcome.message.parts[0].id] = outcome.traceback
+        """Hold where a call failed, with the message of its result, by the id of the result."""
+        message = outcome.message
+        if outcome.traceback and message is not None:
+            self._tracebacks[message.parts[0].id] = (message.id, outcome.traceback)
             while len(self._tracebacks) > _TRACEBACKS:
                 self._tracebacks.popitem(last=False)
 
-    def traceback(self, result: str) -> str | None:
-        """Where the call of a result failed; None if it did not, or not in this process."""
-        return self._tracebacks.get(result)
+    def traceback(self, conversation: str, result: str) -> str | None:
+        """Where the call of a result failed; None if it did not, or not in this process.
+
+        It is told only of a result that the conversation has, and none once that was erased.
+        """
+        log = self._service.conversations.get(conversation).history.view.log
+        message, text = self._tracebacks.get(result, ("", ""))
+        positions = log.positions_of(message) if text else ()
+        has_it = any(part.id == result for at in positions for part in log[at].parts)
+        return text if has_it else None
 
     # ── status ──────────────────────────────────────────────────────────────────────────────────
 

@@ -102,9 +102,9 @@ def write_markdown(
     Tea?
     <BLANKLINE>
     """
-    stream.write(f"# {_one_line(_title(view, title))}\n\n{_size(view)}\n".encode())
+    stream.write(f"# {_plain(_title(view, title))}\n\n{_size(view)}\n".encode())
     for index, message in _each(view):
-        heading = f"\n## {index + 1}. {_one_line(_who(message))}\n\n{_facts(view, message)}\n"
+        heading = f"\n## {index + 1}. {_plain(_who(message))}\n\n{_plain(_facts(view, message))}\n"
         stream.write(
             (heading + "".join(map(_markdown_block, _blocks(message, annotations)))).encode()
         )

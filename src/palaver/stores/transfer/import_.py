@@ -3,7 +3,8 @@
 Nothing is stored before everything has been checked: versions follow one another, every message
 belongs to a change, every frame can be read, selects only what the log has by then, counts right,
 and points only backwards. A file that passes makes the same history that was exported; any other
-raises a `ValidationError` with the location. See `export` for the formats.
+raises a `ValidationError` with the location. Approvals of tool calls stay behind: whoever wrote the
+file can't give them here. See `export` for the formats.
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ from palaver.messages.limits import (
     freeze_mapping,
 )
 from palaver.stores.frame_codec import FrameCodec
-from palaver.stores.records import MERGED_POSITIONS, Change, Head, check_owner, read_positions
+from palaver.stores.records import (
+    MERGED_POSITIONS,
+    PERMISSIONS,
+    Change,
+    Head,
+    check_owner,
+    read_positions,
+)
 from palaver.stores.transfer.copy import first_head
 from palaver.stores.transfer.snapshot_v1 import read_snapshot
 
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message
     from palaver.stores import StoredHistory
+    from palaver.stores.records import Record
     from palaver.stores.store import Store
     from palaver.stores.transfer.export import Progress
     from palaver.stores.transfer.snapshot_v1 import Snapshot
@@ -468,9 +477,15 @@ class _ConversationReader:
             replaces=_replaces(written.replaces, first, len(messages), version, path),
             key=written.key,
             data=freeze_mapping(written.data, f"{path}.data") if written.data else EMPTY,
-            records=tuple((*key, value) for key, value in self._records.items())
-            if not version
-            else (),
+            records=() if version else self._kept_records(),
+        )
+
+    def _kept_records(self) -> tuple[Record, ...]:
+        """Return the records to store: all but those that would let tool calls run."""
+        return tuple(
+            (kind, name, value)
+            for (kind, name), value in self._records.items()
+            if kind not in PERMISSIONS
         )
 
 
