@@ -179,7 +179,8 @@ def test_list(run: Run, store: Store) -> None:
 
 
 def test_list_goes_on_after_a_page(run: Run, store: Store) -> None:
-    store.create(id="later")
+    at = store.head("talk").updated + 1  # within a millisecond the order would be that of the ids
+    store.with_clock(lambda: at).create(id="later")
     first = answer(run("list", "--limit", "1", "--json"))
     second = answer(run("list", "--limit", "1", "--after", first["next"], "--json"))
     assert ["later", "talk"] == [page["conversations"][0]["id"] for page in (first, second)]
