@@ -11,6 +11,8 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ import pytest
 
 import palaver
 from palaver import ContextManager, Conversation, History, Limits, tool, user, wire
-from palaver.conversation import ModelPrice
+from palaver.conversation import ClearOutputs, DropOldest, ModelPrice, Summarise
 from palaver.errors import PalaverError, StoreError, UnknownConversation, UnknownMessage
 from palaver.errors import ValidationError as Invalid
+from palaver.stores.transfer import export_conversation, import_conversation
 from palaver.tools.approval import Decision
+from palaver.wire.convert import export_as
 from tests.conversation.scripted import Scripted
 from tests.markdown import matches
 
@@ -300,6 +304,44 @@ USES: list[tuple[str, type[Exception], str]] = [
      "$.options: must be a function of the last calls ... def, not async def [argument]"),
     ("@tool(needs_approval=later)\ndef pay(amount: int) -> str: ...", Invalid,
      "$.needs_approval: must be True, False or a plain ... def, not async def [argument]"),
+    ("Conversation(store, palaver.open(':memory:').create())", Invalid,
+     "$.conversation: is of another store; give its own store, or the id of one of this store ..."),
+    ("store.create(user('Tea?'))", Invalid,
+     "$.messages: must be a list of messages, not a Message: write [user('…')] [operation]"),
+    ("store.create('Tea?')", Invalid,
+     "$.messages: must be a list of messages, not 'Tea?': write [user('…')] [operation]"),
+    ("store.list(tag=5)", Invalid, "$.tag: must be text, not 5 [argument]"),
+    ("store.list(without='old')", Invalid,
+     "$.without: must be a list of tags, not 'old' [schema]"),
+    ("list(store.each(without='old'))", Invalid,
+     "$.without: must be a list of tags, not 'old' [schema]"),
+    ("store.expire(timedelta(days=90), archive='no/old.jsonl')", Invalid,
+     "$.archive: there is no folder 'no' to write 'old.jsonl' in; make it first [argument]"),
+    ("history.price({'operation': 'CLEAR'}, tokens=5)", Invalid,
+     "$.tokens: must be a function that returns the number of tokens ..., not 5 [argument]"),
+    ("export_conversation(store, 'talk', 'talk.jsonl')", Invalid,
+     "$.stream: must be a file of bytes, such as open(PATH, 'wb'), not 'talk.jsonl' [argument]"),
+    ("export_as(store, 'talk', StringIO(), 'html')", Invalid,
+     "$.stream: must be a file of bytes, such as open(PATH, 'wb'), not a StringIO [argument]"),
+    ("import_conversation(store, 'talk.jsonl')", Invalid,
+     "$.stream: must be a file of bytes, such as open(PATH, 'rb'), not 'talk.jsonl' [argument]"),
+    ("import_conversation(store, StringIO('{}'))", Invalid,
+     "$.stream: must be a file of bytes, such as open(PATH, 'rb'), not a StringIO [argument]"),
+    ("Summarise(max_tokens=0)", Invalid,
+     "$.max_tokens: must be a whole number from 1 on, not 0 [limit]"),
+    ("Summarise(instructions='')", Invalid,
+     "$.instructions: must be text that says how to sum up, not '' [argument]"),
+    ("Summarise(keep_roles='system')", Invalid,
+     "$.keep_roles: must be a set of roles, such as {'system'}, not 'system' [argument]"),
+    ("DropOldest(keep_tokens=5, keep_roles={'robot'})", Invalid,
+     "$.keep_roles: must be of system, user, assistant and tool, not 'robot' [argument]"),
+    ("DropOldest(500)", TypeError, "DropOldest() takes keywords: keep_tokens, keep_roles, name"),
+    ("ClearOutputs(protect_turn=5)", TypeError,
+     "ClearOutputs() got an unexpected ... 'protect_turn'; did you mean 'protect_turns'? ..."),
+    ("palaver.model('openai:gpt-5', temprature=0)", TypeError,
+     "model() got an unexpected ... 'temprature'; did you mean 'temperature'? It takes ..."),
+    ("palaver.open('no/chat.db')", StoreError,
+     ".../no/chat.db can't be created: there is no folder ...; make it first"),
 ]
 # fmt: on
 
@@ -331,6 +373,8 @@ def namespace(store: palaver.Store, model: Scripted) -> dict[str, Any]:
     return {
         **{one.__name__: one for one in (Conversation, ContextManager, History, Limits, Decision)},
         **{one.__name__: one for one in (Forecast, ModelPrice, Path, later, nothing, tool, user)},
+        **{one.__name__: one for one in (ClearOutputs, DropOldest, Summarise, StringIO, timedelta)},
+        **{one.__name__: one for one in (export_as, export_conversation, import_conversation)},
         "weather": weather,
         "Callable": Callable,
         "palaver": palaver,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -156,8 +157,9 @@ async def test_nobody_there_is_a_network_error(provider: Provider) -> None:
     with ProviderServer(provider.format) as server:
         gone = server.url
     asked = model(provider.name, base_url=gone, retries=RetryPolicy(limit=1, shortest=0.01))
-    with pytest.raises(NetworkError, match="the connection failed"):
+    with pytest.raises(NetworkError, match="the connection failed") as caught:
         await asked.complete(provider.ask())
+    assert urlsplit(gone).netloc in str(caught.value)
     await asked.close()
 
 

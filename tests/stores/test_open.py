@@ -159,7 +159,7 @@ REFUSED = {
     "folder": "is a folder",
     "folder/": "is a folder",
     "new/": "is a folder",
-    "missing/chat.db": "No such file or directory",
+    "missing/chat.db": "there is no folder",
     "pipe": "is a named pipe",
     "socket": "is a socket",
     "loop": "Too many levels of symbolic links",

@@ -397,6 +397,11 @@ def test_a_client_that_goes_away_is_noticed() -> None:
             time.sleep(0.01)
 
 
+def test_a_text_is_no_script() -> None:
+    with pytest.raises(TypeError, match=r"^a script is a list; write \['Yes\.'\]$"):
+        ProviderServer("anthropic", "Yes.")
+
+
 def test_a_format_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown format 'morse'"):
         ProviderServer("morse")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -112,6 +112,9 @@ def open_output(file: str) -> Generator[IO[bytes]]:
         with path.open("wb") as stream:
             yield stream
         return
+    if not path.parent.is_dir():  # or the name of a temporary file would be in the error
+        msg = f"there is no folder {path.parent} to write {path.name} in; make it first"
+        raise FileNotFoundError(msg)
     number, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
         with os.fdopen(number, "wb") as stream:

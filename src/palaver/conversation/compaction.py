@@ -27,6 +27,7 @@ from palaver.errors import CompactionRefused, ValidationError
 from palaver.events import Event
 from palaver.history import SUMMARY_OF, Impact, Piece, Rewrite, View, check_expected
 from palaver.messages import (
+    ROLES,
     AssistantInfo,
     Message,
     ModelRef,
@@ -43,10 +44,12 @@ from palaver.messages import (
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     MAX_ANSWER,
+    NamedFields,
     check_argument,
     check_callable,
     check_number,
     describe_argument,
+    quote_value,
 )
 from palaver.messages.message import Summary
 from palaver.messages.parts import compaction_part
@@ -252,7 +255,9 @@ def auto_compact(
 ) -> Callable[[Event], Awaitable[None]]:
     """Return a handler for `tokens.exceeded` that compacts; a refusal is logged by the bus.
 
-    conversation.events.on("tokens.exceeded", auto_compact(conversation, ClearOutputs()))
+    >>> import palaver
+    >>> talk = palaver.Conversation(":memory:", token_limit=300)
+    >>> _ = talk.events.on("tokens.exceeded", auto_compact(talk, DropOldest(keep_tokens=120)))
     """
     _check_arguments(conversation, strategy)
 
@@ -331,15 +336,21 @@ def _apply(
     return Compaction(strategy.name, plan.detail, version, given.total, after, price)
 
 
-def _check_limits(strategy: Struct, *names: str) -> None:
+def _check_limits(strategy: ClearOutputs | DropOldest | Summarise, *names: str) -> None:
     for name in names:
         check_number(getattr(strategy, name), f"$.{name}", whole=True)
+    roles, path = strategy.keep_roles, "$.keep_roles"
+    check_argument(roles, (frozenset, set, tuple, list), path, "a set of roles, such as {'system'}")
+    for role in roles:
+        if role not in ROLES:
+            detail = "must be of system, user, assistant and tool, not " + describe_argument(role)
+            raise ValidationError(detail, path=path, rule="argument")
 
 
 # ── strategies ──────────────────────────────────────────────────────────────────────────────────
 
 
-class ClearOutputs(Struct, frozen=True, kw_only=True):
+class ClearOutputs(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
     """Clear old tool outputs; the calls stay.
 
     A cleared result keeps its position and its state; only its output is no longer sent. The newest
@@ -356,7 +367,7 @@ class ClearOutputs(Struct, frozen=True, kw_only=True):
     name: str = "clear-outputs"
 
     def __post_init__(self) -> None:
-        """Refuse a number that is no limit."""
+        """Refuse a number that is no limit, and a role that is none."""
         _check_limits(self, "protect_tokens", "protect_turns", "least_gain")
 
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
@@ -445,7 +456,7 @@ def _without_output(message: Message) -> Message:
     return replace(message, content=content, id=name, metadata=metadata)
 
 
-class DropOldest(Struct, frozen=True, kw_only=True):
+class DropOldest(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
     """Drop the oldest groups until no more than `keep_tokens` are left.
 
     The user's last turn always stays. What is dropped is still in the version before.
@@ -456,7 +467,7 @@ class DropOldest(Struct, frozen=True, kw_only=True):
     name: str = "drop-oldest"
 
     def __post_init__(self) -> None:
-        """Refuse a number that is no limit."""
+        """Refuse a number that is no limit, and a role that is none."""
         _check_limits(self, "keep_tokens")
 
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
@@ -476,7 +487,7 @@ class DropOldest(Struct, frozen=True, kw_only=True):
         return CompactionPlan(tuple(_to_ranges(remaining)), f"dropped {len(dropped):,} messages")
 
 
-class Summarise(Struct, frozen=True, kw_only=True):
+class Summarise(Struct, frozen=True, kw_only=True, metaclass=NamedFields):
     """Replace everything but the newest `keep_tokens` by a summary that a model writes.
 
     Without a `model` it is the conversation's own. The model that gave the newest answer is asked
@@ -501,7 +512,13 @@ class Summarise(Struct, frozen=True, kw_only=True):
         """Make a model of what is given as one; refuse what can't be used."""
         force_setattr(self, "model", None if self.model is None else as_model(self.model))
         check_callable(self.check, "$.check", "a function of the summary and the messages")
-        _check_limits(self, "keep_tokens", "max_tokens")
+        _check_limits(self, "keep_tokens")
+        check_number(self.max_tokens, "$.max_tokens", least=1, whole=True)
+        wanted = "text that says how to sum up"
+        check_argument(self.instructions, str, "$.instructions", wanted)
+        if not self.instructions.strip():
+            detail = f"must be {wanted}, not {quote_value(self.instructions)}"
+            raise ValidationError(detail, path="$.instructions", rule="argument")
 
     async def plan(self, given: CompactionInput) -> CompactionPlan | None:
         """Ask for a summary, check it, and put it in place of the messages."""

@@ -75,7 +75,7 @@ from palaver.models import as_model
 from palaver.models.base import LOCAL_PROVIDER, OPTIONS, SdkModel
 from palaver.stores import StoredHistory, open_store
 from palaver.stores.lease import SharedLease, check_lease, run_shielded
-from palaver.stores.store import check_store
+from palaver.stores.store import check_history_of, check_store
 from palaver.stores.twins import in_thread
 from palaver.tokens import RunningTotal, counter, weigh_schema, with_fallback
 from palaver.tools.approval import Decision, allowances, apply_decisions
@@ -236,6 +236,8 @@ class Conversation:
             check_store(store)
         wanted = "the id of a conversation of this store, or what Store.get returns"
         check_argument(conversation, (str, StoredHistory, NoneType), "$.conversation", wanted)
+        if isinstance(conversation, StoredHistory):
+            check_history_of(store, conversation)
         _check_functions(executor, count, on_tool_error)
         check_argument(prices, (Prices, NoneType), "$.prices", "Prices({NAME: ModelPrice(…)})")
         wanted, instead = "ToolLimits(…)", "Limits(…) of a run go to ask"

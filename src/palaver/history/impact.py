@@ -15,6 +15,7 @@ from palaver.history.plan import edit_rope, plan_selection
 from palaver.history.view import View
 from palaver.messages import Message, ToolCallPart, ToolPart
 from palaver.messages.codec import to_dict
+from palaver.messages.limits import describe_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -58,6 +59,9 @@ def measure_impact(
     tokens: Callable[[Message], int],
 ) -> Impact:
     """Return the impact of an operation on a view."""
+    if not callable(tokens):
+        detail = "must be a function that returns the number of tokens of a message, not "
+        raise ValidationError(detail + describe_argument(tokens), path="$.tokens", rule="argument")
     operation = given if isinstance(given, Rewrite) else as_operation(given)
     if isinstance(operation, Append):
         return compare_impact(view, view, operation.messages, len(view), tokens)

@@ -18,7 +18,7 @@ from palaver.errors import UnsupportedOperation, ValidationError
 from palaver.messages import ROLES, Message, Role, parse_message, parse_messages
 from palaver.messages.codec import load_json, to_dict, translate_error
 from palaver.messages.decode import convert
-from palaver.messages.limits import quote_value
+from palaver.messages.limits import describe_argument, quote_value
 
 __all__ = [
     "Append", "Clear", "Edit", "Filter", "Insert", "Operation", "OperationInput", "Piece", "Range",
@@ -358,7 +358,8 @@ def _convert(value: Mapping[str, Any], kind: type[Any], path: str) -> Any:  # no
 def read_messages(value: object) -> tuple[Message, ...]:
     """Return a list of messages, given as values or as JSON data; errors name the index."""
     if isinstance(value, Message | Mapping | str | bytes) or not isinstance(value, Iterable):
-        raise ValidationError("must be a list of messages", path="$.messages", rule="operation")
+        detail = f"must be a list of messages, not {describe_argument(value)}: write [user('…')]"
+        raise ValidationError(detail, path="$.messages", rule="operation")
     messages = tuple(value)
     if {*map(type, messages)} <= {Message}:
         return messages

@@ -88,7 +88,9 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
             api_key=self._api_key, base_url=self.base_url, http_client=http_client
         )
         if not (client.api_key or client.auth_token or client.credentials):
-            raise AuthError("there is no key: set ANTHROPIC_API_KEY", provider=self.provider)
+            raise AuthError(
+                "there is no key: set ANTHROPIC_API_KEY, or give api_key=…", provider=self.provider
+            )
         return client
 
     async def close_client(self, client: anthropic.AsyncAnthropic) -> None:
@@ -176,7 +178,7 @@ class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
                 ErrorReply(self.provider, status, reported, code, retry_after(headers), retryable)
             )
         if isinstance(error, anthropic.APIConnectionError):
-            return connection_failed(self.provider, str(error.__cause__ or error))
+            return connection_failed(self.provider, error)
         return _other_failure(error, self.provider)
 
 

@@ -57,6 +57,7 @@ from palaver.messages.limits import (
     kind_of,
     not_pickled,
     quote_value,
+    unexpected_keyword,
 )
 from palaver.messages.message import Message
 from palaver.messages.parts import ModelRef, ReasoningPart, ToolCallPart
@@ -217,9 +218,7 @@ def check_defaults(given: Mapping[str, Any], *takers: Callable[..., object]) -> 
                 for one in inspect.signature(taker).parameters.values()
                 if one.kind is one.KEYWORD_ONLY
             }
-            known = ", ".join(sorted((taken | OPTIONS) - {"tool_choice"}))
-            msg = f"model() got an unexpected keyword argument {name!r}; it takes {known}"
-            raise TypeError(msg)
+            raise unexpected_keyword("model", name, (taken | OPTIONS) - {"tool_choice"})
         check_option(name, value, f"$.{name}")
     return {name: value for name, value in given.items() if value is not None}
 

@@ -105,10 +105,21 @@ def classify(reply: ErrorReply) -> Failure:
     return Failure(error, retryable if reply.retryable is None else reply.retryable)
 
 
-def connection_failed(provider: str, reason: str) -> Failure:
+def connection_failed(provider: str, failure: Exception) -> Failure:
     """The connection could not be made, or broke before anything arrived."""
-    error = NetworkError(f"the connection failed: {reason}", provider=provider)
-    return Failure(error, retryable=True)
+    cause = failure.__cause__
+    reason = str(cause) if cause is not None and str(cause) else str(failure)
+    detail = f"the connection failed: {reason or type(failure).__name__}{_asked(failure)}"
+    return Failure(NetworkError(detail, provider=provider), retryable=True)
+
+
+def _asked(failure: Exception) -> str:
+    """Return which server was asked, where the HTTP library says so; a path may be secret."""
+    try:
+        url: Any = getattr(failure, "request").url  # noqa: B009 - few errors have one
+    except (AttributeError, RuntimeError):  # httpx: no request was set
+        return ""
+    return f" ({url.host}:{url.port})" if url.port else f" ({url.host})"
 
 
 def timed_out(provider: str, seconds: float | None) -> Failure:
@@ -131,7 +142,7 @@ def transport_failure(error: Exception, provider: str, seconds: float | None) ->
         return None
     if "Timeout" in type(error).__name__:
         return timed_out(provider, seconds)
-    return connection_failed(provider, str(error) or type(error).__name__)
+    return connection_failed(provider, error)
 
 
 def read_error_body(body: object) -> tuple[str, str]:

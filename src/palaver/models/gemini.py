@@ -54,7 +54,9 @@ class GeminiModel(SdkModel[genai.Client]):
         # checked here, because a client that fails in its constructor is not closed
         known = (self._api_key, *map(os.environ.get, (*_KEYS, "GOOGLE_GENAI_USE_VERTEXAI")))
         if not any(known):
-            raise AuthError("there is no key: set GEMINI_API_KEY", provider=self.provider)
+            raise AuthError(
+                "there is no key: set GEMINI_API_KEY, or give api_key=…", provider=self.provider
+            )
         try:
             return genai.Client(api_key=self._api_key, http_options=options)
         except ValueError as error:

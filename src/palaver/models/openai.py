@@ -69,7 +69,9 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
         if key is None and self._is_elsewhere():
             key = _NO_KEY
         if key is None:
-            raise AuthError("there is no key: set OPENAI_API_KEY", provider=self.provider)
+            raise AuthError(
+                "there is no key: set OPENAI_API_KEY, or give api_key=…", provider=self.provider
+            )
         return openai.AsyncOpenAI(api_key=key, base_url=self.base_url, http_client=http_client)
 
     def _is_elsewhere(self) -> bool:
@@ -161,7 +163,7 @@ class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
                 )
             )
         if isinstance(error, openai.APIConnectionError):
-            return connection_failed(self.provider, str(error.__cause__ or error))
+            return connection_failed(self.provider, error)
         if isinstance(error, openai.APIError):  # an error inside a stream
             _, code = read_error_body(error.body)
             return classify(ErrorReply(self.provider, None, error.message, error.code or code))

@@ -586,15 +586,13 @@ def check_title(title: str | None) -> str | None:
     return title
 
 
-def check_tags(tags: object) -> tuple[str, ...]:
+def check_tags(tags: object, path: str = "$.tags") -> tuple[str, ...]:
     """Return tags, each once, or raise `ValidationError` if one cannot be stored."""
     if not isinstance(tags, Iterable) or isinstance(tags, str | bytes):
-        raise ValidationError(
-            f"must be a list of tags, not {describe_argument(tags)}", path="$.tags"
-        )
+        raise ValidationError(f"must be a list of tags, not {describe_argument(tags)}", path=path)
     given: tuple[Any, ...] = tuple(tags)
     for index, tag in enumerate(given):
-        check_name(tag, f"$.tags[{index}]")
+        check_name(tag, f"{path}[{index}]")
     return tuple(dict.fromkeys(given))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
 from msgspec.structs import replace
@@ -101,6 +102,13 @@ def check_store(value: object) -> None:
         detail = f"must be a Store, not the address of one; write palaver.open({shown})"
         raise ValidationError(detail, path="$.store", rule="argument")
     check_argument(value, Store, "$.store", "a Store", "palaver.open('chat.db') opens one")
+
+
+def check_history_of(store: Store | str | os.PathLike[str], history: StoredHistory) -> None:
+    """Raise `ValidationError` for a history of another store: its leases would be in this one."""
+    if not isinstance(store, Store) or not history.is_in(store.backend):
+        detail = "is of another store; give its own store, or the id of one of this store"
+        raise ValidationError(detail, path="$.conversation", rule="argument")
 
 
 class Store:
@@ -353,12 +361,12 @@ class Store:
         check_number(limit, "$.limit", least=1, whole=True)
         if after is not None and not (is_text(after) and _CURSOR.match(after)):
             raise ValidationError("must be the `next` of a page", path="$.after")
+        check_argument(tag, (str, NoneType), "$.tag", "text")
+        check_owner(owner)
+        without = check_tags(without, "$.without")
         if tag is not None and not is_text(tag):
             return Listing((), None)
-        check_owner(owner)
-        return self.backend.listing(
-            after=after, limit=limit, tag=tag, owner=owner, without=check_tags(without)
-        )
+        return self.backend.listing(after=after, limit=limit, tag=tag, owner=owner, without=without)
 
     def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
         """Return the ids that begin with a text, in order, at most `limit` of them.
@@ -388,7 +396,7 @@ class Store:
         >>> [head.id for head in store.each(owner="anna")]
         ['tea']
         """
-        without = check_tags(without)
+        without = check_tags(without, "$.without")
         page = self.list(limit=_PAGE, tag=tag, owner=owner, without=without)
         yield from page.conversations
         while page.next is not None:

@@ -18,6 +18,7 @@ from palaver.messages.limits import quote_value
 from palaver.stores.annotations import read_annotations
 from palaver.stores.transfer import FORMS, export_conversation
 from palaver.stores.transfer.documents import write_html, write_markdown
+from palaver.stores.transfer.export import check_stream
 from palaver.wire.notes import Note, notes_report
 from palaver.wire.request import Target
 
@@ -62,6 +63,7 @@ def export_as(
     >>> json.loads(file.getvalue())
     {'messages': [{'role': 'user', 'content': 'hi'}]}
     """
+    check_stream(stream, "wb")
     if form == "messages":
         stream.write(dump(store.get(conversation).messages) + b"\n")
     elif form in _FOR_PEOPLE:

@@ -91,6 +91,12 @@ def test_version_1_says_what_it_leaves_out(run: Run, tmp_path: Path) -> None:
     assert 0 == run("import", str(file)).exit_code
 
 
+def test_a_folder_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "none" / "talk.json"
+    refused = run("export", "talk", str(file))
+    assert f"there is no folder {file.parent} to write talk.json in" in str(refused.exception)
+
+
 def test_an_export_that_fails_leaves_the_file_as_it_was(
     run: Run, store: Store, tmp_path: Path
 ) -> None:

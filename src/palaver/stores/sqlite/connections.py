@@ -728,7 +728,10 @@ def connect(
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            msg = f"{path} can't be created: {error.strerror}"
+            reason, folder = error.strerror, Path(path).parent
+            if not folder.exists():
+                reason = f"there is no folder {folder}; make it first"
+            msg = f"{path} can't be created: {reason}"
             raise StoreError(msg) from None
         _sync_folder(path)
     return _configure(apsw.Connection(path, vfs=vfs, statementcachesize=128), path)

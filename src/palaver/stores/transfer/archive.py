@@ -239,6 +239,10 @@ class Archive:
         self.path = Path(path)
         check_archive_name(self.path.name)
         if not self.path.exists():
+            if not self.path.parent.is_dir():
+                folder, name = repr(str(self.path.parent)), repr(self.path.name)
+                detail = f"there is no folder {folder} to write {name} in; make it first"
+                raise ValidationError(detail, path="$.archive", rule="argument")
             self._make()
         self._stream = self.path.open("r+b")
         try:

@@ -18,6 +18,7 @@ its ancestors.
 from __future__ import annotations
 
 import base64
+from io import TextIOBase
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.frame import size
 from palaver.history.log import packed_count
 from palaver.messages import dump
+from palaver.messages.limits import describe_argument
 from palaver.stores.annotations import ANNOTATION, annotation_records
 from palaver.stores.frame_codec import FrameCodec, open_codec
 from palaver.stores.records import Change
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
     Progress: TypeAlias = Callable[[int, int | None], object]
 
-__all__ = ["FORMS", "Form", "export_conversation", "read_changes", "read_records"]
+__all__ = ["FORMS", "Form", "check_stream", "export_conversation", "read_changes", "read_records"]
 
 Form: TypeAlias = Literal["lines", "document", "version-1"]
 FORMS: Final[tuple[Form, ...]] = ("lines", "document", "version-1")
@@ -50,6 +52,14 @@ FORMS: Final[tuple[Form, ...]] = ("lines", "document", "version-1")
 
 _PAGE: Final = 500
 _READ_AHEAD: Final = 5_000
+
+
+def check_stream(stream: object, mode: str) -> None:
+    """Raise `ValidationError` for a path or a text file in the place of a file of bytes."""
+    wanted = "write" if "w" in mode else "read"
+    if isinstance(stream, TextIOBase) or not hasattr(stream, wanted):
+        detail = f"must be a file of bytes, such as open(PATH, {mode!r}), not "
+        raise ValidationError(detail + describe_argument(stream), path="$.stream", rule="argument")
 
 
 def export_conversation(
@@ -71,6 +81,7 @@ def export_conversation(
     >>> json.loads(file.getvalue())["messages"][0]["content"]
     'hi'
     """
+    check_stream(stream, "wb")
     if form not in FORMS:
         detail = f"must be one of {', '.join(FORMS)}"
         raise ValidationError(detail, path="$.form", rule="export-format")

@@ -46,6 +46,7 @@ from palaver.stores.records import (
     read_positions,
 )
 from palaver.stores.transfer.copy import first_head
+from palaver.stores.transfer.export import check_stream
 from palaver.stores.transfer.snapshot_v1 import read_snapshot
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def import_conversation(
     A snapshot of version 1 can also go `into` an existing conversation: its messages and team task
     replace those of the conversation, in one change that can be undone and rolled back.
     """
+    check_stream(stream, "rb")
     if id is not None:
         check_name(id, "$.id")
     check_owner(owner)

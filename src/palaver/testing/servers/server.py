@@ -82,6 +82,8 @@ class ProviderServer:
         """Take the provider's format and the script, and what tells the time to its cache."""
         if form not in FORMAT_NAMES:
             raise ValueError(f"unknown format {form!r}; known are {', '.join(FORMAT_NAMES)}")
+        if isinstance(script, str):
+            raise TypeError(f"a script is a list; write [{script[:40]!r}]")
         self.format: FormatName = form
         self.url = ""
         self.cache = PromptCache(form)
