@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-import anyio.to_thread
+import anyio
 import msgspec
 from msgspec.structs import replace
 
@@ -877,4 +877,6 @@ def _shared_name(app: str, user: str | None) -> str:
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
-    return await anyio.to_thread.run_sync(work)
+    """Run work in a thread that stays; AnyIO's ends with the outermost task."""
+    with anyio.CancelScope(shield=True):
+        return await asyncio.to_thread(work)

@@ -143,8 +143,9 @@ INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system
                       n_assistant, time, replaces, hash, key, id, body, behind)
 VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
             coalesce((SELECT max(number) FROM journal), 0)) + 1,
-        ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2 THEN ?2 END, ?3,
-        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17);
+        ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2
+                  AND (?4 IS NULL OR (SELECT token FROM leases WHERE cid = ?1) = ?4) THEN ?2 END,
+        ?3, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18);
 
 -- name: one_more
 , (NULL, ?1, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
