@@ -25,10 +25,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-import anyio
 import msgspec
 from msgspec.structs import replace
 
+from palaver.adapters.worker_threads import run_to_end
 from palaver.errors import (
     AlreadyExists,
     LeaseLost,
@@ -98,7 +98,6 @@ _SHARED_NAME: Final = "adk-state:"
 _TAG: Final = "adk:"
 """How the tags begin that name a session's app, and its app and user."""
 _POLL_SECONDS: Final = 0.02
-_T = TypeVar("_T")
 _Found = TypeVar("_Found", "Head", "StoredHistory")
 _Json = dict[str, Any]
 
@@ -413,7 +412,7 @@ class PalaverSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; an id that the user has already is an `AlreadyExistsError`."""
-        return await _in_thread(partial(self._create, app_name, user_id, state or {}, session_id))
+        return await run_to_end(partial(self._create, app_name, user_id, state or {}, session_id))
 
     async def get_session(
         self,
@@ -424,13 +423,13 @@ class PalaverSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session as its conversation is now, or None."""
-        return await _in_thread(partial(self._get, app_name, user_id, session_id, config))
+        return await run_to_end(partial(self._get, app_name, user_id, session_id, config))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """List the sessions of a user, or of all, without events; the last changed is last."""
-        found = await _in_thread(partial(self._list, app_name, user_id))
+        found = await run_to_end(partial(self._list, app_name, user_id))
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -438,11 +437,11 @@ class PalaverSessionService(BaseSessionService):
 
         A conversation with forks stays for these, and is no session any more.
         """
-        await _in_thread(partial(self._delete, app_name, user_id, session_id))
+        await run_to_end(partial(self._delete, app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without the prefix."""
-        return await _in_thread(partial(self._shared, app_name, user_id))
+        return await run_to_end(partial(self._shared, app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event and its state delta in one change, and bring the session up to date.
@@ -462,7 +461,7 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
         if writer is not None:
-            await _in_thread(partial(self._release, writer))
+            await run_to_end(partial(self._release, writer))
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
 
@@ -487,11 +486,11 @@ class PalaverSessionService(BaseSessionService):
         work = partial(
             self._fork, app_name, user_id, session_id, new_session_id, before_invocation_id
         )
-        return await _in_thread(work)
+        return await run_to_end(work)
 
     async def adopt_session(self, *, app_name: str, user_id: str, session_id: str) -> Session:
         """Make a session of a conversation that another program wrote: `session_id` is its id."""
-        return await _in_thread(partial(self._adopt, app_name, user_id, session_id))
+        return await run_to_end(partial(self._adopt, app_name, user_id, session_id))
 
     # ── which conversation ──────────────────────────────────────────────────────────────────────
 
@@ -731,7 +730,7 @@ class PalaverSessionService(BaseSessionService):
         writer = self._writers.get(id(session))
         if writer is None:  # a session that this service did not give, such as a copy
             work = partial(self._name_of, session.app_name, session.user_id, session.id)
-            history = self._store.get(await _in_thread(work))
+            history = self._store.get(await run_to_end(work))
             writer = self._remember(session, _Writer(history, None))
             writer.version = None
         before = self._tasks.get(task) if task is not None else None
@@ -740,12 +739,12 @@ class PalaverSessionService(BaseSessionService):
                 task.add_done_callback(self._end)
             self._tasks[task] = writer
         if before is not None and before is not writer:
-            await _in_thread(partial(self._release, before))
+            await run_to_end(partial(self._release, before))
         loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
             try:
-                await _in_thread(partial(self._append, writer, session, event))
+                await run_to_end(partial(self._append, writer, session, event))
             except (LeaseTaken, LeaseLost) as error:
                 if loop.time() >= until:
                     msg = f"Session {session.id} is being written to by another run: {error}"
@@ -766,8 +765,8 @@ class PalaverSessionService(BaseSessionService):
             records = self._pending(*shared)
             if own:
                 seen, before = self._own_state(history)
-                record = _encode({"seen": seen, "state": {**before, **own}})
-                records.append((_RECORDS, "state", record))
+                state: _Json = {**before, **own}
+                records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
             history.extend([message], records=records, lease=lease)
         except UnknownConversation:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
@@ -887,9 +886,3 @@ def _session_id(name: str, app: str, user: str) -> str:
 
 def _shared_name(app: str, user: str | None) -> str:
     return f"{_SHARED_NAME}{_safe(app)}" + ("" if user is None else f"/{_safe(user)}")
-
-
-async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run work in a thread that stays; AnyIO's ends with the outermost task."""
-    with anyio.CancelScope(shield=True):
-        return await asyncio.to_thread(work)

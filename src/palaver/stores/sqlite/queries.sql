@@ -136,8 +136,9 @@ INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- A plain append, refused by the table itself where it comes too late: another append has taken its
--- place, or a journal record its version (NULL is not allowed there). `one_more` goes behind it for
--- every further message, which gets the next number by itself.
+-- place, or a journal record its version (NULL is not allowed there), or it is under a lease that
+-- another has by now. `one_more` goes behind it for every further message, which gets the next number
+-- by itself.
 -- name: append_message
 INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system, n_user,
                       n_assistant, time, replaces, hash, key, id, body, behind)
