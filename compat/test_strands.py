@@ -617,6 +617,17 @@ def test_runs_of_several_processes_never_mix_their_turns(address: str) -> None:
             assert json.dumps(to_strands(view[at + 2])).count(f'"{who}"') == 1
 
 
+def test_a_call_that_another_run_has_answered_meanwhile_gets_no_second_result(here: Store) -> None:
+    agent(ScriptedModel(call("Oslo"), "Cold."), PalaverSessionManager("talk", here))("Weather?")
+    history = here.get("talk")
+    history.truncate(keep_first=2)  # another run is in the middle of its call
+    late = agent(ScriptedModel("Yes."), PalaverSessionManager("talk", here))
+    history.undo()  # and has ended before this one begins
+    late("Tea?")
+    roles = [message.role for message in here.get("talk").view]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+
+
 def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
     manager = PalaverSessionManager("talk", here, wait_seconds=0)
     talking = agent(ScriptedModel("Yes."), manager)

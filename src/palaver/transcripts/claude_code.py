@@ -301,11 +301,11 @@ class _ClaudeSession:
             return
         thread = self._add_to_tree(value, uuid)
         if get_text(value, "type") in _ROLES or get_text(said, "role") in _ROLES:
-            if "content" in said:
+            if "content" in said or not said.keys() - _MESSAGE_FIELDS:
                 self._read_message(record, said, uuid, thread)
             else:
-                has = f"has no content, only {', '.join(said)[:80]}" if said else "is not there"
-                self.notes.lost(record.where, "transcript.damaged", f"its message {has}")
+                detail = f"its message has no content, only {', '.join(said)[:80]}"
+                self.notes.lost(record.where, "transcript.damaged", detail)
         elif kind == "attachment" and get_object(value, "attachment").get("type") == _QUEUED:
             queued = {"role": "user", "content": value["attachment"].get("prompt")}
             self._read_message(record, queued, uuid, thread)

@@ -221,8 +221,9 @@ class PalaverHistoryProvider(HistoryProvider):
         if turn is None:
             await super().after_run(agent=agent, session=session, context=context, state=state)
             return
-        if reduced is not None and reduced is turn.given:
-            await in_thread(partial(self._reduce, turn, reduced))
+        given = turn.given
+        if given is not None and reduced is given:
+            await in_thread(partial(self._reduce, turn, given))
         said = context.response.messages if context.response is not None else []
         goes_on = _stores_each_step(agent) and any(map(open_calls, said))
         turn.ends = not goes_on and turn.task is asyncio.current_task()
@@ -366,7 +367,7 @@ class PalaverHistoryProvider(HistoryProvider):
                 self.store.release(lease)
 
     def _forget(self, turn: _Turn) -> None:
-        if turn.task in self._tasks:
+        if turn.task is not None and turn.task in self._tasks:
             self._tasks[turn.task].discard(turn)
 
 

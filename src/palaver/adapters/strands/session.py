@@ -516,7 +516,8 @@ class PalaverSessionManager(RepositorySessionManager):
         """Append a message; it is stored when this returns.
 
         What is appended while another run has its turn, such as the results that Strands gives to
-        interrupted calls before a run begins, is stored when that turn is over.
+        interrupted calls before a run begins, is stored when that turn is over, unless that run has
+        answered its calls itself.
         """
         shown = self._shown[agent.agent_id]
         outside = shown.lease is None
@@ -527,7 +528,8 @@ class PalaverSessionManager(RepositorySessionManager):
                 raise
             shown.waiting.append(message)
             return
-        self._append(message, agent, shown)
+        if not (outside and _is_answered(message, shown.history)):
+            self._append(message, agent, shown)
         if outside:
             self._release(shown)
 
@@ -679,6 +681,21 @@ class PalaverSessionManager(RepositorySessionManager):
     def _is_stateful(agent: LocalAgent) -> bool:
         """Tell whether the provider keeps the conversation, and the agent no messages."""
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
+
+
+def _is_answered(message: StrandsMessage, history: StoredHistory) -> bool:
+    """Tell whether a message has nothing but results of calls that are not open at the end."""
+    results = [
+        block["toolResult"]["toolUseId"] for block in message["content"] if "toolResult" in block
+    ]
+    if not results or len(results) < len(message["content"]):
+        return False
+    history.refresh()
+    last = _with_tracking_id(history.view[-1]) if len(history.view) else None
+    blocks = last["content"] if last is not None else []
+    return not {*results} <= {
+        block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block
+    }
 
 
 def _with_tracking_id(message: Message) -> StrandsMessage | None:

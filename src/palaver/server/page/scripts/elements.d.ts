@@ -6,6 +6,7 @@ declare global {
   interface DocumentEventMap {
     "pv-jump": CustomEvent<{ index: number }>;
     "pv-conversations": CustomEvent<null>;
+    "pv-deferred": CustomEvent<null>;
   }
 
   interface HTMLElementEventMap {
@@ -45,6 +46,7 @@ declare global {
     "pv-thread": import("./thread/thread.js").Thread;
     "pv-toast": import("./shell/toast.js").Toasts;
     "pv-tokens": import("./panel/tokens.js").TokensView;
+    "pv-waiting": import("./panel/waiting-edits.js").WaitingEdits;
     "pv-welcome": import("./shell/welcome.js").Welcome;
   }
 }

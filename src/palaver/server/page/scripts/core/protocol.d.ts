@@ -9,6 +9,7 @@ export type EventName =
   | "tool.completed"
   | "tool.error"
   | "usage.updated"
+  | "cache.updated"
   | "tokens.exceeded"
   | "compaction.done"
   | "team_task.changed"
@@ -67,6 +68,12 @@ export type PostConversationsOperations = ChangeResultShape;
 
 export type PostConversationsPrice = ImpactReportShape;
 
+export type GetConversationsDeferred = WaitingEditsShape;
+
+export type PostConversationsDeferred = WaitingEditShape;
+
+export type DeleteConversationsDeferredOne = WaitingEditShape;
+
 export type PostConversationsMerge = ChangeResultShape;
 
 export type PostConversationsErase = EraseReceiptShape;
@@ -104,6 +111,8 @@ export type GetConversationsStep = StepStatusShape;
 export type PostConversationsStep = StepStartedShape;
 
 export type GetConversationsCalls = OpenCallsShape;
+
+export type GetConversationsCache = CacheLedgerShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
 
@@ -256,6 +265,12 @@ export interface BroughtInConversationShape {
 export interface CacheCountsShape {
   read?: number;
   write?: number;
+}
+
+export interface CacheLedgerShape {
+  version: number;
+  items: Array<StepCacheShape>;
+  breaks: Record<string, number>;
 }
 
 export interface CallTracebackShape {
@@ -507,6 +522,15 @@ export interface HealthShape {
   version: string;
 }
 
+export interface ImpactCostShape {
+  model: string | null;
+  cache: "cold" | "expired" | "warm";
+  now: number | null;
+  later: number | null;
+  paysAfter: number | null;
+  reason: "never-pays" | "no-model" | "no-price" | null;
+}
+
 export interface ImpactReportShape {
   version: number;
   before: ConversationSizeShape;
@@ -514,6 +538,7 @@ export interface ImpactReportShape {
   tokensFreed: number;
   tokensAdded: number;
   cacheLost: number;
+  cost: ImpactCostShape;
   source: "estimate" | "tokenizer";
   removedCount: number;
   addedCount: number;
@@ -922,6 +947,18 @@ export interface StatsShape {
   currentBatchIndex: number;
 }
 
+export interface StepCacheShape {
+  message: string;
+  at: number;
+  expected: number;
+  shared: number;
+  read: number | null;
+  written: number | null;
+  lost: number;
+  cause: "compaction" | "edit" | "expiry" | "fork" | "model-changed" | "options-changed" | "tools-changed" | "unknown" | null;
+  idle: number | null;
+}
+
 export interface StepDraftShape {
   text?: string;
   reasoning?: string;
@@ -1228,6 +1265,23 @@ export interface VersionListShape {
   undo: boolean;
   redo: boolean;
   parent?: ForkOriginShape;
+}
+
+export interface WaitingEditShape {
+  id: string;
+  at: number;
+  version: number;
+  detail: string;
+  operations: Array<Record<string, any>>;
+  removedCount: number;
+  addedCount: number;
+  tokens: number;
+  problem: string | null;
+}
+
+export interface WaitingEditsShape {
+  version: number;
+  items: Array<WaitingEditShape>;
 }
 
 export interface WorkingPathShape {
