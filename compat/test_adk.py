@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -733,3 +734,36 @@ def test_a_session_of_another_service_can_be_written_to(here: Store) -> None:
     asyncio.run(talk())
     assert isinstance(InMemorySessionService(), BaseSessionService)  # what it stands in for
     assert isinstance(service, BaseSessionService)
+
+
+def test_an_append_that_began_ends_before_its_run_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was cancelled holds the session until its event is stored; then another may write."""
+    service = PalaverSessionService(palaver.open(":memory:"))
+    begun, go = threading.Event(), threading.Event()
+    append = service._append
+
+    def slow(*args: Any) -> None:
+        begun.set()
+        assert go.wait(60)
+        append(*args)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        monkeypatch.setattr(service, "_append", slow)
+        run = asyncio.create_task(service.append_event(session, told("Tea?")))
+        assert await asyncio.to_thread(begun.wait, 60)
+        run.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not run.done()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert ["user"] == roles(service._store)
+
+    try:
+        asyncio.run(talk())
+    finally:
+        go.set()

@@ -25,10 +25,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from palaver.adapters.worker_threads import run_to_end
 from palaver.errors import (
     AlreadyExists,
     LeaseLost,
@@ -85,6 +85,8 @@ METADATA_KEY: Final = "adk"
 """Where a message's metadata keeps its event without the content, and what the content lacks."""
 _NOTHING: Final = UnknownPart({"type": METADATA_KEY})
 """The content of an event that says nothing, such as a change of state."""
+_TEXT_PART: Final = ContentPart(text="")
+_TEXT_CONTENT: Final = Content(role="user", parts=[_TEXT_PART])
 _RECORDS: Final = METADATA_KEY
 """The kind of records of a session: its `initial` state, and its `state` now."""
 _PENDING: Final = f"{METADATA_KEY}.pending"
@@ -96,7 +98,7 @@ _SHARED_NAME: Final = "adk-state:"
 _TAG: Final = "adk:"
 """How the tags begin that name a session's app, and its app and user."""
 _POLL_SECONDS: Final = 0.02
-_T = TypeVar("_T")
+_Found = TypeVar("_Found", "Head", "StoredHistory")
 _Json = dict[str, Any]
 
 
@@ -125,7 +127,8 @@ def from_event(event: Event, *, session: str = "") -> Message:
         made = Message(role, content, name, at)
     ours = _write_content(made)
     stored = {"event": msgspec.json.encode(fields).decode()}
-    if steps := diff(ours, theirs):
+    same = isinstance(made.content, str) and ours == theirs  # nothing but text: no 1 that is True
+    if not same and (steps := diff(ours, theirs)):
         stored["content"] = f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
     return replace(made, metadata={METADATA_KEY: stored})
 
@@ -172,18 +175,24 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
     """
     if ERASED in message.metadata:
         return None
-    content = _write_content(message)
     stored = message.metadata.get(METADATA_KEY)
     kept = stored if is_object(stored) else {}
+    found = kept.get("event")
+    fields = found if isinstance(found, str) and '"' in found else None  # metadata of anywhere
+    if fields is not None and isinstance(message.content, str) and "content" not in kept:
+        with suppress(ValueError):
+            event = Event.model_validate_json(fields)
+            event.content = _text_content(message.role, message.content)
+            return event
+    content = _write_content(message)
     then, _, steps = str(kept.get("content", "")).partition(" ")
     if then and then == fingerprint(content):
         with suppress(msgspec.DecodeError):
             content = apply_changes(content, msgspec.json.decode(steps))
     said = msgspec.json.encode(content).decode()
-    fields = kept.get("event")
-    if isinstance(fields, str):
+    if fields is not None:
         whole = fields if content is None else f'{fields[:-1]},"content":{said}}}'
-        with suppress(ValueError):  # metadata may come from anywhere
+        with suppress(ValueError):
             return Event.model_validate_json(whole)
     by = "user" if message.role in ("user", "system") else author
     at = message.timestamp / 1000
@@ -191,6 +200,13 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
         {"id": message.id, "author": by, "invocation_id": invocation_id, "timestamp": at,
          "content": msgspec.json.decode(said)}
     )  # fmt: skip
+
+
+def _text_content(role: Role, text: str) -> Content:
+    """Return content of one text, unvalidated: that would be half of what an event takes."""
+    part = _TEXT_PART.model_copy(update={"text": text})
+    said_by = "model" if role == "assistant" else "user"
+    return _TEXT_CONTENT.model_copy(update={"parts": [part], "role": said_by})
 
 
 def _write_content(message: Message) -> _Json | None:
@@ -396,7 +412,7 @@ class PalaverSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; an id that the user has already is an `AlreadyExistsError`."""
-        return await _in_thread(partial(self._create, app_name, user_id, state or {}, session_id))
+        return await run_to_end(partial(self._create, app_name, user_id, state or {}, session_id))
 
     async def get_session(
         self,
@@ -407,13 +423,13 @@ class PalaverSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session as its conversation is now, or None."""
-        return await _in_thread(partial(self._get, app_name, user_id, session_id, config))
+        return await run_to_end(partial(self._get, app_name, user_id, session_id, config))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """List the sessions of a user, or of all, without events; the last changed is last."""
-        found = await _in_thread(partial(self._list, app_name, user_id))
+        found = await run_to_end(partial(self._list, app_name, user_id))
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -421,11 +437,11 @@ class PalaverSessionService(BaseSessionService):
 
         A conversation with forks stays for these, and is no session any more.
         """
-        await _in_thread(partial(self._delete, app_name, user_id, session_id))
+        await run_to_end(partial(self._delete, app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without the prefix."""
-        return await _in_thread(partial(self._shared, app_name, user_id))
+        return await run_to_end(partial(self._shared, app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event and its state delta in one change, and bring the session up to date.
@@ -445,7 +461,7 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
         if writer is not None:
-            await _in_thread(partial(self._release, writer))
+            await run_to_end(partial(self._release, writer))
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
 
@@ -470,40 +486,37 @@ class PalaverSessionService(BaseSessionService):
         work = partial(
             self._fork, app_name, user_id, session_id, new_session_id, before_invocation_id
         )
-        return await _in_thread(work)
+        return await run_to_end(work)
 
     async def adopt_session(self, *, app_name: str, user_id: str, session_id: str) -> Session:
         """Make a session of a conversation that another program wrote: `session_id` is its id."""
-        return await _in_thread(partial(self._adopt, app_name, user_id, session_id))
+        return await run_to_end(partial(self._adopt, app_name, user_id, session_id))
 
     # ── which conversation ──────────────────────────────────────────────────────────────────────
 
-    def _head(self, name: str) -> Head | None:
-        try:
-            return self._store.head(name)
-        except UnknownConversation:
-            return None
-
-    def _find(self, app: str, user: str, session_id: str) -> str | None:
-        """Return the conversation of a session, or None."""
+    def _find(
+        self, app: str, user: str, session_id: str, read: Callable[[str], _Found]
+    ) -> _Found | None:
+        """Return what `read` returns for the conversation of a session, or None."""
         wanted = session_id.strip()
         for name in (wanted, _full_name(app, user, wanted)):
-            head = self._head(name) if name else None
-            owned = head is not None and _tags(app, user)[1] in head.tags
-            if owned and _session_id(name, app, user) == wanted:
-                return name
+            with suppress(UnknownConversation):
+                found = read(name) if name else None
+                owned = found is not None and _tags(app, user)[1] in found.tags
+                if owned and _session_id(name, app, user) == wanted:
+                    return found
         return None
 
     def _name_of(self, app: str, user: str, session_id: str) -> str:
-        name = self._find(app, user, session_id)
-        if name is None:
+        head = self._find(app, user, session_id, self._store.head)
+        if head is None:
             raise SessionNotFoundError(f"Session {session_id} not found.")
-        return name
+        return head.id
 
     def _free_names(self, app: str, user: str, session_id: str | None) -> Iterator[str]:
         """Yield the ids that a new session's conversation may have."""
         wanted = (session_id or "").strip() or new_id()
-        if self._find(app, user, wanted) is not None:
+        if self._find(app, user, wanted, self._store.head) is not None:
             raise AlreadyExistsError(f"Session with id {wanted} already exists.")
         if wanted == _safe(wanted) and not wanted.startswith(_SHARED_NAME):
             yield wanted
@@ -524,10 +537,9 @@ class PalaverSessionService(BaseSessionService):
     def _get(
         self, app: str, user: str, session_id: str, config: GetSessionConfig | None
     ) -> Session | None:
-        name = self._find(app, user, session_id)
-        if name is None:
-            return None
-        return self._session(self._store.get(name), app, user, config)
+        last = 0 if config is None else config.num_recent_events or 0
+        history = self._find(app, user, session_id, partial(self._store.get, last=last))
+        return None if history is None else self._session(history, app, user, config)
 
     def _list(self, app: str, user: str | None) -> list[Session]:
         tag = _tags(app, user or "")[user is not None]
@@ -543,22 +555,21 @@ class PalaverSessionService(BaseSessionService):
         return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
     def _delete(self, app: str, user: str, session_id: str) -> None:
-        name = self._find(app, user, session_id)
-        if name is None:
+        head = self._find(app, user, session_id, self._store.head)
+        if head is None:
             return
         try:
-            self._store.delete(name)
+            self._store.delete(head.id)
         except StoreError:
-            if not self._store.forks(name):
+            if not self._store.forks(head.id):
                 raise
-            head = self._store.head(name)
             kept = [tag for tag in head.tags if not tag.startswith(_TAG)]
-            self._store.describe(name, title=head.title, tags=kept)
+            self._store.describe(head.id, title=head.title, tags=kept)
 
     def _fork(
         self, app: str, user: str, session_id: str, new: str | None, before: str | None
     ) -> Session:
-        history = self._store.get(self._name_of(app, user, session_id))
+        history = self.history(app_name=app, user_id=user, session_id=session_id)
         end = len(history.view)
         if before is not None:
             events = self._events(history, None)
@@ -597,12 +608,13 @@ class PalaverSessionService(BaseSessionService):
         with_events: bool = True,
     ) -> Session:
         """Return the session of a conversation; it may append from here on."""
+        state = self._merged_state(history, app, user)
         events = self._events(history, config) if with_events else []
         session = Session(
             id=_session_id(history.id, app, user),
             app_name=app,
             user_id=user,
-            state=self._merged_state(history, app, user),
+            state=state,
             events=events,
             last_update_time=self._updated(history, events),
         )
@@ -641,27 +653,28 @@ class PalaverSessionService(BaseSessionService):
     def _merged_state(self, history: StoredHistory, app: str, user: str) -> _Json:
         """Return the state of a session with that of its app and its user."""
         self._settle(history.id, app, user)
-        state = self._own_state(history)
+        _, state = self._own_state(history)
         state.update((State.APP_PREFIX + key, v) for key, v in self._shared(app, None).items())
         state.update((State.USER_PREFIX + key, v) for key, v in self._shared(app, user).items())
         return state
 
-    def _own_state(self, history: StoredHistory) -> _Json:
-        """Return the state that the events of the view say; it is read anew after an edit."""
+    def _own_state(self, history: StoredHistory) -> tuple[list[int], _Json]:
+        """Return the last edit and erasure, and the state that the events of the view then say."""
         head = self._store.head(history.id)
+        history.refresh(head)
         seen = [head.framed, head.erased]
         kept = self._store.records(history.id, _RECORDS)
         known = json.loads(kept["state"]) if "state" in kept else None
         if known is not None and known["seen"] == seen:
-            return dict(known["state"])
+            return seen, dict(known["state"])
         if known is None and seen == [0, 0] and head.parent is None and head.stop == 0:
-            return dict(json.loads(kept.get("initial", b"{}")))
+            return seen, dict(json.loads(kept.get("initial", b"{}")))
         state = self._initial_state(head)
         for message in history.view:
             state.update(_scopes(_state_delta(message))[2])
         record = _encode({"seen": seen, "state": state})
         self._store.put_record(history.id, _RECORDS, "state", record)
-        return state
+        return seen, state
 
     def _initial_state(self, head: Head) -> _Json:
         while head.parent is not None:
@@ -698,7 +711,7 @@ class PalaverSessionService(BaseSessionService):
             self._store.put_record(name, _PENDING, at, None)
 
     def _share(self, name: str, values: _Json, at: str) -> None:
-        if self._head(name) is None:
+        if name not in self._store:
             with suppress(AlreadyExists):
                 self._store.create(id=name, title="State of ADK sessions")
         kept = self._store.records(name, _SHARED)
@@ -717,7 +730,7 @@ class PalaverSessionService(BaseSessionService):
         writer = self._writers.get(id(session))
         if writer is None:  # a session that this service did not give, such as a copy
             work = partial(self._name_of, session.app_name, session.user_id, session.id)
-            history = self._store.get(await _in_thread(work))
+            history = self._store.get(await run_to_end(work))
             writer = self._remember(session, _Writer(history, None))
             writer.version = None
         before = self._tasks.get(task) if task is not None else None
@@ -726,12 +739,12 @@ class PalaverSessionService(BaseSessionService):
                 task.add_done_callback(self._end)
             self._tasks[task] = writer
         if before is not None and before is not writer:
-            await _in_thread(partial(self._release, before))
+            await run_to_end(partial(self._release, before))
         loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
             try:
-                await _in_thread(partial(self._append, writer, session, event))
+                await run_to_end(partial(self._append, writer, session, event))
             except (LeaseTaken, LeaseLost) as error:
                 if loop.time() >= until:
                     msg = f"Session {session.id} is being written to by another run: {error}"
@@ -751,10 +764,9 @@ class PalaverSessionService(BaseSessionService):
             *shared, own = _scopes(_state_delta(message))
             records = self._pending(*shared)
             if own:
-                head = self._store.head(history.id)
-                state = {"seen": [head.framed, head.erased],
-                         "state": {**self._own_state(history), **own}}  # fmt: skip
-                records.append((_RECORDS, "state", _encode(state)))
+                seen, before = self._own_state(history)
+                state: _Json = {**before, **own}
+                records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
             history.extend([message], records=records, lease=lease)
         except UnknownConversation:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
@@ -874,7 +886,3 @@ def _session_id(name: str, app: str, user: str) -> str:
 
 def _shared_name(app: str, user: str | None) -> str:
     return f"{_SHARED_NAME}{_safe(app)}" + ("" if user is None else f"/{_safe(user)}")
-
-
-async def _in_thread(work: Callable[[], _T]) -> _T:
-    return await anyio.to_thread.run_sync(work)

@@ -216,7 +216,7 @@ class SQLiteBackend:
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
         count = len(change.messages)
-        if not 0 < count <= _FEW or change.token or change.records or not change.plain:
+        if not 0 < count <= _FEW or change.records or not change.plain:
             return self._write(partial(self._commit, change))
         first = change.first
         cid = self._cids.get(change.conversation) or self._cid(change.conversation)
@@ -246,9 +246,12 @@ class SQLiteBackend:
         version = change.after + 1
         try:
             self._connections.writer.execute(
-                _APPENDS[len(change.messages) - 1], (cid, version, change.at, *columns)
+                _APPENDS[len(change.messages) - 1],
+                (cid, version, change.at, change.token, *columns),
             )
         except apsw.ConstraintError:
+            if change.token is not None:
+                self._check_token(cid, change.token)
             refuse_stale(change.conversation, change.after)
         return version
 

@@ -136,15 +136,17 @@ INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- A plain append, refused by the table itself where it comes too late: another append has taken its
--- place, or a journal record its version (NULL is not allowed there). `one_more` goes behind it for
--- every further message, which gets the next number by itself.
+-- place, or a journal record its version (NULL is not allowed there), or it is under a lease that
+-- another has by now. `one_more` goes behind it for every further message, which gets the next number
+-- by itself.
 -- name: append_message
 INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system, n_user,
                       n_assistant, time, replaces, hash, key, id, body, behind)
 VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
             coalesce((SELECT max(number) FROM journal), 0)) + 1,
-        ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2 THEN ?2 END, ?3,
-        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17);
+        ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2
+                  AND (?4 IS NULL OR (SELECT token FROM leases WHERE cid = ?1) = ?4) THEN ?2 END,
+        ?3, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18);
 
 -- name: one_more
 , (NULL, ?1, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
