@@ -20,6 +20,7 @@ TOPICS: Final = (
     "bench.stores",
     "bench.peers",
     "bench.agents",
+    "bench.frameworks",
     "bench.langgraph",
     "bench.postgres",
     "bench.conversation",

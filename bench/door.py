@@ -218,8 +218,9 @@ def _litellm(folder: str, address: str) -> Generator[int | None]:
     config.write_text(json.dumps(settings))
     port = _free_port()
     arguments = [command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(arguments, **quiet) as process:  # type: ignore[call-overload] # noqa: S603 - the caller's own
+    with subprocess.Popen(  # noqa: S603 - the caller's own
+        arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         try:
             asyncio.run(_wait_for(port))
             yield port

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Ready = Callable[[], object]
     Contender = Callable[[int], Ready]
 
-__all__ = ["rows"]
+__all__ = ["durable_engine", "rows"]
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a memory disk, where there is one
 _DURABLE: Final = "WAL, synchronous=FULL on both; a memory disk, processor time"
@@ -145,7 +145,7 @@ def _adk(disk: _Disk, said: list[Said]) -> Contender:
     service: Any = importlib.import_module("google.adk.sessions").DatabaseSessionService
 
     def prepare(_number: int) -> Ready:
-        engine = _durable_engine(disk)
+        engine = durable_engine(disk.file())
         kept = service(db_engine=engine)
         talk: Any = disk.run(kept.create_session(app_name="bench", user_id="someone"))
         events = for_adk(said)
@@ -280,7 +280,7 @@ class _LlamaIndex:
         self._ours = self._adapter.PalaverChatStore(self._store)
         self._ours.set_messages("talk", said)
         self._simple = stores.SimpleChatStore(store={"talk": list(said)})
-        self._sql = sql.SQLAlchemyChatStore("messages", async_engine=_durable_engine(disk))
+        self._sql = sql.SQLAlchemyChatStore("messages", async_engine=durable_engine(disk.file()))
         disk.run(self._sql.set_messages("talk", said))
         self._limit = {"token_limit": 3_000, "tokenizer_fn": lambda text: range(estimate(text))}
         self._buffer = memory.ChatMemoryBuffer.from_defaults(list(said), **self._limit)
@@ -324,9 +324,10 @@ class _LlamaIndex:
         return get
 
 
-def _durable_engine(disk: _Disk) -> Any:  # noqa: ANN401 - a peer's
+def durable_engine(path: Path) -> Any:  # noqa: ANN401 - a peer's
+    """An asynchronous engine whose commits are on disk, as palaver's are."""
     sqlalchemy: Any = importlib.import_module("sqlalchemy")
     asynchronous: Any = importlib.import_module("sqlalchemy.ext.asyncio")
-    engine = asynchronous.create_async_engine(f"sqlite+aiosqlite:///{disk.file()}")
+    engine = asynchronous.create_async_engine(f"sqlite+aiosqlite:///{path}")
     sqlalchemy.event.listen(engine.sync_engine, "connect", _make_durable)
     return engine

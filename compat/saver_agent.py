@@ -14,6 +14,7 @@ from langgraph.types import interrupt
 from pydantic import SecretStr
 
 import palaver
+from palaver.adapters.langchain import repair_messages
 from palaver.adapters.langgraph import PalaverSaver
 from palaver.messages import ToolPart
 from palaver.testing.servers import Answer, Call
@@ -75,7 +76,7 @@ def agent(
     builder = StateGraph(MessagesState)
 
     def answer(state: MessagesState) -> Any:
-        return {"messages": [model.invoke(state["messages"])]}
+        return {"messages": [model.invoke(repair_messages(state["messages"]))]}
 
     builder.add_node("model", answer)
     builder.add_node("tools", ToolNode(tools))

@@ -149,3 +149,15 @@ def test_a_call_that_could_not_be_read_is_a_call() -> None:
     )
     assert [broken, result("a"), HI] == repair_messages([broken, result("a"), HI])
     assert [broken, lost("a"), HI] == repair_messages([broken, HI])
+
+
+def test_thoughts_that_stand_alone_go_with_the_answer_they_led_to() -> None:
+    """Claude Code writes them so; a provider that takes no thoughts refuses an empty answer."""
+    thought = AIMessage([{"type": "reasoning", "reasoning": "Hm."}])
+    asked = calling("a")
+    joined = asked.model_copy(update={"content": thought.content})
+    assert [HI, joined, result("a")] == repair_messages([HI, thought, asked, result("a")])
+    said = AIMessage("Yes.", id="m1")
+    text = {"type": "text", "text": "Yes."}
+    assert [AIMessage([*thought.content, text], id="m1")] == repair_messages([thought, said])
+    assert [HI] == repair_messages([thought, HI, thought])

@@ -409,3 +409,26 @@ def test_a_read_that_is_called_off_is_left_behind() -> None:
         assert [{"role": "user", "content": "Tea?"}] == await session.get_items()
 
     asyncio.run(called_off())
+
+
+def test_a_session_longer_than_the_cache_is_read_and_added_to(
+    here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read from the end stays in the cache; it does not begin anew with every read."""
+    monkeypatch.setattr("palaver.adapters.openai_agents._MAX_ENCODED", 4)
+    said: Any = [{"role": "user", "content": str(number)} for number in range(9)]
+
+    async def go() -> None:
+        session = PalaverSession(here, "talk")
+        await session.add_items(said[:8])
+        assert await session.get_items() == said[:8]
+        again = PalaverSession(here, "talk")
+        assert await again.get_items() == said[:8]
+        newest = {message.id for message in here.get("talk").view[-4:]}
+        assert set(again._encoded) == newest
+        assert await again.get_items(2) == said[6:8]
+        assert set(again._encoded) == newest
+        await again.add_items(said[8:])
+        assert (len(again._encoded), await again.get_items()) == (1, said)
+
+    asyncio.run(go())

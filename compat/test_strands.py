@@ -218,6 +218,57 @@ def test_a_session_that_an_interrupted_tool_broke_is_repaired() -> None:
     assert broken[2]["content"][0] == result("b")
 
 
+def restored(messages: list[Any], store: Store, folder: Path, *, own: bool) -> list[Any]:
+    """What a model is sent after a restart of a session that was left with some messages."""
+
+    def build() -> Any:
+        if own:
+            return FileSessionManager("talk", storage_dir=str(folder))
+        return PalaverSessionManager("talk", store)
+
+    manager = build()
+    agent(ScriptedModel(), manager)
+    for number, message in enumerate(messages):
+        if own:
+            stored = SessionMessage.from_message(message, number)
+            manager.create_message("talk", "default", stored)
+        else:
+            store.get("talk").append(from_strands(message))
+    model = ScriptedModel("Well.")
+    agent(model, build())("And?")
+    return model.requests[0]
+
+
+def test_no_session_is_bricked_and_no_result_lost(here: Store, tmp_path: Path) -> None:
+    """strands-agents/harness-sdk#3651: more results than calls, in every request from then on.
+
+    Their own manager repairs most of it by now: not a result that is there twice, and a result that
+    does not follow its call at once is thrown away.
+    """
+    twice: list[Any] = [
+        {"role": "user", "content": [{"text": "Rome?"}]},
+        {"role": "assistant", "content": [use("a")]},
+        {"role": "user", "content": [result("a"), result("a")]},
+        {"role": "assistant", "content": [{"text": "Sunny."}]},
+    ]
+    with pytest.raises(AssertionError):
+        assert_valid(restored(twice, here, tmp_path / "own", own=True))
+    assert_valid(restored(twice, here, tmp_path, own=False))
+    here.delete("talk")
+    mixed: list[Any] = [
+        {"role": "user", "content": [{"text": "Rome?"}]},
+        {"role": "assistant", "content": [use("a")]},
+        {"role": "assistant", "content": [use("b")]},
+        {"role": "user", "content": [result("a", "warm"), result("b", "cold")]},
+    ]
+    theirs = restored(mixed, here, tmp_path / "mixed", own=True)
+    assert "warm" not in str(theirs)
+    ours = restored(mixed, here, tmp_path, own=False)
+    assert_valid(ours)
+    assert "warm" in str(ours)
+    assert "cold" in str(ours)
+
+
 # ── a repository under Strands' own session manager ─────────────────────────────────────────────
 
 
@@ -248,6 +299,32 @@ def test_a_repository(store: Store) -> None:
     assert list(store) == []
     with pytest.raises(SessionException, match="does not exist"):
         repository.delete_session("talk")
+    made = SessionMessage.from_message({"role": "user", "content": [{"text": "Rome?"}]}, 3)
+    with pytest.raises(SessionException, match="does not exist"):
+        repository.create_message("talk", "first", made)
+
+
+def test_a_repository_appends_to_many_sessions_and_to_one_that_is_there_again(here: Store) -> None:
+    repository = PalaverSessionRepository(here)
+
+    def say(session: str, number: int) -> None:
+        said: Any = {"role": "user", "content": [{"text": str(number)}]}
+        repository.create_message(session, "ada", SessionMessage.from_message(said, number))
+
+    for number in range(130):
+        repository.create_session(Session(f"talk {number}", SessionType.AGENT))
+        repository.create_agent(f"talk {number}", SessionAgent("ada", {}, {}))
+        say(f"talk {number}", 0)
+    assert len(repository._open) == 128
+    other = PalaverSessionRepository(here)
+    other.delete_session("talk 129")
+    other.create_session(Session("talk 129", SessionType.AGENT))
+    other.create_agent("talk 129", SessionAgent("ada", {}, {}))
+    say("talk 129", 1)
+    here.get("talk 128").append(user("And?"))
+    say("talk 128", 2)
+    assert [message.text for message in here.get("talk 129").view] == ["1"]
+    assert [message.text for message in here.get("talk 128").view] == ["0", "And?", "2"]
 
 
 def test_a_redacted_message_can_be_had_again(store: Store) -> None:
@@ -419,6 +496,7 @@ def test_any_conversation_is_a_session(store: Store) -> None:
     talking = agent(model, PalaverSessionManager("from elsewhere", store))
     talking("How many?")
     assert said(model.requests[0]) == ["Tea?", "Yes.", "How many?"]
+    assert store.head("from elsewhere").length == 5  # what others wrote is not written again
     del talking.messages[0]
     talking("Sure?")
     texts = [message.text for message in store.get("from elsewhere").view]
@@ -537,6 +615,17 @@ def test_runs_of_several_processes_never_mix_their_turns(address: str) -> None:
             who = view[at].text.removesuffix(" question")
             assert view[at + 3].text == f"{who} answer"
             assert json.dumps(to_strands(view[at + 2])).count(f'"{who}"') == 1
+
+
+def test_a_call_that_another_run_has_answered_meanwhile_gets_no_second_result(here: Store) -> None:
+    agent(ScriptedModel(call("Oslo"), "Cold."), PalaverSessionManager("talk", here))("Weather?")
+    history = here.get("talk")
+    history.truncate(keep_first=2)  # another run is in the middle of its call
+    late = agent(ScriptedModel("Yes."), PalaverSessionManager("talk", here))
+    history.undo()  # and has ended before this one begins
+    late("Tea?")
+    roles = [message.role for message in here.get("talk").view]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
 def test_a_run_waits_only_so_long_for_another(here: Store) -> None:

@@ -18,6 +18,7 @@ FOREIGN = frozenset(
     f"docs/howto/{name}.md"
     for name in (
         "adk",
+        "agent-framework",
         "claude-agent-sdk",
         "langchain",
         "langgraph",

@@ -3,13 +3,15 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import bench
 from bench.__main__ import main
+from bench.cache_replay import main as replay
 from bench.corpus import session
 from bench.crowd import together
 from bench.harness import (
@@ -229,3 +231,50 @@ def check(path: Path) -> None:
         assert FIELDS == row.keys() - {"peer", "floor"}
         assert 1 == len(row.keys() & {"peer", "floor"})
         assert 0 < row["n"]
+
+
+def test_a_transcript_is_replayed_through_the_caches_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both programs' sessions; the causes agree with the usage, and cleanups are judged."""
+
+    def said(number: int, read: int, written: int, seconds: int) -> list[Any]:
+        at = datetime.fromtimestamp(1_800_000_000 + seconds, UTC).isoformat()
+        usage = {"input_tokens": 3, "cache_read_input_tokens": read,
+                 "cache_creation_input_tokens": written}  # fmt: skip
+        call = {"type": "tool_use", "id": f"t{number}", "name": "ls", "input": {}}
+        answer = {"id": f"m{number}", "model": "claude-opus-4-6", "usage": usage, "content": [call]}
+        result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "file " * 4_000}
+        return [
+            {"type": "assistant", "uuid": f"a{number}", "parentUuid": f"u{number - 1}",
+             "timestamp": at, "message": answer},
+            {"type": "user", "uuid": f"u{number}", "parentUuid": f"a{number}",
+             "message": {"content": [result]}},
+        ]  # fmt: skip
+
+    rows: list[Any] = [
+        {"type": "user", "uuid": "u-1", "parentUuid": None, "message": {"content": "Go."}}
+    ]
+    rows += [row for n in range(20) for row in said(n, 20_000 + 5_000 * n, 5_000, 10 * n)]
+    rows += said(20, 20_000, 105_000, 4_000)
+    text = "\n".join(json.dumps(row) for row in [*rows, *rows[:2]])
+    (tmp_path / "claude.jsonl").write_text(f"{text}\nno json\n", encoding="utf-8")
+    meta = {"type": "session_meta", "payload": {"id": "x"}}
+    lines: list[Any] = [meta, {"type": "turn_context", "payload": {"model": "gpt-5"}}]
+    for n in range(21):
+        item = {"type": "message", "role": "user", "content": f"{n}"}
+        usage = {"input_tokens": 20_000 + n, "cached_input_tokens": 19_968 if n else 0}
+        info = {"total_token_usage": {"input_tokens": n}, "last_token_usage": usage}
+        lines += [
+            {"type": "response_item", "payload": item},
+            {"type": "event_msg", "timestamp": f"2026-01-01T00:00:{n:02}Z",
+             "payload": {"type": "token_count", "info": info}},
+        ]  # fmt: skip
+    codex = "\n".join(map(json.dumps, lines))
+    (tmp_path / "codex.jsonl").write_text(codex, encoding="utf-8")
+    assert 0 == replay([str(tmp_path)])
+    told = capsys.readouterr().out
+    assert "2 sessions, 42 requests, 1 breaks by the usage" in told
+    assert "right: 1 of 1 (100.0 %)" in told
+    assert "deferred $" in told
+    assert 1 == replay([str(tmp_path / "nothing")])

@@ -90,4 +90,4 @@ def test_an_unknown_name_is_an_error() -> None:
     """A handler that would never be called is a mistake."""
     with pytest.raises(ValidationError, match=r"no such event: 'message\.aded'; there are"):
         EventBus().on("message.aded", print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert len(EVENT_NAMES) == 12
+    assert len(EVENT_NAMES) == 13

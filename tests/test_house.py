@@ -26,6 +26,7 @@ FOREIGN = sorted(
 """What needs another framework: it is imported beside that, by `make compat`."""
 
 HEAVY = {
+    "agent_framework",
     "agents",
     "anthropic",
     "anyio",

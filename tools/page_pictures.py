@@ -59,7 +59,8 @@ def take_all(folder: Path) -> None:
     """Take every picture, in both schemes."""
     with _served() as entrance, sync_playwright() as playwright:
         args = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=args)
+        found = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=found, args=args)
         desk = browser.new_page()
         for shot in SHOTS:
             for scheme in _SCHEMES:

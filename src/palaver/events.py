@@ -31,6 +31,7 @@ EventName: TypeAlias = Literal[
     "tool.completed",
     "tool.error",
     "usage.updated",
+    "cache.updated",
     "tokens.exceeded",
     "compaction.done",
     "team_task.changed",

@@ -71,7 +71,7 @@ WITHOUT = {
         "with_clock", "follow", "wait", "verify", "notes", "distribute", "examine", "each",
         "check_receipt", "secure_rows",
     },
-    StoredHistory: {"after_fork_in_child", "index", "listen", "mark_map", "under"},
+    StoredHistory: {"after_fork_in_child", "ends", "index", "listen", "mark_map", "under"},
     Conversation: {
         "ask_sync", "check_price", "find_model", "publishing_itself", "recover_if_needed",
         "share_lease", "stream", "toolbox",

@@ -374,8 +374,9 @@ async def test_cv_08_events(store: Store, caplog: pytest.LogCaptureFixture) -> N
             await run_until_answer(conversation, asked)
     await anyio.lowlevel.checkpoint()
     assert heard == [
-        "message.added", "message.added", "tool.pending", "usage.updated", "tokens.exceeded",
-        "tool.running", "tool.completed", "message.added", "message.added", "usage.updated",
+        "message.added", "message.added", "tool.pending", "usage.updated", "cache.updated",
+        "tokens.exceeded", "tool.running", "tool.completed", "message.added", "message.added",
+        "usage.updated", "cache.updated",
     ]  # fmt: skip
     assert "a handler of message.added failed" in caplog.text
 

@@ -689,7 +689,8 @@ def test_every_change_of_the_history_is_heard_once_as_followers_hear_it(
 
 def test_every_method_that_changes_a_history_is_tried() -> None:
     reading = {
-        "append", "at", "batch_snapshot", "by_role", "count", "diff", "fork", "index", "listen",
+        "append", "at", "batch_snapshot", "by_role", "count", "diff", "ends", "fork", "index",
+        "listen",
         "mark_map", "marks_of", "price", "query", "range", "recent", "refresh", "under",
         "after_fork_in_child",
     }  # fmt: skip

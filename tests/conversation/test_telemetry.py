@@ -20,6 +20,7 @@ from palaver.conversation.telemetry import Telemetry
 from palaver.errors import NetworkError, PalaverError
 from palaver.messages import Message, ModelRef, assistant, file_part, new_id, system, user
 from tests.conversation.scripted import Scripted, calling, saying
+from tests.conversation.test_cache_ledger import cached
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -236,3 +237,22 @@ def test_without_the_package_it_says_what_is_missing(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(PalaverError, match=r"pip install 'palaver\[otel\]'"):
         Telemetry()
+
+
+async def test_a_broken_cache_is_told_with_its_cause() -> None:
+    """What was expected is an attribute of every request, a break an event with its cause."""
+    answers = [cached("one", 8_000, 0), cached("two", 8_200, 7_936), cached("three", 8_300, 0)]
+    world, model = World(), Scripted(*answers)
+    for _ in range(3):
+        await world.conversation.step(model)
+        world.conversation.add(user("go on"))
+    first, second, third = (about for _, about in world.spans)
+    assert [0, 7_936, 8_192] == [
+        one["palaver.cache.expected_tokens"] for one in (first, second, third)
+    ]
+    assert "palaver.cache.cause" not in second
+    assert ("unknown", 8_192) == (
+        third["palaver.cache.cause"],
+        third["palaver.cache.lost_tokens"],
+    )
+    assert ["palaver.cache.break"] == [event.name for event in world.raw[2].events]

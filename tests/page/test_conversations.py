@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 import palaver
 from tests.conversation.scripted import saying
+from tests.page import samples
 from tests.page.server import running_server
 
 if TYPE_CHECKING:
@@ -321,3 +322,80 @@ def test_one_that_never_was_leads_to_the_list(open_page: OpenPage, expected: lis
     page = open_page("#/c/nowhere/history")
     expect(page.get_by_role("heading", name="Pick a conversation")).to_be_visible()
     assert page.url.endswith("#/")
+
+
+def test_pin_archive_and_trash_can_each_be_taken_back(open_page: OpenPage, tmp_path: Path) -> None:
+    with palaver.open(tmp_path / "state.db") as store, running_server(store) as running:
+        for name in ("alder", "birch", "cedar"):
+            store.create([{"role": "user", "content": f"The {name}."}], id=name, title=name)
+        page = open_page("#/c/alder", at=running)
+        names = page.locator(".conversation .name")
+        expect(names).to_have_text(["cedar", "birch", "alder"])
+        menu(page, "alder", "Pin")
+        expect(page.get_by_role("heading", name="Pinned")).to_be_visible()
+        expect(names).to_have_text(["alder", "cedar", "birch"])
+        menu(page, "alder", "Unpin")
+        expect(names).to_have_text(["cedar", "birch", "alder"])
+        page.locator(".toast", has_text="No longer pinned").get_by_role(
+            "button", name="Undo"
+        ).click()
+        expect(names).to_have_text(["alder", "cedar", "birch"])
+        menu(page, "cedar", "Archive")
+        expect(names).to_have_text(["alder", "birch"])
+        # what is open leaves the page; undo brings it back
+        menu(page, "alder", "Move to the trash")
+        expect(names).to_have_text(["birch"])
+        expect(page).to_have_url(f"{running.address}/#/")
+        page.get_by_role("button", name="Archive").click()
+        expect(names).to_have_text(["cedar"])
+        menu(page, "cedar", "Put back in the list")
+        expect(page.get_by_text("Nothing is archived")).to_be_visible()
+        page.get_by_role("button", name="Trash").click()
+        expect(names).to_have_text(["alder"])
+        page.locator(".toast", has_text="Moved to the trash").get_by_role(
+            "button", name="Undo"
+        ).click()
+        expect(page.get_by_text("The trash is empty")).to_be_visible()
+        expect(page.locator("h1")).to_have_text("alder")
+        assert ("active", True) == (store.head("alder").status, store.head("alder").pinned)
+        # only an explicit act empties the trash
+        menu_of_trash = page.get_by_role("button", name="Empty the trash…")
+        running.ask("PATCH", "conversations/birch", {"status": "trashed"})
+        menu_of_trash.click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        assert "birch" in store
+        menu_of_trash.click()
+        page.get_by_role("dialog").get_by_role("button", name="Empty the trash…").click()
+        expect(page.locator(".toast", has_text="1 conversation was deleted")).to_be_visible()
+        page.get_by_role("button", name="Back to the conversations").click()
+        expect(names).to_have_text(["alder", "cedar"])
+        assert "birch" not in store
+        page.context.close()
+
+
+def test_a_conversation_is_exported_in_the_format_that_is_chosen(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    samples.mischief(server.store, name="export-mischief")
+    page = open_page("#/c/export-mischief")
+    text = ""
+    for label, beginning in (
+        ("Markdown", "# "),
+        ("Gemini", '{"'),
+        ("palaver, one document", '{"version":2'),
+        ("HTML", "<!doctype html>"),
+    ):
+        page.keyboard.press("Control+k")
+        page.keyboard.type("export")
+        page.keyboard.press("Enter")
+        with page.expect_download() as waiting:
+            page.get_by_role("dialog").get_by_role("link", name=label, exact=True).click()
+        text = waiting.value.path().read_text("utf-8")
+        assert text.startswith(beginning)
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    # the file as a browser sees it: nothing in it runs
+    alone = page.context.new_page()
+    alone.set_content(text)
+    expect(alone.locator("article").first).to_be_visible()
+    assert not alone.evaluate("Object.keys(window).some((key) => key.startsWith('__pwned'))")
+    assert 0 == alone.locator("script, iframe, svg").count()

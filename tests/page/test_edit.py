@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -81,7 +82,8 @@ def test_a_message_is_replaced_after_its_price_was_seen(
     text.fill("What time is it in Porto, and what is the weather like there today?")
     expect(price(page)).to_contain_text("Messages 7 → 7")
     expect(price(page)).to_contain_text("Takes 1 message out, puts 1 message in")
-    expect(price(page)).to_contain_text("cache are lost and will be paid again")
+    expect(price(page)).to_contain_text("has nothing of it in its cache: there is nothing to break")
+    expect(price(page)).not_to_contain_text("will be paid again")
     expect(price(page)).to_contain_text("Every tool call keeps its result.")
     assert texts(server, name)[1] == _LISBON
     do(page, "Replace")
@@ -455,3 +457,65 @@ def test_everyone_can_use_it(
     assert violations(page, "dialog[open]") == []
     do(page, "Filter")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_an_edit_may_wait_for_the_cache_and_be_cancelled(
+    page: Page, server: PageServer, name: str
+) -> None:
+    """The price says what it costs, or why that is unknown; what waits is listed by the tokens."""
+    whole(page, "Keep or cut")
+    dialog = page.get_by_role("dialog")
+    later = dialog.get_by_role("button", name="Later", exact=True)
+    expect(later).to_be_disabled()
+    dialog.get_by_label("How many").fill("2")
+    expect(price(page)).to_contain_text(
+        re.compile("nothing of it in its cache|What that costs is unknown")
+    )
+    assert [] == violations(page)
+    later.click()
+    expect(page.locator("pv-toast")).to_contain_text("The edit waits until")
+    assert len(texts(server, name)) == 7
+    page.goto(f"{page.url.split('#')[0]}#/c/{name}/tokens")
+    waiting = page.locator("pv-waiting")
+    expect(waiting).to_contain_text("TRUNCATE: 5 messages")
+    assert [] == violations(page)
+    waiting.get_by_role("button", name="Cancel the edit that waits: TRUNCATE").click()
+    expect(waiting).to_be_empty()
+    assert {} == server.store.records(name, "deferred")
+
+
+def test_a_price_in_money_says_when_it_pays(page: Page) -> None:
+    """Of a cache that is warm, that has expired, and of an edit that never pays."""
+    answers: list[dict[str, Any]] = [
+        {"cache": "warm", "now": 1.25, "later": -0.03, "paysAfter": 42, "reason": None},
+        {"cache": "expired", "now": -0.5, "later": -0.03, "paysAfter": 0, "reason": None},
+        {"cache": "warm", "now": 0.5, "later": 0.01, "paysAfter": None, "reason": "never-pays"},
+        {"cache": "cold", "now": None, "later": None, "paysAfter": None, "reason": "no-price"},
+    ]
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        cost = {"model": "openai:gpt-6", **answers[0]}
+        route.fulfill(response=response, json={**response.json(), "cost": cost})
+
+    page.route("**/price", answer)
+    whole(page, "Keep or cut")
+    count = page.get_by_role("dialog").get_by_label("How many")
+    for number, text in enumerate(
+        (
+            "+$1.25 with the next request, \N{MINUS SIGN}$0.0300 with each one after it",
+            "The cache of openai:gpt-6 has expired: breaking it costs nothing.",
+            "It never pays: later requests become no cheaper.",
+            "there is no price for openai:gpt-6",
+        ),
+        1,
+    ):
+        count.fill(str(number))
+        expect(price(page)).to_contain_text(text)
+        if number == 1:
+            expect(price(page)).to_contain_text("will be paid again")
+            expect(price(page)).to_contain_text("It has paid after 42 more requests.")
+        if number == 2:
+            expect(price(page)).not_to_contain_text("will be paid again")
+        if len(answers) > 1:
+            del answers[0]

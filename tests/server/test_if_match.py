@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 import palaver
+from palaver.conversation.deferred import DeferredEdit
 from palaver.errors import UnknownConversation
 from palaver.server.demo import DemoClock, DemoUsage, MessageWriter
 from palaver.server.openapi import openapi_document
@@ -52,7 +53,8 @@ class Route(NamedTuple):
 
     `makes` is how many versions come of it, however many ask with one stamp; a model may add its
     answers. Where `alone`, all but one of those who ask are refused; `busy` are those that may also
-    be refused because a step is under way (409), and whose work goes on after the answer.
+    be refused because a step is under way (409), and whose work goes on after the answer. `late` is
+    what those may be answered who come after the one that did it.
     """
 
     body: Any = None
@@ -62,6 +64,7 @@ class Route(NamedTuple):
     answers: int = 0
     alone: bool = True
     busy: bool = False
+    late: int = 412
 
 
 def _begun(stage: ScriptedServer) -> str:
@@ -103,6 +106,14 @@ def _with_call(stage: ScriptedServer) -> str:
     return name
 
 
+def _with_deferred(stage: ScriptedServer) -> str:
+    """An edit that waits, called `waiting`."""
+    name = _begun(stage)
+    edit = DeferredEdit("waiting", 0, 1, "tidy up", ((0, 1),))
+    stage.store.put_records(name, [edit.record()])
+    return name
+
+
 def _with_result(stage: ScriptedServer) -> str:
     """A call has run, and its tool was approved for the whole conversation."""
     name = _with_call(stage)
@@ -131,6 +142,12 @@ ROUTES: Final[dict[tuple[str, str], Route]] = {
                 "message": {"role": "user", "content": "n"},
             }
         }
+    ),
+    ("post", "/deferred"): Route(
+        {"operation": {"operation": "TRUNCATE", "keepLast": 1}}, makes=0, alone=False, late=409
+    ),
+    ("delete", "/deferred/{edit}"): Route(
+        more="/deferred/waiting", prepare=_with_deferred, makes=0, alone=False, late=404
     ),
     ("post", "/erase"): Route({"message": 0}),
     ("post", "/prune"): Route({}),
@@ -282,7 +299,9 @@ def test_of_many_requests_with_one_stamp_one_is_made(
         statuses = sorted(pool.map(asked, range(_AT_ONCE)))
     made = [status for status in statuses if status < 300]
     refused = (
-        {412} | ({409} if route.busy else set()) | ({404} if which == ("delete", "") else set())
+        {412, route.late}
+        | ({409} if route.busy else set())
+        | ({404} if which == ("delete", "") else set())
     )
     assert {*statuses[len(made) :]} <= refused, statuses
     assert made

@@ -117,3 +117,18 @@ def test_damage_is_noted() -> None:
     assert ["hi"] == [message.text for message in parsed.messages]
     assert ["transcript.damaged"] * 2 == [note.rule for note in parsed.notes]
     assert () == next(chatgpt.read(b'{"mapping": {}, "create_time": 1}')).messages
+
+
+def test_no_content_goes_without_a_note() -> None:
+    shown = {"content_type": "tether_browsing_display", "result": "", "summary": "Cups, a page"}
+    (found,) = read_nodes(
+        "d",
+        a=node(None, "tool", shown, name="browser"),
+        b=node("a", "assistant", {"content_type": "note", "content": "Cups are small."}),
+        c=node("b", "assistant", {"content_type": "widget", "language": "en", "state": {"x": 1}}),
+        d=node("c", "assistant", {"content_type": "code", "language": "python", "text": ""}),
+    )
+    assert [("tool", "Cups, a page"), ("assistant", "Cups are small.")] == spoken(found.messages)
+    assert ["node c: widget: is of a kind that palaver does not know (transcript.record)"] == [
+        str(note) for note in found.notes
+    ]

@@ -322,3 +322,24 @@ def test_the_other_calls_of_an_answer_are_no_branch() -> None:
     said = [("assistant", ""), ("tool", "t1"), ("tool", "t2"), ("assistant", "Done.")]
     assert said == spoken(parsed.messages)
     assert () == parsed.notes
+
+
+def test_a_message_without_content_is_noted() -> None:
+    odd = {**line("u1", None, None), "message": {"role": "user", "parts": [{"text": "Tea?"}]}}
+    answer = {**line("u2", "u1", None, role="assistant"), "message": {"role": "model", "parts": []}}
+    (found,) = read_lines(odd, answer, line("u3", "u2", "Black."))
+
+    assert [("user", "Black.")] == spoken(found.messages)
+    detail = "its message has no content, only role, parts"
+    assert [
+        Note("lost", "line 1", "transcript.damaged", detail),
+        Note("lost", "line 2", "transcript.damaged", detail),
+    ] == list(found.notes)
+
+
+def test_a_summary_that_is_no_title_is_noted() -> None:
+    told = {"type": "summary", "uuid": "s1", "message": {"role": "system", "content": "All of it."}}
+    (found,) = read_lines(line("u1", None, "Tea?"), told)
+
+    detail = "summary: is of a type that palaver does not know"
+    assert [Note("lost", "line 2", "transcript.record", detail)] == list(found.notes)

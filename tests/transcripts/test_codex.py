@@ -326,3 +326,30 @@ def test_ids_that_stand_twice_are_told_apart() -> None:
     parsed = read_items({**said("user", "a"), "id": "m"}, {**said("user", "b"), "id": "m"})
     first, second = (message.id for message in parsed.messages)
     assert "m" == first != second
+
+
+def test_an_event_that_no_item_repeats_is_noted() -> None:
+    def event(kind: str, **fields: str) -> dict[str, Any]:
+        return {"type": "event_msg", "payload": {"type": kind, **fields}}
+
+    item = said("assistant", "Fill the pot.")
+    item["content"].append({"type": "output_text", "text": "Light the stove."})
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "First tea."}]}
+    found = read_rows(
+        event("user_message", message="Only the screen has this."),
+        {"type": "response_item", "payload": said("user", "Make tea. ")},
+        event("user_message", message="Make tea."),
+        event("agent_reasoning", text="First tea."),
+        {"type": "response_item", "payload": thought},
+        {"type": "response_item", "payload": item},
+        event("agent_message", message="Fill the pot.Light the stove."),
+        event("agent_message", message="It boils."),
+        event("user_message", message=" "),
+    )
+
+    kept = [("user", "Make tea. "), ("assistant", "Fill the pot.Light the stove.")]
+    assert kept == spoken(found.messages)
+    assert [
+        Note("lost", "line 1", "transcript.record", "event user_message: no item says the same"),
+        Note("lost", "line 8", "transcript.record", "event agent_message: no item says the same"),
+    ] == list(found.notes)

@@ -8,7 +8,7 @@ import pytest
 
 from palaver.errors import ValidationError
 from palaver.messages import AssistantInfo, ToolPart, UnknownPart
-from palaver.transcripts import opencode
+from palaver.transcripts import detect, opencode, read_transcript
 from tests.transcripts.samples import DATA, database, sample, sound, spoken
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ def test_what_is_wrong_in_a_turn_is_noted() -> None:
         {**keeping, "parts": [call]},
     ]
     (parsed,) = sound(opencode.read_export(json.dumps({"info": 1, "messages": turns}).encode()))
-    assert [("user", "one")] == spoken(parsed.messages)
+    assert [("user", "onetwo"), ("user", "")] == spoken(parsed.messages)
     assert [
-        "$.messages[0]", "$.messages[0]", "$.messages[0]", "$.messages[1]", "$.messages[3]",
-        "$.messages[4]", "message m1", "message m2",
+        "$.messages[0]", "$.messages[0]", "$.messages[0]", "$.messages[1]", "$.messages[1]",
+        "$.messages[2]", "$.messages[3]", "$.messages[4]", "message m2",
     ] == [note.where for note in parsed.notes]  # fmt: skip
 
 
@@ -155,3 +155,27 @@ def test_the_folder_of_older_releases(tmp_path: Path) -> None:
     assert "The loose lid" == parsed.about["title"]
     assert {"id": "ses_0000"} == stranger.about
     assert ["msg_78.json"] == [note.where for note in stranger.notes]
+
+
+def test_what_the_command_says_before_an_export_is_no_part_of_it() -> None:
+    data = b"Exporting session: ses_41aa\n" + sample("opencode-export.json")
+
+    assert "opencode-export" == detect(data)
+    assert read_transcript(data) == read_transcript(sample("opencode-export.json"))
+
+
+def test_turns_and_parts_of_one_id_are_all_kept() -> None:
+    def turn(text: str, *more: str, made: int) -> dict[str, Any]:
+        info = {"role": "user", "id": "HIDDEN", "sessionID": "s", "time": {"created": made}}
+        own = {"type": "text", "id": "HIDDEN", "sessionID": "s", "messageID": "HIDDEN"}
+        return {"info": info, "parts": [{**own, "text": each} for each in (text, *more)]}
+
+    tea, milk = turn("Tea?", "Black.", made=1), turn("Milk?", made=2)
+    (found,) = sound(opencode.read_export(json.dumps([tea, milk, tea]).encode()))
+
+    assert [("user", "Tea?Black."), ("user", "Milk?")] == spoken(found.messages)
+    assert [
+        ("repaired", "$.messages[0]", "transcript.uuid"),
+        ("repaired", "$.messages[1]", "transcript.uuid"),
+        ("lost", "message HIDDEN", "transcript.damaged"),
+    ] == [(note.action, note.where, note.rule) for note in found.notes]

@@ -103,6 +103,8 @@ __all__ = ["PalaverChatMessageHistory", "from_langchain", "repair_messages", "to
 
 METADATA_KEY: Final = "langchain"
 """The metadata key."""
+_THOUGHTS: Final = frozenset(("reasoning", "thinking", "redacted_thinking"))
+"""The blocks of an answer that are thoughts."""
 
 _CONTENT_FIELDS: Final = frozenset(
     ("content", "blocks", "tool_calls", "invalid_tool_calls", "tool_call_id", "status")
@@ -683,7 +685,9 @@ def repair_messages(
 ) -> list[BaseMessage]:
     """Drop results without a call, and give calls without a result one that says so.
 
-    `resuming` leaves the calls of the last answer open, for callers that will run them.
+    `resuming` leaves the calls of the last answer open, for callers that will run them. Thoughts
+    that stand alone, as Claude Code writes them, go with the answer that they led to: a provider
+    that takes no thoughts would get an answer that says nothing.
 
     >>> repair_messages([ToolMessage("4", tool_call_id="c1")])
     []
@@ -693,15 +697,42 @@ def repair_messages(
     >>> repair_messages([call], resuming=True) == [call]
     True
     """
-    if _is_sound(messages, resuming=resuming):
-        return list(messages)
+    joined = _join_thoughts(messages)
+    if _is_sound(joined, resuming=resuming):
+        return joined
     return pair_results(
-        messages,
+        joined,
         calls=_open_calls,
         answers=_answered_call,
         missing=_interrupted_result,
         keep_open=resuming,
     )
+
+
+def _join_thoughts(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Put thoughts that stand alone before the answer that follows; leave them out if none does."""
+    joined: list[BaseMessage] = []
+    thoughts: list[Any] = []
+    for message in messages:
+        if _is_thought(message):
+            thoughts += message.content
+            continue
+        if thoughts and isinstance(message, AIMessage):
+            said = message.content
+            blocks = said if isinstance(said, list) else [{"type": "text", "text": said}]
+            content = [*thoughts, *(blocks if said else ())]
+            message = message.model_copy(update={"content": content})  # noqa: PLW2901 - the same
+        thoughts = []
+        joined.append(message)
+    return joined
+
+
+def _is_thought(message: BaseMessage) -> bool:
+    """Tell whether an answer is nothing but thoughts."""
+    if not isinstance(message, AIMessage) or not is_list(message.content) or not message.content:
+        return False
+    kinds = {block.get("type") if is_object(block) else "text" for block in message.content}
+    return kinds <= _THOUGHTS and not _open_calls(message)
 
 
 def _is_sound(messages: Sequence[BaseMessage], *, resuming: bool) -> bool:

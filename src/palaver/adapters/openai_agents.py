@@ -253,10 +253,7 @@ def from_plain_items(
 
 
 def encode_difference(ours: list[Item], steps: list[Any]) -> str:
-    """Encode a difference: a fingerprint of what palaver writes, and the changes to it.
-
-    One text: that is cheap to let in.
-    """
+    """Encode a difference as one text: a fingerprint of what palaver writes, and the changes."""
     return f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
 
 
@@ -400,7 +397,7 @@ class _PlainReader:
 
 _log = logging.getLogger("palaver.adapters.openai_agents")
 _MAX_ENCODED: Final = 20_000
-"""So many messages are encoded as items; then it begins anew."""
+"""So many messages are encoded as items; when more are added, it begins anew."""
 _MAX_LOOKBACK: Final = 200
 """How many messages are searched for the call of an output that comes in a later batch."""
 
@@ -590,10 +587,10 @@ class PalaverSession:
 
     def _encode(self, message: Message, items: Sequence[Any]) -> _EncodedItems:
         """Cache the items of a message as text, since each caller gets objects of its own."""
-        if len(self._encoded) >= _MAX_ENCODED:
-            self._encoded.clear()
         text = msgspec.json.encode(items)[1:-1]
-        encoded = self._encoded[message.id] = _EncodedItems(message, text, len(items))
+        encoded = _EncodedItems(message, text, len(items))
+        if len(self._encoded) < _MAX_ENCODED:  # what is read from the end fills it, and stays
+            self._encoded[message.id] = encoded
         return encoded
 
     def _add(self, items: Sequence[Any]) -> None:
@@ -605,6 +602,8 @@ class PalaverSession:
                 history.append(new[0][0])
             else:
                 history.extend([message for message, _ in new])
+            if len(self._encoded) + len(new) > _MAX_ENCODED:
+                self._encoded.clear()
             for message, theirs in new:
                 self._encode(message, theirs)
 

@@ -192,6 +192,7 @@ COMMANDS: Final = {
     "context": "palaver.cli.commands.context",
     "convert": "palaver.cli.commands.convert",
     "copy": "palaver.cli.commands.export",
+    "deferred": "palaver.cli.commands.edit",
     "delete": "palaver.cli.commands.erase",
     "diff": "palaver.cli.commands.show",
     "doctor": "palaver.cli.commands.doctor",

@@ -11,9 +11,12 @@ from palaver.conversation.compaction import (
     Summarise,
     auto_compact,
     compact,
+    defer_compaction,
 )
 from palaver.conversation.conversation import Conversation
+from palaver.conversation.deferred import DeferredEdit
 from palaver.conversation.feed import follow_events
+from palaver.conversation.prompt_cache import CacheUse
 from palaver.conversation.recovery import Recovered
 from palaver.conversation.run import (
     Approve,
@@ -24,7 +27,7 @@ from palaver.conversation.run import (
     run_until_answer,
 )
 from palaver.conversation.step import Step, ToolOutcome
-from palaver.conversation.usage import ModelPrice, Prices, Usage
+from palaver.conversation.usage import EditCost, ModelPrice, PricedEdit, Prices, Usage
 from palaver.models import model
 from palaver.tools import Tool, Toolbox, ToolContext, ToolOutput, tool
 from palaver.tools.approval import Decision
@@ -42,17 +45,21 @@ from palaver.wire.reply import (
 
 __all__ = [
     "Approve",
+    "CacheUse",
     "CallDelta",
     "CallReady",
     "CallStarted",
     "ClearOutputs",
     "Conversation",
     "Decision",
+    "DeferredEdit",
     "DropOldest",
+    "EditCost",
     "Failed",
     "Finished",
     "Limits",
     "ModelPrice",
+    "PricedEdit",
     "Prices",
     "ReasoningDelta",
     "Recovered",
@@ -72,6 +79,7 @@ __all__ = [
     "UsageDelta",
     "auto_compact",
     "compact",
+    "defer_compaction",
     "follow_events",
     "model",
     "run_until_answer",

@@ -58,6 +58,7 @@ from palaver.wire import ToolSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from palaver.conversation.deferred import DeferredEdit
     from palaver.history import Expected
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Summarise",
     "auto_compact",
     "compact",
+    "defer_compaction",
     "preview",
 ]
 
@@ -225,6 +227,24 @@ async def compact(
     event = Event("compaction.done", history.id, history.version, done.to_dict())
     await conversation.events.publish(event)
     return done
+
+
+async def defer_compaction(conversation: Conversation, strategy: Strategy) -> DeferredEdit | None:
+    """Plan a compaction now, and apply it when the provider's cache breaks anyway.
+
+    It is an edit that waits (see `Conversation.defer`); None if there is nothing to gain, and
+    `CompactionRefused` as with `compact`. What is added meanwhile stays.
+    """
+    found = await preview(conversation, strategy)
+    if found is None:
+        return None
+    rewrite, detail = Rewrite(found.plan.pieces), f"{strategy.name}: {found.plan.detail}"
+    try:
+        return await to_thread.run_sync(lambda: conversation.defer(rewrite, detail=detail))
+    except ValidationError as error:
+        if error.rule != "deferred-twice":
+            raise
+        raise CompactionRefused(str(error)) from None
 
 
 def auto_compact(

@@ -19,6 +19,14 @@ from anyio import to_thread
 from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
+from palaver.conversation.deferred import (
+    DEFERRED,
+    DeferredEdit,
+    apply_edits,
+    plan_deferred,
+    read_deferred,
+)
+from palaver.conversation.prompt_cache import CACHE, cache_data, last_request, read_prefixes
 from palaver.conversation.recovery import recover, recover_if_needed
 from palaver.conversation.run import (
     AROUND,
@@ -33,7 +41,7 @@ from palaver.conversation.run import (
 from palaver.conversation.step import ToolCallBatch, take_step
 from palaver.conversation.store_access import ChangeAnnouncer, StoreAccess
 from palaver.conversation.telemetry import observe
-from palaver.conversation.usage import Prices
+from palaver.conversation.usage import EditCost, PricedEdit, Prices, cost_of_edit
 from palaver.errors import (
     BudgetExceeded,
     PalaverError,
@@ -45,11 +53,13 @@ from palaver.messages import (
     AssistantInfo,
     CacheCounts,
     Message,
+    ModelRef,
     TokenCounts,
     ToolCallPart,
     parse_message,
     user,
 )
+from palaver.messages.ids import now_ms
 from palaver.messages.limits import (
     EMPTY,
     check_argument,
@@ -81,9 +91,10 @@ if TYPE_CHECKING:
     from palaver.conversation.step import OnDelta, Step, ToolOutcome
     from palaver.conversation.telemetry import Instrumentation
     from palaver.conversation.usage import Usage
-    from palaver.history import Expected, View
+    from palaver.history import Expected, Impact, Operation, View
+    from palaver.history.operations import OperationInput
     from palaver.history.view import Result
-    from palaver.messages import ModelRef, Role
+    from palaver.messages import Role
     from palaver.models import AnyModel
     from palaver.models.base import Model
     from palaver.stores import Store
@@ -97,6 +108,7 @@ __all__ = ["Conversation"]
 _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("palaver.conversation")
+_LOOKBACK: Final = 20
 _NOT_A_MESSAGE: Final = "Invalid message format: role and content are required"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **SYSTEM_TEXT,
@@ -151,6 +163,12 @@ def _check_functions(executor: object, count: object, on_tool_error: object) -> 
     check_callable(count, "$.count", wanted, takes=1, plain=True)
     wanted = "a plain function of a call and an error"
     check_callable(on_tool_error, "$.on_tool_error", wanted, takes=2, plain=True)
+
+
+def _last_model(view: View) -> ModelRef | None:
+    """Return the model of the newest answer that names one; None if none of the last does."""
+    answers = (getattr(message.info, "model", None) for message in reversed(view[-_LOOKBACK:]))
+    return next((model for model in answers if model is not None), None)
 
 
 def _check_instrumentation(value: object) -> None:
@@ -519,6 +537,8 @@ class Conversation:
             data = {"id": entry.id, "callID": entry.call_id, "tool": entry.tool}
             await self._publish("tool.pending", data)
         await self._publish("usage.updated", step.usage.to_dict())
+        if step.cache is not None:
+            await self._publish("cache.updated", cache_data(step.message, step.cache))
         if self.token_limit is not None:
             await self.check_tokens(box)
         return step
@@ -619,6 +639,98 @@ class Conversation:
     def cache_key(self) -> str:
         """Return what this conversation and its forks share for a provider's prompt cache."""
         return self._access.cache_key()
+
+    # ── the cost of edits ───────────────────────────────────────────────────────────────────────
+
+    def price(
+        self, operation: Operation | Mapping[str, Any] | bytes | str, *, model: str | None = None
+    ) -> PricedEdit:
+        """Return what an operation would remove and break, and what it would cost; nothing changes.
+
+        The cost is that of the next requests to a model, `provider:name`; without one, to the
+        conversation's own, or to the one that was asked last. An unknown price is None.
+
+        >>> import palaver
+        >>> conversation = Conversation(palaver.open(":memory:"))
+        >>> _ = [conversation.add(palaver.user(text)) for text in ("one", "two", "three")]
+        >>> priced = conversation.price({"operation": "TRUNCATE", "keepLast": 1})
+        >>> len(priced.impact.removed), priced.cost.now, priced.cost.explanation
+        (2, None, 'no model was asked yet, and none is named')
+        """
+        self.history.refresh()
+        impact = self.history.price(operation, tokens=self.tally.weigh)
+        return PricedEdit(impact, self.cost_of(impact, model=model))
+
+    def cost_of(self, impact: Impact, *, model: str | None = None) -> EditCost:
+        """Return what an edit with this impact would cost; see `price`."""
+        prefixes = read_prefixes(self.store.records(self.id, CACHE))
+        if model is not None:
+            provider, colon, name = model.partition(":")
+            if not (provider and colon and name):
+                detail = f"must be provider:name, such as openai:gpt-5, not {model!r}"
+                raise ValidationError(detail, path="$.model", rule="model")
+            ref: ModelRef | None = ModelRef(provider, name)
+        elif self.model is not None:
+            ref = self.model.ref
+        else:
+            newest = last_request(prefixes, None)
+            ref = _last_model(self.history.view) if newest is None else newest.model
+        return cost_of_edit(
+            impact, self.tally.total(self.history.view), model=ref, at=now_ms(), usage=self.usage,
+            prices=self._prices or Prices(),
+            last=None if ref is None else last_request(prefixes, ref),
+        )  # fmt: skip
+
+    # ── edits that wait ─────────────────────────────────────────────────────────────────────────
+
+    def defer(self, operation: OperationInput, *, detail: str = "") -> DeferredEdit:
+        """Store an edit that is applied when the provider's cache breaks anyway.
+
+        That is before a request to another model, with other tools, after the cache has expired, or
+        after a compaction or another edit before it. Until then nothing changes. Raises
+        `ValidationError` for an operation that can't wait, and for one that removes messages that
+        another one removes already.
+
+        >>> import palaver
+        >>> conversation = Conversation(palaver.open(":memory:"))
+        >>> _ = [conversation.add(palaver.user(text)) for text in ("one", "two", "three")]
+        >>> edit = conversation.defer({"operation": "TRUNCATE", "keepLast": 1}, detail="tidy up")
+        >>> len(conversation), [waiting.detail for waiting in conversation.deferred()]
+        (3, ['tidy up'])
+        >>> conversation.cancel_deferred(edit.id).detail, conversation.deferred()
+        ('tidy up', [])
+        """
+        view, weigh = self.history.refresh().view, self.tally.weigh
+        edit = plan_deferred(view, operation, detail)
+        twice = next((other for other in self.deferred() if other.overlaps(edit)), None)
+        if twice is not None:
+            problem = f"removes what {twice.id} removes already, which waits: {twice.detail}"
+            raise ValidationError(problem, path="$", rule="deferred-twice")
+        log = view.log
+        freed = sum(weigh(m) for start, stop in edit.removed for m in log.between(start, stop))
+        edit = replace(edit, tokens=freed - sum(weigh(one.message) for one in edit.added))
+        self.store.put_records(self.id, [edit.record()])
+        return edit
+
+    def deferred(self) -> list[DeferredEdit]:
+        """Return the edits that wait, the oldest first; `problem` says why one can't be applied."""
+        return read_deferred(self.store.records(self.id, DEFERRED))
+
+    def cancel_deferred(self, name: str) -> DeferredEdit:
+        """Remove an edit that waits, and return it; `ValidationError` if no such edit waits."""
+        found = next((edit for edit in self.deferred() if edit.id == name), None)
+        if found is None:
+            detail = f"no edit {name!r} waits; it was applied or cancelled, or never made"
+            raise ValidationError(detail, path="$.name", rule="deferred")
+        self.store.put_records(self.id, [(DEFERRED, name, None)])
+        return found
+
+    def apply_deferred(self) -> list[DeferredEdit]:
+        """Apply the edits that wait now, in one batch, and return those that were applied.
+
+        Those that no longer fit wait on, with their `problem`.
+        """
+        return apply_edits(self.store, self.history, self.deferred())[0]
 
     # ── tokens ──────────────────────────────────────────────────────────────────────────────────
 
@@ -728,6 +840,12 @@ class Conversation:
     awaiting = in_thread(waiting)
     adigests = in_thread(digests)
     aledger = in_thread(ledger)
+    aprice = in_thread(price)
+    acost_of = in_thread(cost_of)
+    adefer = in_thread(defer)
+    adeferred = in_thread(deferred)
+    acancel_deferred = in_thread(cancel_deferred)
+    aapply_deferred = in_thread(apply_deferred)
     arequest = in_thread(request)
     acache_key = in_thread(cache_key)
     ausage = in_thread(_usage)

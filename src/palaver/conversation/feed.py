@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from palaver.conversation.ledger import CALL, read_ledger
+from palaver.conversation.prompt_cache import cache_data, cache_use_of
 from palaver.errors import UnknownConversation
 from palaver.events import Event, EventName
 from palaver.messages import (
@@ -187,6 +188,9 @@ class EventFeed:
                 yield "tool.pending", _about(part.id, part.call_id, part.tool)
         if isinstance(message.info, AssistantInfo) and message.info.tokens is not None:
             yield "usage.updated", _usage_data(message, message.info.tokens)
+        use = cache_use_of(message)
+        if use is not None:
+            yield "cache.updated", cache_data(message, use)
 
     def _result_events(
         self, change: JournalEntry, part: ToolPart

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from palaver.conversation.prompt_cache import PROMPT_CACHE
 from palaver.conversation.usage import RequestUsage, requests_of
 from palaver.messages import AssistantInfo, Part, Role, TokenCounts, ToolCallPart, ToolPart
 from palaver.messages.limits import EMPTY, is_object
@@ -47,9 +48,6 @@ arguments had not arrived when its answer broke off `incomplete`, a result witho
 """
 _TEXT_LENGTH: Final = 200
 _TURN_START: Final = "user"
-_PROMPT_CACHE: Final = "promptCache"
-"""The key in an answer's metadata for what was expected of the provider's cache, and why less was
-read."""
 
 
 class _Run(Struct, frozen=True, kw_only=True, gc=False, rename=json_name):
@@ -318,7 +316,7 @@ def _figures(used: RequestUsage | None, metadata: Mapping[str, Any]) -> dict[str
         return {"tokens": None, "cost": None, "cost_computed": False, "cache": None}
     reported = used.tokens.prompt or used.tokens.completion
     tokens = used.tokens if reported else None
-    cache = None if tokens is None else _cache(tokens, metadata.get(_PROMPT_CACHE))
+    cache = None if tokens is None else _cache(tokens, metadata.get(PROMPT_CACHE))
     return {
         "tokens": tokens, "cost": used.cost, "cost_computed": used.computed, "cache": cache,
     }  # fmt: skip

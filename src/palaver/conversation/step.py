@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from palaver import wire
 from palaver.conversation.ledger import LedgerEntry, pending_entries
+from palaver.conversation.prompt_cache import CacheUse, cache_use_of
 from palaver.conversation.telemetry import observe
 from palaver.conversation.usage import Usage
 from palaver.errors import LeaseLost, OutputTooLong, StoreError, ValidationError
@@ -520,6 +521,11 @@ class Step(Struct, frozen=True):
         """The text of the answer."""
         return self.message.text
 
+    @property
+    def cache(self) -> CacheUse | None:
+        """What the provider was expected to read from its cache, and what it read."""
+        return cache_use_of(self.message)
+
 
 async def take_step(
     access: StoreAccess,
@@ -537,7 +543,7 @@ async def take_step(
     `on_begin` is given the id that the answer will have, before the model is asked.
     """
     target = replace(model.target, model=model.ref)
-    begin = partial(access.begin_step, model.format, target, key)
+    begin = partial(access.begin_step, model.format, target, key, tools=tools, options=options)
     begun = await access.lease.patiently(lambda: run_shielded(begin, undo=access.withdraw))
     if isinstance(begun, Message):
         usage = await to_thread.run_sync(access.usage)

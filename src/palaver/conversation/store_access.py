@@ -8,14 +8,16 @@ running of a call before its tool is called, all results of an answer in one cha
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from palaver.conversation.deferred import DEFERRED, apply_edits, edits_due, read_deferred
 from palaver.conversation.feed import CHANGE_EVENTS, EventFeed
 from palaver.conversation.ledger import (
     CALL,
@@ -26,12 +28,32 @@ from palaver.conversation.ledger import (
     pending_entries,
     read_ledger,
 )
+from palaver.conversation.prompt_cache import (
+    BREAKS,
+    CACHE,
+    BlockHashes,
+    Cause,
+    PromptPrefix,
+    RequestStart,
+    last_request,
+    read_prefixes,
+    tools_digest,
+)
 from palaver.conversation.usage import KIND as USAGE
 from palaver.conversation.usage import drop_empty_usage, read_usage
-from palaver.errors import CallChanged, StoreDamaged, ValidationError
+from palaver.errors import CallChanged, StoreDamaged, StoreError, ValidationError
 from palaver.events import Event, EventName
 from palaver.history import ERASED
-from palaver.messages import Message, ModelRef, ToolCallPart, ToolPart, dump, new_id, parse_message
+from palaver.messages import (
+    AssistantInfo,
+    Message,
+    ModelRef,
+    ToolCallPart,
+    ToolPart,
+    dump,
+    new_id,
+    parse_message,
+)
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
@@ -49,7 +71,7 @@ if TYPE_CHECKING:
     from palaver.stores.records import JournalEntry, Record, Work
     from palaver.stores.store import Store
     from palaver.tokens import RunningTotal
-    from palaver.wire import Target
+    from palaver.wire import Target, ToolSpec
 
 __all__ = ["ChangeAnnouncer", "OpenStep", "StepIntent", "StoreAccess", "hash_family"]
 
@@ -61,11 +83,15 @@ ANSWER: Final = "answer"
 """The kind of record that holds which message answered the step of a key."""
 _MESSAGE_EVENTS: Final[tuple[EventName, ...]] = (
     "message.added", "tool.pending", "tool.completed", "tool.error", "usage.updated",
+    "cache.updated",
 )  # fmt: skip
 """The events of a message; that a call is running is published by who runs it."""
 _MAX_ANSWERS: Final = 32
 """How many answers are remembered by the keys of their steps; a step is repeated soon or never."""
 _CHUNK: Final = 100
+_CHANGES: Final = 1_000
+"""How many changes since the last request are looked at for the cause of a break."""
+_log: Final = logging.getLogger("palaver.conversation")
 _RECENT: Final = 8  # messages at the end of a view, where a call that waits is found
 
 
@@ -96,6 +122,14 @@ class OpenStep(Struct, frozen=True):
     request: Request
     records: dict[str, dict[str, bytes]]
     cache_key: str
+    cache: RequestStart | None = None
+
+
+class _KnownRequests(Struct, frozen=True):
+    """The beginnings of earlier requests: this conversation's own, or those of its parent."""
+
+    prefixes: list[PromptPrefix]
+    is_fork: bool = False
 
 
 class _StepAnswer(Struct, frozen=True):
@@ -106,10 +140,11 @@ class _StepAnswer(Struct, frozen=True):
 
 
 class _Conversion(Struct, frozen=True):
-    """A converter, and the ranges of the log that it has converted."""
+    """A converter, the ranges of the log that it has converted, and the hashes of its blocks."""
 
     converter: Converter
     ranges: list[tuple[int, int]]
+    chain: BlockHashes
 
 
 class _CallsChanged(Exception):  # noqa: N818 - it never leaves this module
@@ -203,14 +238,22 @@ class StoreAccess:
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────
 
-    def begin_step(self, form: str, target: Target, key: str | None = None) -> OpenStep | Message:
+    def begin_step(
+        self,
+        form: str,
+        target: Target,
+        key: str | None = None,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: Mapping[str, Any] = EMPTY,
+    ) -> OpenStep | Message:
         """Take the lease, store the intent, and convert the conversation to a request.
 
         If the step of this key has its answer already, the answer is returned instead.
         """
         check_idempotency_key(key)  # it is stored with the answer, when it is too late to refuse
         history = self.history
-        work = self.lease.begin("step", (USAGE, CALL, ANSWER))
+        work = self.lease.begin("step", (USAGE, CALL, ANSWER, CACHE, DEFERRED))
         lease, records = work.lease, work.records
         try:
             history.refresh(work.head)
@@ -218,14 +261,97 @@ class StoreAccess:
                 self.lease.release(lease)
                 return known
             read_usage(records[USAGE])  # damage is found now, not when an answer is to be stored
+            earlier = self._known_requests(work)
+            if records[DEFERRED]:
+                self._apply_due(records[DEFERRED], earlier, target.model, tools)
             request = self._request(form, target, read_ledger(records[CALL]))
             cache_key = self.cache_key()
             intent = StepIntent(new_id(), target.model, history.version, now_ms(), key)
+            cache = self._expect_cache(form, target, request, intent, earlier, tools, options)
             self._put([(STEP, intent.id, msgspec.json.encode(intent))], lease)
         except BaseException:
             self.lease.release(lease)
             raise
-        return OpenStep(intent, lease, request, records, cache_key)
+        return OpenStep(intent, lease, request, records, cache_key, cache)
+
+    def _expect_cache(  # noqa: PLR0917 - what a request is made of
+        self,
+        form: str,
+        target: Target,
+        request: Request,
+        intent: StepIntent,
+        known: _KnownRequests,
+        tools: Sequence[ToolSpec],
+        options: Mapping[str, Any],
+    ) -> RequestStart | None:
+        """Return what a request may read from the provider's cache; a failure is logged."""
+        if intent.model is None:
+            return None
+        try:
+            conversion = self._conversions.get((form, target))
+            chain = BlockHashes() if conversion is None else conversion.chain
+            return RequestStart.of(
+                request, chain, tools, options, known.prefixes, model=intent.model, at=intent.at,
+                version=intent.version, is_fork=known.is_fork,
+                why=partial(self._changes_since, intent.model, known.prefixes),
+            )  # fmt: skip
+        except Exception:  # noqa: BLE001 - a step is taken without it
+            _log.warning("what the cache may hold of a request is unknown", exc_info=True)
+            return None
+
+    def _known_requests(self, work: Work) -> _KnownRequests:
+        """Return the beginnings of earlier requests; a fork begins with those of its parent."""
+        own, parent = read_prefixes(work.records[CACHE]), work.head.parent
+        if own or parent is None:
+            return _KnownRequests(own)
+        try:
+            return _KnownRequests(read_prefixes(self.store.records(parent, CACHE)), is_fork=True)
+        except StoreError:  # the parent was deleted
+            return _KnownRequests([])
+
+    def _apply_due(
+        self,
+        records: Mapping[str, bytes],
+        known: _KnownRequests,
+        model: ModelRef | None,
+        tools: Sequence[ToolSpec],
+    ) -> None:
+        """Apply the edits that wait, if the cache is lost anyway; a failure is logged."""
+        try:
+            last = None if model is None else last_request(known.prefixes, model)
+            due = edits_due(
+                self.history, read_deferred(records), last, tools=tools_digest(tools), at=now_ms(),
+                is_fork=known.is_fork,
+            )  # fmt: skip
+            refused = apply_edits(self.store, self.history, due)[1] if due else []
+        except Exception:  # noqa: BLE001 - the step is taken without them, and they wait on
+            _log.warning("the edits that wait could not be applied", exc_info=True)
+            return
+        for edit in refused:
+            _log.warning("an edit that waited was not applied (%s): %s", edit.detail, edit.problem)
+
+    def _changes_since(self, model: ModelRef, known: Sequence[PromptPrefix]) -> Cause:
+        """Return what changed the messages since the last request to a model."""
+        after = max((one.version for one in known if one.model == model), default=-1)
+        changes = self.store.journal(self.history.id, after, _CHANGES)
+        kinds = {change.kind for change in changes} - {"append", "create", "fork"}
+        for kind in kinds & BREAKS.keys():
+            return BREAKS[kind]
+        return "edit" if kinds else "unknown"
+
+    def _compare_cache(self, step: OpenStep, message: Message) -> tuple[Message, list[Record]]:
+        """Return an answer with what the cache was to hold and what was read, and its records.
+
+        Nothing here may keep an answer from being stored.
+        """
+        begun, info = step.cache, message.info
+        if begun is None or not isinstance(info, AssistantInfo) or info.tokens is None:
+            return message, []
+        try:
+            return begun.settle(message, info.tokens)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("what the cache held of a request could not be compared")
+            return message, []
 
     def save_draft(self, step: OpenStep, message: Message) -> None:
         """Store what has arrived of an answer."""
@@ -248,6 +374,7 @@ class StoreAccess:
         history, intent = self.history, step.intent
         try:
             message = add_cost(drop_empty_usage(message))
+            message, cache_records = self._compare_cache(step, message)
             entries = tuple(pending_entries(message))
             counted = self.tally.total(history.view) + self.tally.weigh(message)
             usage = read_usage(step.records[USAGE]).after(message, history.version + 1, counted)
@@ -255,6 +382,7 @@ class StoreAccess:
                 *_removals(intent.id),
                 *(entry.record() for entry in entries),
                 usage.record(),
+                *cache_records,
             ]
             if intent.key is not None and complete:
                 records += _answer_records(intent.key, message, step.records)
@@ -305,10 +433,10 @@ class StoreAccess:
         known = self._conversions.get(key)
         more = None if known is None else _new_ranges(known.ranges, ranges)
         if known is None or more is None:
-            known, more = _Conversion(converter(form, target), []), ranges
+            known, more = _Conversion(converter(form, target), [], BlockHashes()), ranges
         for start, stop in more:
             known.converter.extend(view.log.between(start, stop))
-        self._conversions[key] = _Conversion(known.converter, ranges)
+        self._conversions[key] = _Conversion(known.converter, ranges, known.chain)
         return known.converter.request()
 
     def usage(self) -> Usage:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from palaver.conversation.prompt_cache import cache_use_of
 from palaver.errors import PalaverError, ValidationError
 from palaver.messages import (
     AssistantInfo,
@@ -222,6 +223,13 @@ class Telemetry:
             span.set_attribute("gen_ai.usage.cache_read.input_tokens", tokens.cache.read)
             span.set_attribute("gen_ai.usage.cache_creation.input_tokens", tokens.cache.write)
             span.set_attribute("gen_ai.usage.reasoning.output_tokens", tokens.reasoning)
+        use = cache_use_of(message)
+        if use is not None:
+            span.set_attribute("palaver.cache.expected_tokens", use.expected)
+            if use.cause is not None:
+                about = {"palaver.cache.cause": use.cause, "palaver.cache.lost_tokens": use.lost}
+                span.set_attributes(about)
+                span.add_event("palaver.cache.break", about)
         if self.content:
             content = {**_message_content(message), "finish_reason": info.finish or "stop"}
             span.set_attribute("gen_ai.output.messages", _json([content]))

@@ -4,19 +4,22 @@ A provider reports how many tokens a request and its answer had. From there on p
 subtracts what was added or removed since, by its own count, until the provider's next report. A
 cost is the provider's figure or, marked as computed, the product of tokens and prices: first those
 of a given table, then those of `genai-prices`, if it is installed. An unknown cost is None and
-never 0.
+never 0. What an edit costs is the difference between the next requests with it and without it.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver.errors import StoreDamaged
+from palaver.history import Impact
 from palaver.messages import AssistantInfo, CacheCounts, Message, TokenCounts
 from palaver.messages.decode import decode
 from palaver.messages.limits import EMPTY, NamedFields, check_argument, check_number, path_step
@@ -25,15 +28,19 @@ from palaver.messages.parts import StepFinishPart, check_figures
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from palaver.conversation.prompt_cache import PromptPrefix
     from palaver.messages import Message, ModelRef
     from palaver.stores.records import Record
 
 __all__ = [
     "NOTHING",
+    "EditCost",
     "ModelPrice",
+    "PricedEdit",
     "Prices",
     "RequestUsage",
     "Usage",
+    "cost_of_edit",
     "drop_empty_usage",
     "read_usage",
     "requests_of",
@@ -42,6 +49,10 @@ __all__ = [
 
 KIND: Final = "usage"
 _MILLION: Final = 1_000_000
+_BILLS_WRITES: Final = "anthropic"
+"""The provider that bills what is written to its cache, whatever its last answer said."""
+_ROUNDING: Final = 1e-6
+_log: Final = logging.getLogger("palaver.conversation")
 _NO_TOKENS: Final = TokenCounts(0, 0, 0, CacheCounts())
 
 
@@ -281,3 +292,103 @@ def _look_up(model: ModelRef, tokens: TokenCounts) -> float | None:
     except LookupError:
         return None
     return float(found.total_price)
+
+
+# ── the cost of an edit ─────────────────────────────────────────────────────────────────────────
+
+Reason: TypeAlias = Literal["no-model", "no-price", "never-pays"]
+_REASONS: Final[Mapping[Reason, str]] = {
+    "no-model": "no model was asked yet, and none is named",
+    "no-price": "no price is known for the model: give prices=Prices(…), or install the usual ones "
+    "with pip install 'palaver[prices]'",
+    "never-pays": "later requests become no cheaper",
+}
+
+
+class EditCost(Struct, frozen=True, rename="camel"):
+    """What an edit costs in dollars, by the prices of one model.
+
+    `now` is what the next request costs more than without the edit, `later` what each one after it
+    does; what is negative is saved. `pays_after` is how many later requests it takes until the edit
+    has paid: 0 if it does at once, None if it never does or a price is unknown, and `reason` says
+    which. `cache` says whether the provider has the conversation in its cache: it is `warm`, or has
+    `expired`, or is `cold`, because the model was not asked before. A cache that is not warm costs
+    nothing to break.
+    """
+
+    model: str | None
+    cache: Literal["warm", "expired", "cold"]
+    now: float | None = None
+    later: float | None = None
+    pays_after: int | None = None
+    reason: Reason | None = None
+
+    @property
+    def explanation(self) -> str:
+        """The reason in words; empty without one."""
+        return "" if self.reason is None else _REASONS[self.reason]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cost as JSON-ready data."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+
+class PricedEdit(Struct, frozen=True):
+    """What an edit would remove, add and break, and what that would cost."""
+
+    impact: Impact
+    cost: EditCost
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return both as JSON-ready data."""
+        return {**self.impact.to_dict(), "cost": self.cost.to_dict()}
+
+
+def cost_of_edit(
+    impact: Impact,
+    total: int,
+    *,
+    model: ModelRef | None,
+    prices: Prices,
+    usage: Usage,
+    last: PromptPrefix | None,
+    at: int,
+) -> EditCost:
+    """Return what an edit of a conversation of `total` tokens would cost.
+
+    `last` is the last request to the model, `at` is now, in milliseconds.
+    """
+    if model is None:
+        return EditCost(None, "cold", reason="no-model")
+    cache: Literal["warm", "expired", "cold"] = "cold"
+    if last is not None:
+        cache = "expired" if at - last.at >= last.life.gone * 1_000 else "warm"
+    around = max(0, usage.total_tokens - usage.counted) if usage.last else 0  # tools, above all
+    cached = max(0, last.kept - around) if last is not None and cache == "warm" else 0
+    after = total - impact.tokens_freed + impact.tokens_added
+    same = total - impact.cache_tokens
+    writes = model.provider_id == _BILLS_WRITES or bool(usage.last and usage.last.cache.write)
+
+    def cost(tokens: int, read: int) -> float | None:
+        read = min(tokens, read)
+        new = tokens - read
+        counts = CacheCounts(read, new if writes else 0)
+        return prices.cost(model, TokenCounts(0 if writes else new, 0, 0, counts))
+
+    name = f"{model.provider_id}:{model.model_id}"
+    try:
+        costs = [cost(after, min(same, cached)), cost(total, cached)]
+        costs += [cost(after, after), cost(total, total)]
+    except Exception:  # noqa: BLE001 - a table of prices that fails knows none
+        _log.warning("looking up the price of a model failed", exc_info=True)
+        costs = [None]
+    known = [one for one in costs if one is not None and math.isfinite(one)]
+    if len(known) < len(costs):
+        return EditCost(name, cache, reason="no-price")
+    now, later = known[0] - known[1], known[2] - known[3]
+    if now <= 0 and later <= 0:
+        return EditCost(name, cache, now, later, 0)
+    if later >= 0:
+        return EditCost(name, cache, now, later, None, "never-pays")
+    return EditCost(name, cache, now, later, math.ceil(now / -later - _ROUNDING))

@@ -29,14 +29,14 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit, getLine, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from xml.etree.ElementTree import Element
 
     from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-__all__ = ["KINDS", "LONGEST", "MATH", "SECONDS", "Reason", "Tree", "render"]
+__all__ = ["KINDS", "LONGEST", "MATH", "SECONDS", "Reason", "Tree", "make_renderer", "render"]
 
 LONGEST: Final = 100_000
 """A longer text has no tree."""
@@ -234,6 +234,26 @@ def render(text: str, *, seconds: float = SECONDS) -> Tree:
         return _build(_PARSER.parse(text, {"budget": budget}), text, budget)
     except _RefusedError as refused:
         return Tree([], plain=refused.reason)
+
+
+def make_renderer(seconds: float) -> Callable[[str], list[Any] | None]:
+    """A function from a text to its tree, or to None if it has none.
+
+    All texts together take at most so many seconds; those after that have no tree.
+
+    >>> make_renderer(9)("*so*"), make_renderer(0)("*so*")
+    ([['p', {}, [['em', {}, ['so']]]]], None)
+    """
+    left = seconds
+
+    def render_text(text: str) -> list[Any] | None:
+        nonlocal left
+        start = time.thread_time()
+        tree = render(text, seconds=min(left, SECONDS))
+        left -= time.thread_time() - start
+        return None if tree.plain else tree.blocks
+
+    return render_text
 
 
 def _build(tokens: Sequence[Token], text: str, budget: _Budget) -> Tree:

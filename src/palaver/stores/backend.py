@@ -196,9 +196,18 @@ class Backend(Protocol):
         ...
 
     def listing(
-        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        tag: str | None,
+        owner: str | None = None,
+        without: Sequence[str] = (),
     ) -> Listing:
-        """Return a page of conversations, the last changed first: all, or those of an owner."""
+        """Return a page of conversations, the last changed first: all, or those of an owner.
+
+        With a `tag` only those that have it; those that have a tag of `without` are left out.
+        """
         ...
 
     def named(self, beginning: str, limit: int) -> list[str]:

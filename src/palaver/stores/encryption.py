@@ -487,10 +487,16 @@ class EncryptedBackend:
         return self._head(self.inner.head(conversation))
 
     def listing(
-        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        tag: str | None,
+        owner: str | None = None,
+        without: Sequence[str] = (),
     ) -> Listing:
         """Return a page of conversations."""
-        page = self.inner.listing(after=after, limit=limit, tag=tag, owner=owner)
+        page = self.inner.listing(after=after, limit=limit, tag=tag, owner=owner, without=without)
         return replace(page, conversations=tuple(map(self._head, page.conversations)))
 
     def forks(self, conversation: str) -> list[Head]:

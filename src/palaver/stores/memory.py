@@ -299,7 +299,13 @@ class MemoryBackend:
             return self._get(conversation).head
 
     def listing(
-        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        tag: str | None,
+        owner: str | None = None,
+        without: Sequence[str] = (),
     ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         updated, _, name = ("" if after is None else after).partition(":")
@@ -307,7 +313,12 @@ class MemoryBackend:
             order = self._order if owner is None else self._owned[owner]
             names = order.before(int(updated) if updated else None, name)
             heads = (self._conversations[name].head for name in names)
-            found = list(islice((h for h in heads if tag is None or tag in h.tags), limit + 1))
+            fitting = (
+                head
+                for head in heads
+                if (tag is None or tag in head.tags) and not any(t in head.tags for t in without)
+            )
+            found = list(islice(fitting, limit + 1))
         page = tuple(found[:limit])
         more = f"{page[-1].updated}:{page[-1].id}" if len(found) > limit else None
         return Listing(page, more)

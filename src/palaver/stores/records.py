@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -52,13 +52,16 @@ if TYPE_CHECKING:
     from palaver.stores.backend import Backend
 
 __all__ = [
+    "ARCHIVED",
     "MAGIC",
     "MERGED_POSITIONS",
     "NONE_IN_ORDER",
     "NO_REPLACEMENTS",
+    "PINNED",
     "PRUNED",
     "ROLE_NUMBERS",
     "SEALED",
+    "TRASHED",
     "AlreadyCommitted",
     "BodyCodec",
     "Change",
@@ -74,6 +77,7 @@ __all__ = [
     "Placed",
     "Record",
     "SealedMessage",
+    "Status",
     "StoreReport",
     "StoredFrame",
     "Work",
@@ -119,6 +123,15 @@ NO_REPLACEMENTS: Final = cast("Mapping[int, int]", EMPTY)
 """No message replaces another."""
 
 
+Status: TypeAlias = Literal["active", "archived", "trashed"]
+"""Where a conversation is listed: among those in use, in the archive, or in the trash."""
+PINNED: Final = "palaver.pinned"
+ARCHIVED: Final = "palaver.archived"
+TRASHED: Final = "palaver.trashed"
+_STATUS_TAGS: Final = frozenset({PINNED, ARCHIVED, TRASHED})
+"""Tags of palaver's own: the status is stored as others are, so every store lists by it."""
+
+
 class Head(Struct, frozen=True, gc=False):
     """The newest version of a conversation, and what is known about the conversation.
 
@@ -145,6 +158,42 @@ class Head(Struct, frozen=True, gc=False):
     updated: int = 0
     erased: int = 0
     owner: str | None = None
+
+    @property
+    def status(self) -> Status:
+        """Whether it is in use, archived or in the trash."""
+        return (
+            "trashed" if TRASHED in self.tags else "archived" if ARCHIVED in self.tags else "active"
+        )
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it comes first in lists for people."""
+        return PINNED in self.tags
+
+    @property
+    def own_tags(self) -> tuple[str, ...]:
+        """The tags without those that say its status and that it is pinned."""
+        return tuple(tag for tag in self.tags if tag not in _STATUS_TAGS)
+
+    def with_status(
+        self,
+        status: Status | None = None,
+        *,
+        pinned: bool | None = None,
+        own_tags: Iterable[str] | None = None,
+    ) -> tuple[str, ...]:
+        """The tags that give it another status, pin it, or change its own tags; None leaves it so.
+
+        >>> Head("h", 0, 0, 0, 0, 0, 0, tags=("ops",)).with_status("archived")
+        ('ops', 'palaver.archived')
+        """
+        mark = {"active": (), "archived": (ARCHIVED,), "trashed": (TRASHED,)}
+        return (
+            *(self.own_tags if own_tags is None else own_tags),
+            *((PINNED,) if (self.pinned if pinned is None else pinned) else ()),
+            *mark[self.status if status is None else status],
+        )
 
 
 class Change(Struct, frozen=True, gc=False):

@@ -337,10 +337,12 @@ class Store:
         limit: int = 50,
         tag: str | None = None,
         owner: str | None = None,
+        without: Iterable[str] = (),
     ) -> Listing:
         """Return a page of conversations, the last changed first; `after` is a page's `next`.
 
-        `tag` and `owner` limit it to the conversations with a tag, and to those of an owner.
+        `tag` and `owner` limit it to the conversations with a tag, and to those of an owner;
+        `without` leaves out those with any of some tags.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")
@@ -354,7 +356,9 @@ class Store:
         if tag is not None and not is_text(tag):
             return Listing((), None)
         check_owner(owner)
-        return self.backend.listing(after=after, limit=limit, tag=tag, owner=owner)
+        return self.backend.listing(
+            after=after, limit=limit, tag=tag, owner=owner, without=check_tags(without)
+        )
 
     def named(self, beginning: str, *, limit: int = 20) -> builtins.list[str]:
         """Return the ids that begin with a text, in order, at most `limit` of them.
@@ -371,8 +375,12 @@ class Store:
         """Iterate over the heads of all conversations, the last changed first."""
         return self.each()
 
-    def each(self, *, tag: str | None = None, owner: str | None = None) -> Iterator[Head]:
+    def each(
+        self, *, tag: str | None = None, owner: str | None = None, without: Iterable[str] = ()
+    ) -> Iterator[Head]:
         """Iterate over the heads of all conversations, of those with a tag, or of an owner.
+
+        `without` leaves out those with any of some tags.
 
         >>> import palaver
         >>> store = palaver.open(":memory:")
@@ -380,10 +388,11 @@ class Store:
         >>> [head.id for head in store.each(owner="anna")]
         ['tea']
         """
-        page = self.list(limit=_PAGE, tag=tag, owner=owner)
+        without = check_tags(without)
+        page = self.list(limit=_PAGE, tag=tag, owner=owner, without=without)
         yield from page.conversations
         while page.next is not None:
-            page = self.list(after=page.next, limit=_PAGE, tag=tag, owner=owner)
+            page = self.list(after=page.next, limit=_PAGE, tag=tag, owner=owner, without=without)
             yield from page.conversations
 
     def describe(

@@ -48,6 +48,12 @@ _CONTEXT: Final = (
     "about_model_message",
 )  # fmt: skip
 """Texts about the user that the program put before the model."""
+_RECAP: Final = "reasoning_recap"
+_AROUND: Final = frozenset(
+    ("content_type", "parts", "thoughts", "language", "response_format_name",
+     "source_analysis_msg_id")
+)  # fmt: skip
+"""Fields of a content that are read, or that say nothing alone."""
 _MORE: Final = (
     "attachments",
     "citations",
@@ -190,9 +196,13 @@ class _PathReader:
         author, metadata = get_object(said, "author"), get_object(said, "metadata")
         role, recipient = get_text(author, "role"), get_text(said, "recipient")
         if not contents:
-            kind = get_text(get_object(said, "content"), "content_type")
-            if kind == "reasoning_recap":
+            whole = get_object(said, "content")
+            kind = get_text(whole, "content_type")
+            if kind == _RECAP:
                 self.notes.skipped(f"node {name}", kind, "tells how long the model took")
+            elif any(whole[key] for key in whole.keys() - _AROUND):
+                why = "is of a kind that palaver does not know"
+                self.notes.skipped(f"node {name}", kind or "no content_type", why)
             return
         at = self.builder.at(parse_time(said.get("create_time")))
         if role == "tool":
@@ -261,7 +271,7 @@ def _contents(said: Mapping[str, Any]) -> Iterator[Content]:
     """Yield what a message says, whatever kind of content it has."""
     content, metadata = get_object(said, "content"), get_object(said, "metadata")
     kind = get_text(content, "content_type")
-    if kind == "reasoning_recap":
+    if kind == _RECAP:
         return
     for thought in get_list(content, "thoughts"):
         if is_object(thought):
@@ -274,7 +284,7 @@ def _contents(said: Mapping[str, Any]) -> Iterator[Content]:
         if kind == "thoughts" and isinstance(found, TextContent):
             found = ReasoningContent(found.text)
         yield found
-    for name in ("text", "result"):
+    for name in ("text", "result", "summary", "content"):
         if get_text(content, name):
             yield TextContent(content[name])
     data = get_object(metadata, "user_context_message_data")

@@ -290,7 +290,10 @@ class _ClaudeSession:
         value, kind = record.value, record.value.get("type")
         said = get_object(value, "message")
         if isinstance(kind, str) and kind in _TITLES:
-            self.titles += [title] if (title := get_text(value, _TITLES[kind])) else []
+            if title := get_text(value, _TITLES[kind]):
+                self.titles.append(title)
+            else:
+                self._skip(record, kind)
             return
         uuid = self._unique(record)
         if uuid is None:
@@ -298,7 +301,11 @@ class _ClaudeSession:
             return
         thread = self._add_to_tree(value, uuid)
         if get_text(value, "type") in _ROLES or get_text(said, "role") in _ROLES:
-            self._read_message(record, said, uuid, thread)
+            if "content" in said or not said.keys() - _MESSAGE_FIELDS:
+                self._read_message(record, said, uuid, thread)
+            else:
+                detail = f"its message has no content, only {', '.join(said)[:80]}"
+                self.notes.lost(record.where, "transcript.damaged", detail)
         elif kind == "attachment" and get_object(value, "attachment").get("type") == _QUEUED:
             queued = {"role": "user", "content": value["attachment"].get("prompt")}
             self._read_message(record, queued, uuid, thread)

@@ -66,7 +66,7 @@ _REPEATING: Final = frozenset(
     ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",
      "context_compacted", "web_search_end", "image_generation_end")
 )  # fmt: skip
-"""Events that repeat an item for the screen: nothing is lost without them."""
+"""Events that repeat an item for the screen; a text that no item has is noted."""
 _INJECTED: Final = (
     "<environment_context>", "<environments_instructions>", "<user_instructions>",
     "<apps_instructions>", "<skills_instructions>", "<plugins_instructions>", "<tools>",
@@ -111,6 +111,15 @@ def _records(source: bytes | Path, notes: NoteCollector) -> Iterator[LineRecord]
                 notes.lost(f"$.items[{index}]", "transcript.damaged", "must be an object")
 
 
+def _texts(item: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each text of an item, and all of them as an event may join them."""
+    blocks = (*get_list(item, "content"), *get_list(item, "summary"))
+    texts = [get_text(block, "text").strip() for block in blocks if is_object(block)]
+    yield from texts
+    if len(texts) > 1:
+        yield from ("".join(texts), "\n".join(texts))
+
+
 class _CodexReply:
     """An answer: the items of the model until a user or a tool speaks."""
 
@@ -149,6 +158,10 @@ class _CodexSession:
         self.provider = _PROVIDER
         self.model: ModelRef | None = None
         self.counted: object = None
+        self.heard: set[str] = set()
+        """The texts of the items, without the space around them."""
+        self.shown: list[tuple[str, str, str]] = []
+        """Place, kind and text of each event that repeats an item."""
 
     def read(self, record: LineRecord) -> None:
         """Read a line."""
@@ -206,6 +219,7 @@ class _CodexSession:
 
     def _item(self, item: Mapping[str, Any], record: LineRecord, at: int) -> None:
         kind, role = get_text(item, "type"), get_text(item, "role")
+        self.heard.update(_texts(item))
         if kind in _OUTPUTS:
             self._output(item, record, at)
         elif kind == "agent_message" or (kind == "message" and role != "assistant"):
@@ -316,7 +330,10 @@ class _CodexSession:
         elif kind == "turn_aborted":
             if self.latest is not None:
                 self.latest.finish = "interrupted"  # as of a live answer that broke off
-        elif kind not in _REPEATING:
+        elif kind in _REPEATING:
+            text = get_text(event, "message") or get_text(event, "text")
+            self.shown.append((record.where, kind, text.strip()))
+        else:
             self.notes.skipped(record.where, f"event {kind}", "is no part of what was said")
 
     def _count(self, info: Mapping[str, Any]) -> None:
@@ -347,6 +364,9 @@ class _CodexSession:
 
     def conversation(self) -> ParsedConversation:
         """Return the conversation, and what the file says about it."""
+        for where, kind, text in self.shown:
+            if text and text not in self.heard:
+                self.notes.skipped(where, f"event {kind}", "no item says the same")
         messages: list[Message] = []
         for said in self.said:
             if isinstance(said, _CodexReply) and not said.parts.parts:

@@ -12,9 +12,11 @@ from palaver.errors import ValidationError
 from palaver.messages import unfold
 from palaver.messages.codec import MAX_DOCUMENT
 from palaver.messages.foreign import parse_turn
+from palaver.messages.ids import derive_id
 from palaver.messages.limits import is_list, is_object
 from palaver.transcripts.sources import (
     column_text,
+    get_list,
     get_object,
     get_text,
     load_record,
@@ -26,7 +28,7 @@ from palaver.transcripts.sources import (
 from palaver.wire.notes import NoteCollector, ParsedConversation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from palaver.messages.message import Message
@@ -34,9 +36,10 @@ if TYPE_CHECKING:
     from palaver.messages.turns import WithParts
     from palaver.transcripts.sources import Database
 
-__all__ = ["TABLES", "read_database", "read_export", "read_folder"]
+__all__ = ["TABLES", "read_database", "read_export", "read_folder", "without_greeting"]
 
 TABLES: Final = ("session", "message", "part")
+_GREETING: Final = b"Exporting session: "
 _SESSION: Final = (
     "id", "parent_id", "directory", "title", "version", "model", "time_created", "time_archived",
 )  # fmt: skip
@@ -62,7 +65,7 @@ def read_export(source: bytes | Path) -> Iterator[ParsedConversation]:
     notes = NoteCollector()
     with open_source(source) as stream:
         data = stream.read(MAX_DOCUMENT + 1)
-    value = load_value(data, "$", notes)
+    value = load_value(without_greeting(data), "$", notes)
     about: dict[str, Any] = {}
     if is_object(value) and "messages" in value:
         about = _about_info(get_object(value, "info"))
@@ -70,10 +73,59 @@ def read_export(source: bytes | Path) -> Iterator[ParsedConversation]:
     items = value if is_list(value) else (value,)
     turns = [
         turn
-        for index, item in enumerate(items)
-        if (turn := _turn(item, f"$.messages[{index}]", notes)) is not None
+        for where, item in _with_own_ids(items, notes)
+        if (turn := _turn(item, where, notes)) is not None
     ]
     yield _conversation(turns, about, notes)
+
+
+def without_greeting(data: bytes) -> bytes:
+    r"""Return an export without the line that the command prints for the person before it.
+
+    >>> without_greeting(b"Exporting session: ses_1\n{}")
+    b'{}'
+    """
+    return data.partition(b"\n")[2] if data.startswith(_GREETING) else data
+
+
+def _with_own_ids(items: Iterable[object], notes: NoteCollector) -> Iterator[tuple[str, object]]:
+    """Yield place and turn; where an id was used before, as where ids are hidden, with another.
+
+    A turn that stands there twice, word for word, is left out.
+    """
+    turns: dict[str, object] = {}
+    parts: dict[str, tuple[str, object]] = {}
+    for index, item in enumerate(items):
+        where = f"$.messages[{index}]"
+        name = get_text(get_object(item, "info"), "id") if is_object(item) else ""
+        first = turns.setdefault(name, item)
+        if not is_object(item) or not name:
+            yield where, item
+        elif first is not item and first == item:
+            notes.lost(f"message {name}", "transcript.damaged", "stands there twice")
+        else:
+            own = name if first is item else derive_id(name, where)
+            mine = [
+                _with_own_id(part, own, f"{where}.{place}", parts)
+                for place, part in enumerate(get_list(item, "parts"))
+            ]
+            if own != name or mine != get_list(item, "parts"):
+                detail = "has ids of others, which say something else: all are kept"
+                notes.repaired(where, "transcript.uuid", detail)
+                item = {**item, "info": {**item["info"], "id": own}, "parts": mine}  # noqa: PLW2901 - the same turn
+            yield where, item
+
+
+def _with_own_id(
+    part: object, message: str, where: str, taken: dict[str, tuple[str, object]]
+) -> object:
+    """Return a part of a message, with another id where a different part has its own."""
+    name = get_text(part, "id") if is_object(part) else ""
+    if not is_object(part) or not name:
+        return part
+    if taken.setdefault(name, (message, part)) == (message, part):
+        return part
+    return {**part, "id": derive_id(name, where)}
 
 
 def read_folder(source: Path) -> Iterator[ParsedConversation]:

@@ -118,10 +118,12 @@ def _text_format(stream: IO[bytes]) -> str | None:
     if not lines:
         return None
     whole = _parses(lines[0])
-    if len(lines) > 1 and (whole or not lines[0].endswith(_GOES_ON)):
+    greets = not opencode.without_greeting(lines[0])
+    if len(lines) > 1 and not greets and (whole or not lines[0].endswith(_GOES_ON)):
         return _lines_format(lines)
     stream.seek(0)
     data = lines[0] if whole else stream.read(MAX_DOCUMENT + 1).removeprefix(_BOM)
+    data = opencode.without_greeting(data)
     try:
         value = load_json(data, unique=False)
     except ValidationError:

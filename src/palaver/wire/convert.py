@@ -1,26 +1,85 @@
-"""Conversion of a conversation from one format to another, with a note for all that it cost."""
+"""Conversion of a conversation from one format to another, with a note for all that it cost.
+
+A stored conversation is exported here too: this is the first place that knows both the forms of the
+stores and those of the providers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from palaver import wire
-from palaver.messages import ModelRef, to_dict
+from palaver.errors import ValidationError
+from palaver.messages import ModelRef, dump, to_dict
+from palaver.messages.limits import quote_value
+from palaver.stores.annotations import read_annotations
+from palaver.stores.transfer import FORMS, export_conversation
+from palaver.stores.transfer.documents import write_html, write_markdown
 from palaver.wire.notes import Note, notes_report
 from palaver.wire.request import Target
 
 if TYPE_CHECKING:
+    from palaver.stores import Store
+    from palaver.stores.transfer.documents import Render
+    from palaver.stores.transfer.export import Progress
     from palaver.wire.notes import ParsedConversation
 
-__all__ = ["PALAVER", "TARGETS", "ConversionResult", "convert"]
+__all__ = ["EXPORTS", "PALAVER", "TARGETS", "ConversionResult", "convert", "export_as"]
 
 PALAVER: Final = "palaver"
 """palaver's own format: a list of messages."""
 TARGETS: Final = (*wire.FORMATS, PALAVER)
 """The formats that a conversation can be written in."""
+
+
+_FOR_PEOPLE: Final = ("markdown", "html")
+EXPORTS: Final = (*FORMS, *_FOR_PEOPLE, "messages", *wire.FORMATS)
+"""What a stored conversation can be exported as: palaver's own forms, documents, requests."""
+
+
+def export_as(
+    store: Store,
+    conversation: str,
+    stream: IO[bytes],
+    form: str,
+    *,
+    progress: Progress | None = None,
+    render: Render | None = None,
+) -> tuple[Note, ...]:
+    """Write a stored conversation to a stream; return what a provider's format repaired and lost.
+
+    The forms of `export_conversation`; `markdown` and `html`, for people; `messages`, a list of the
+    messages as they are now; and the providers' formats, in which it may end with an answer.
+    `render` is what `write_html` makes of Markdown.
+
+    >>> import io, json, palaver
+    >>> store, file = palaver.open(":memory:"), io.BytesIO()
+    >>> export_as(store, store.create([palaver.user("hi")]).id, file, "anthropic")
+    ()
+    >>> json.loads(file.getvalue())
+    {'messages': [{'role': 'user', 'content': 'hi'}]}
+    """
+    if form == "messages":
+        stream.write(dump(store.get(conversation).messages) + b"\n")
+    elif form in _FOR_PEOPLE:
+        history, notes = store.get(conversation), read_annotations(store, conversation)
+        if form == "html":
+            write_html(history.view, stream, title=history.title, annotations=notes, render=render)
+        else:
+            write_markdown(history.view, stream, title=history.title, annotations=notes)
+    elif form in wire.FORMATS:
+        request = wire.to(form, store.get(conversation).view, Target(None, prefill=True))
+        stream.write(dump(request.body) + b"\n")
+        return request.notes
+    elif form in FORMS:
+        export_conversation(store, conversation, stream, form=form, progress=progress)
+    else:
+        detail = f"must be one of {', '.join(EXPORTS)}, not {quote_value(form)}"
+        raise ValidationError(detail, path="$.format", rule="export-format")
+    return ()
 
 
 class ConversionResult(Struct, frozen=True):

@@ -39,7 +39,7 @@ from palaver.messages.parts import (
 from palaver.messages.tool_state import ToolCompleted, ToolError
 from palaver.wire.notes import Note
 from palaver.wire.pairing import INTERRUPTED, PENDING
-from palaver.wire.round_trip import details_of, foreign_details, stands_apart
+from palaver.wire.round_trip import KEY, details_of, foreign_details, stands_apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -699,7 +699,7 @@ class Writer:
         found: list[tuple[int, str, bool, ToolPart | None, Message]] = []
         for result in turn.results:
             part, message = result.part, result.message
-            if message.metadata:
+            if KEY in message.metadata:
                 self.note_foreign_details(message)
             if result.moved:
                 detail = f"the result of {part.tool} was moved after its call {part.call_id!r}"

@@ -44,6 +44,7 @@ from palaver.wire.notes import Note, ParsedConversation
 from palaver.wire.pairing import Pairing
 from palaver.wire.reply import metadata_of_call
 from palaver.wire.round_trip import (
+    KEY,
     details_of,
     diff,
     fingerprint,
@@ -147,6 +148,14 @@ class Request(Struct, frozen=True):
     def body(self) -> dict[str, Any]:
         """The fields of the request that hold the conversation."""
         return {**self.head, self.field: self.items}
+
+    @property
+    def parts(self) -> tuple[list[Element], int, list[Element]]:
+        """A list that later requests share, how many of its elements are this one's, and the rest.
+
+        The elements before that number never change in that list.
+        """
+        return self._elements, self._length, self._tail
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -319,7 +328,8 @@ class Converter:
         """Take a message into the head where it belongs there; note what is not expressible."""
         form, writer, message = self.form, self._writer, turn.message
         if message.metadata:
-            writer.note_foreign_details(message)
+            if KEY in message.metadata:
+                writer.note_foreign_details(message)
             if isinstance(message.info, AssistantInfo) and message.info.summary:
                 self._summaries.append(writer.turn)
         if self._elements or not form.is_head(turn):
@@ -404,7 +414,7 @@ class Converter:
         """Return an element as it was read, where it is unedited and may be sent so here."""
         elements, owner = self._elements, self._owners[index]
         element = elements[index]
-        if owner.metadata and details_of(owner, self.form.name):
+        if KEY in owner.metadata and details_of(owner, self.form.name):
             found = self._restored(element, str(ordinal), owner, notes)
             following = elements[index + 1] if index + 1 < len(elements) else after
             around = elements[index - 1] if index else None, following

@@ -377,6 +377,50 @@ def test_a_price_changes_nothing(run: Run, store: Store, monkeypatch: pytest.Mon
     assert 2 == run("edit", "talk").exit_code
 
 
+def test_a_price_has_its_cost_in_money(run: Run) -> None:
+    """By the usual prices of a model that is named; unknown where there are none."""
+    keep = '{"operation": "TRUNCATE", "keepLast": 1}'
+    priced = ("edit", "talk", "--op", keep, "--price")
+    assert "unknown: no model was asked yet" in run(*priced).stdout
+    unknown = run(*priced, "--model", "nobody:nothing").stdout
+    assert "unknown: no price is known" in unknown
+    told = run(*priced, "--model", "anthropic:claude-sonnet-4-5").stdout
+    assert "cold (anthropic:claude-sonnet-4-5)" in told
+    assert "it pays after         at once" in told
+    assert "cost now              -$0.0001" in told
+    cost = answer(run(*priced, "--model", "anthropic:claude-sonnet-4-5", "--json"))["cost"]
+    assert ("cold", 0) == (cost["cache"], cost["paysAfter"])
+    longer = (
+        '{"operation": "INSERT", "position": 0, "messages": [{"role": "user", "content": "x"}]}'
+    )
+    told = run("edit", "talk", "--op", longer, "--price", "--model", "openai:gpt-4o").stdout
+    assert "it pays after         never: later requests become no cheaper" in told
+    assert 2 == run("edit", "talk", "--op", keep, "--model", "openai:gpt-4o").exit_code
+    assert 2 == run(*priced, "--defer").exit_code
+
+
+def test_an_edit_waits_is_listed_cancelled_and_applied(run: Run, store: Store) -> None:
+    """Until it is applied, nothing changes."""
+    keep = '{"operation": "TRUNCATE", "keepLast": 1}'
+    assert "no edit waits" in run("deferred", "talk").stdout
+    (made,) = answer(run("edit", "talk", "--op", keep, "--defer", "--json"))
+    assert (2, "TRUNCATE") == (made["removedCount"], made["detail"])
+    assert f"{made['id']}  TRUNCATE" in run("deferred", "talk").stdout
+    assert 0 == store.get("talk").version
+    assert 1 == run("edit", "talk", "--op", keep, "--defer").exit_code
+    assert 2 == run("deferred", "talk", "--cancel", made["id"], "--apply").exit_code
+    assert made["id"] in run("deferred", "talk", "--cancel", made["id"]).stdout
+    assert 1 == run("deferred", "talk", "--cancel", made["id"]).exit_code
+    run("edit", "talk", "--op", keep, "--defer")
+    assert "version 1, 1 message" in run("deferred", "talk", "--apply").stdout
+    assert [] == answer(run("deferred", "talk", "--json"))
+    run("edit", "talk", "--op", '{"operation": "CLEAR"}', "--defer")
+    run("undo", "talk")
+    run("edit", "talk", "--op", '{"operation": "CLEAR"}')
+    run("deferred", "talk", "--apply")
+    assert "not applied: its messages are no longer" in run("deferred", "talk").stdout
+
+
 def test_undo_redo_and_rollback(run: Run, store: Store) -> None:
     store.get("talk").clear()
     assert "version 2, 3 messages, batch 0" in run("undo", "talk").stdout

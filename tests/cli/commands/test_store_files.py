@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import palaver
 from palaver.cli import output
 from palaver.cli.app import app
-from palaver.messages import assistant, system, user
+from palaver.messages import assistant, new_id, parse_message, system, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,29 @@ def test_out_and_in(run: Run, tmp_path: Path, form: str) -> None:
     assert run("export", "talk").stdout == run("export", "talk", into="other.db").stdout
     with palaver.open(tmp_path / "other.db") as other:
         assert ["Be brief.", "Hi", "Hello"] == [m.text for m in other.get("talk").at(0)]
+
+
+def test_a_conversation_is_written_for_people_and_for_providers(run: Run) -> None:
+    markdown = run("export", "talk", "--format", "markdown").stdout
+    assert "\n## 3. Assistant\n" in markdown
+    assert run("export", "talk", "--format", "html").stdout.startswith("<!doctype html>")
+    messages = json.loads(run("export", "talk", "--format", "messages").stdout)
+    assert ["system", "user", "assistant"] == [message["role"] for message in messages]
+    for form, key in {"openai-chat": "messages", "openai-responses": "input",
+                      "anthropic": "messages", "gemini": "contents"}.items():  # fmt: skip
+        assert key in json.loads(run("export", "talk", "--format", form).stdout)
+    assert 2 == run("export", "talk", "--format", "tape").exit_code
+
+
+def test_what_a_provider_has_no_place_for_is_said(run: Run, store: Store) -> None:
+    result = {"status": "completed", "input": {}, "output": "6", "title": "", "metadata": {},
+              "time": {"start": 1, "end": 2}}  # fmt: skip
+    ids = {"id": new_id(), "sessionID": new_id(), "messageID": new_id()}
+    part = {"type": "tool", "callID": "c", "tool": "roll", "state": result, **ids}
+    store.create([parse_message({"role": "tool", "content": [part]})], id="odd")
+    found = run("export", "odd", "--format", "anthropic")
+    assert "odd: " in found.stderr
+    assert "lost" in found.stderr
 
 
 def test_a_pipe_from_one_to_the_other(run: Run) -> None:

@@ -197,3 +197,78 @@ def test_the_list_bears_that_conversations_are_deleted_and_imported_by_others(
 
         monkeypatch.setattr(store, "list", outpaced)
         assert ["fork: Or cold?", "tea: Hot?"] == names()
+
+
+def test_conversations_are_found_by_a_few_letters_of_their_names(
+    ask: APIClient, store: Store
+) -> None:
+    for title in ("Weather report", "Report to the board", "A preprint", "Rain and deep snow"):
+        store.create(title=title)
+    untitled = store.create([palaver.user("Repair the kettle\n\nplease")])
+    nameless = store.create()
+
+    def names(text: str) -> list[str | None]:
+        found = ask.good("GET", "names", params={"q": text})["items"]
+        return [item["name"] for item in found]
+
+    expected = ["Repair the kettle", "Report to the board", "Weather report", "A preprint"]
+    assert [*expected, "Rain and deep snow"] == names("ReP")
+    assert ["Report to the board"] == names("rprt brd")
+    assert [] == names("xyz")
+    assert [nameless.id, untitled.id] == [
+        item["id"] for item in ask.good("GET", "names", params={"limit": 2})["items"]
+    ]
+    ask.good("PATCH", f"conversations/{untitled.id}", {"title": "Zinnia"})
+    store.delete(nameless.id)
+    assert ["Zinnia"] == names("znn")
+
+
+def test_conversations_are_pinned_archived_and_thrown_away(ask: APIClient, store: Store) -> None:
+    for name in ("one", "two", "three", "four"):
+        store.create([palaver.user("Tea?")], id=f"state-{name}", title=name, tags=["state", name])
+
+    def listed(**query: str | bool) -> set[str]:
+        found = ask.good("GET", "conversations", params={"tag": "state", **query})["items"]
+        return {item["title"] for item in found}
+
+    head = ask.good("PATCH", "conversations/state-one", {"pinned": True})
+    assert ("active", True, ["state", "one"]) == (head["status"], head["pinned"], head["tags"])
+    ask.good("PATCH", "conversations/state-two", {"status": "archived"})
+    head = ask.good("PATCH", "conversations/state-three", {"status": "trashed"})
+    assert ("trashed", False) == (head["status"], head["pinned"])
+    assert {"one", "four"} == listed()
+    assert {"one"} == listed(pinned=True)
+    assert {"four"} == listed(pinned=False)
+    assert {"two"} == listed(status="archived")
+    assert {"three"} == listed(status="trashed")
+    assert {"one", "two", "three", "four"} == listed(status="all")
+    # the tags that a person gives do not touch the status, and the other way round
+    head = ask.good("PATCH", "conversations/state-two", {"tags": ["state"], "pinned": True})
+    assert ("archived", True, ["state"]) == (head["status"], head["pinned"], head["tags"])
+    assert "three" not in [
+        one["name"] for one in ask.good("GET", "names", params={"q": "three"})["items"]
+    ]
+    # what is taken out of the trash is as it was
+    head = ask.good("PATCH", "conversations/state-three", {"status": "active"})
+    assert ("active", ["state", "three"]) == (head["status"], head["tags"])
+    assert 422 == ask.refused("PATCH", "conversations/state-one", {"status": "lost"})["status"]
+    # a fork is in use, wherever its parent is
+    made = ask.good("POST", "conversations/state-two/fork", {})
+    assert ("active", False, ["state"]) == (made["status"], made["pinned"], made["tags"])
+
+
+def test_the_trash_is_emptied_only_when_asked(ask: APIClient, store: Store) -> None:
+    for name in ("gone", "parent", "stays"):
+        store.create([palaver.user("Trashy tea?")], id=f"trash-{name}")
+    ask.good("POST", "conversations/trash-parent/fork", {"id": "trash-fork"})
+    ask.good("POST", "conversations/trash-stays/fork", {"id": "trash-alive"})
+    for name in ("trash-gone", "trash-parent", "trash-fork", "trash-stays"):
+        ask.good("PATCH", f"conversations/{name}", {"status": "trashed"})
+    hits = ask.good("GET", "search", params={"q": "trashy", "conversation": "trash-gone"})["items"]
+    assert ["trashed"] == [hit["status"] for hit in hits]
+    # the parent goes after its fork; one with a fork that is in use stays in the trash
+    assert {"deleted": 3, "kept": ["trash-stays"]} == ask.good("DELETE", "trash")
+    assert "trash-gone" not in store
+    assert "trash-fork" not in store
+    assert "trashed" == store.head("trash-stays").status
+    assert {"deleted": 0, "kept": ["trash-stays"]} == ask.good("DELETE", "trash")

@@ -267,3 +267,41 @@ def test_a_number_beyond_every_time_and_version_finds_what_there_is(
     assert [0, 1] == found
     after = ask.good("GET", f"conversations/{name}/versions", params={"after": number})
     assert [] == after["items"]
+
+
+def test_a_text_is_found_in_the_whole_conversation(ask: APIClient, store: Store) -> None:
+    said = [palaver.user(f"line {number}") for number in range(600)]
+    said[7] = palaver.user("The KETTLE is on.")
+    history = store.create(said)
+    history.append(palaver.assistant("A tea-kettle, then."))
+    found = ask.good("GET", f"conversations/{history.id}/find", params={"q": "kettle"})
+    assert {"version": 1, "length": 601, "indices": [7, 600]} == found
+    older = ask.good("GET", f"conversations/{history.id}/find", params={"q": "KETT", "version": 0})
+    assert [7] == older["indices"]
+    assert [] == ask.good("GET", f"conversations/{history.id}/find", params={"q": "pot"})["indices"]
+    assert 400 == ask.refused("GET", f"conversations/{history.id}/find?q=")["status"]
+    assert 404 == ask.refused("GET", "conversations/nobody/find?q=x")["status"]
+
+
+def test_messages_have_notes_and_scores(ask: APIClient, store: Store) -> None:
+    said = [palaver.user("Capital?", id="q"), palaver.assistant("Paris.", id="a")]
+    history = store.create(said)
+    path = f"conversations/{history.id}/annotations"
+    made = ask.good("PUT", path, {"message": 1, "note": "Right, but curt", "score": 4, "by": "lee"})
+    assert ("a", 1, "Right, but curt", 4, "lee") == tuple(
+        made[key] for key in ("message", "index", "note", "score", "by")
+    )
+    ask.good("PUT", path, {"message": "q", "score": 2})
+    assert [0, 1] == [one["index"] for one in ask.good("GET", path)]
+    assert ["a"] == [one["message"] for one in ask.good("GET", path, params={"q": "CURT"})]
+    assert ["q"] == [one["message"] for one in ask.good("GET", path, params={"score": 2})]
+    found = ask.good("GET", f"conversations/{history.id}/find", params={"q": "curt"})
+    assert [1] == found["indices"]
+    ask.good("PUT", path, {"message": "a"})
+    assert ["q"] == [one["message"] for one in ask.good("GET", path)]
+    versions = ask.good("GET", path, params={"message": "a"})
+    assert [("", None), ("Right, but curt", 4)] == [(one["note"], one["score"]) for one in versions]
+    assert 404 == ask.refused("PUT", path, {"message": "nobody", "note": "x"})["status"]
+    assert 422 == ask.refused("PUT", path, {"message": 0, "score": 9})["status"]
+    history.execute({"operation": "TRUNCATE", "keepLast": 1})
+    assert [None] == [one["index"] for one in ask.good("GET", path)]

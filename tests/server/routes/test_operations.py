@@ -339,3 +339,52 @@ def test_an_ambiguous_handle_is_not_erased(ask: APIClient, store: Store) -> None
     history = store.create([palaver.user("one"), palaver.user("two", id="msg-1")])
     said = ask.refused("POST", f"conversations/{history.id}/erase", {"message": "msg-1"})
     assert (409, True) == (said["status"], "could mean 2 messages" in said["detail"])
+
+
+# ── edits that wait, and what the cache held ────────────────────────────────────────────────────
+
+
+def test_an_edit_waits_is_listed_and_cancelled(ask: APIClient) -> None:
+    """Nothing changes meanwhile; the same edit does not wait twice."""
+    name = ask.begun("one", "two", "three")
+    path = f"conversations/{name}/deferred"
+    drop = {"operation": {"operation": "DELETE", "range": {"start": 0, "end": 2}}}
+    made = ask.good("POST", path, drop)
+    assert (2, 0, None) == (made["removedCount"], made["addedCount"], made["problem"])
+    assert made["tokens"] > 0
+    listed = ask.good("GET", path)
+    assert ([made], 3) == (listed["items"], ask.good("GET", f"conversations/{name}")["length"])
+    assert 409 == ask.refused("POST", path, drop)["status"]
+    several = {"operations": [{"operation": "CLEAR"}, {"operation": "ROLLBACK"}]}
+    assert 422 == ask.refused("POST", path, several)["status"]
+    assert made == ask.good("DELETE", f"{path}/{made['id']}")
+    assert 404 == ask.refused("DELETE", f"{path}/{made['id']}")["status"]
+    assert [] == ask.good("GET", path)["items"]
+
+
+def test_a_price_says_why_its_cost_is_unknown(ask: APIClient) -> None:
+    """Never 0, where nobody was asked yet."""
+    name = ask.begun("one", "two")
+    asked = {"operation": {"operation": "TRUNCATE", "keepLast": 1}}
+    cost = ask.good("POST", f"conversations/{name}/price", asked)["cost"]
+    assert ("no-model", None, None) == (cost["reason"], cost["now"], cost["paysAfter"])
+
+
+def test_the_ledger_of_the_cache_is_told_by_answer(ask: APIClient) -> None:
+    """Those whose provider said nothing are left out."""
+    use = {"expected": 9_000, "shared": 4_000, "read": 0, "written": 9_100, "lost": 9_000,
+           "cause": "edit", "idle": 5}  # fmt: skip
+    kept = {"expected": 0, "shared": 0, "read": 0, "written": 9_000}
+    messages = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "1", "id": "a1", "metadata": {"promptCache": kept}},
+        {"role": "assistant", "content": "2", "id": "a2"},
+        {"role": "assistant", "content": "3", "id": "a3", "metadata": {"promptCache": use}},
+    ]
+    name = ask.good("POST", "conversations", {"messages": messages})["id"]
+    ledger = ask.good("GET", f"conversations/{name}/cache")
+    assert ["a1", "a3"] == [item["message"] for item in ledger["items"]]
+    assert use.items() <= ledger["items"][1].items()
+    assert ({"edit": 1}, None) == (ledger["breaks"], ledger["items"][0]["cause"])
+    short = ask.good("GET", f"conversations/{name}/cache?limit=1")
+    assert ["a3"] == [item["message"] for item in short["items"]]

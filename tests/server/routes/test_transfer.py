@@ -56,6 +56,12 @@ def test_a_conversation_goes_out_as_a_request(ask: APIClient) -> None:
     assert said.items() <= message.items()
     for form in ("openai-responses", "anthropic", "gemini"):
         assert b"Tea?" in exported(ask, name, form)
+    for form, ending in (("markdown", "md"), ("html", "html"), ("gemini", "json")):
+        answer = ask.get(f"/api/conversations/{name}/export", params={"format": form})
+        # a browser must never show it as a page of this server
+        assert "application/octet-stream" == answer.headers["content-type"]
+        assert f'.{ending}"' in answer.headers["content-disposition"]
+        assert answer.headers["content-disposition"].startswith("attachment")
     assert 400 == ask.refused("GET", f"conversations/{name}/export?format=tape")["status"]
     assert 404 == ask.refused("GET", "conversations/none/export")["status"]
     assert 404 == ask.refused("GET", "conversations/none/export?format=anthropic")["status"]

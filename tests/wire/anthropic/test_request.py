@@ -354,6 +354,7 @@ def test_reasoning_without_a_signature_or_without_an_end_is_left_out() -> None:
     assert [text("y")] == contents(request)[1]
     assert ["thinking", "text", "tool_use"] == [found["type"] for found in contents(request)[3]]
     assert ["missing-signature", "reasoning-placement", "empty-text"] == rules(request)
+    assert ["missing-signature", "reasoning-placement"] == [note.rule for note in request.losses]
 
 
 def test_answers_that_become_neighbours_begin_with_a_thought() -> None:

@@ -40,7 +40,7 @@ from palaver.adapters.strands.convert import (
     to_strands,
 )
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, StoreError, UnknownConversation
-from palaver.messages.ids import new_id
+from palaver.messages.ids import new_id, uuid_for
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
@@ -69,6 +69,8 @@ _CREATE_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.1
 _MAX_LOOKBACK: Final = 40
 """How many messages are searched for the call of a result."""
+_MAX_OPEN: Final = 128
+"""How many conversations a repository has open, to append to them."""
 
 
 # ── the repository ──────────────────────────────────────────────────────────────────────────────
@@ -93,6 +95,7 @@ class PalaverSessionRepository(SessionRepository):
         """Use a store."""
         check_store(store)
         self.store = store
+        self._open: dict[tuple[str, str], StoredHistory] = {}
 
     # ── sessions ────────────────────────────────────────────────────────────────────────────────
 
@@ -247,8 +250,18 @@ class PalaverSessionRepository(SessionRepository):
         self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: object
     ) -> None:
         """Append a message to an agent's conversation."""
-        history = self.history(session_id, agent_id)
-        history.append(self._convert(history, session_message))
+        key = session_id, agent_id
+        history = self._open.pop(key, None)  # an append needs no look at what it follows
+        if history is None:
+            history = self.history(session_id, agent_id)
+        try:
+            history.append(self._convert(history, session_message))
+        except UnknownConversation:
+            msg = f"Agent {agent_id} in session {session_id} does not exist"
+            raise SessionException(msg) from None
+        self._open[key] = history
+        if len(self._open) > _MAX_OPEN:
+            del self._open[next(iter(self._open))]
 
     def _convert(self, history: StoredHistory, message: SessionMessage) -> Message:
         about: Fields = {"number": message.message_id, "created": message.created_at}
@@ -503,7 +516,8 @@ class PalaverSessionManager(RepositorySessionManager):
         """Append a message; it is stored when this returns.
 
         What is appended while another run has its turn, such as the results that Strands gives to
-        interrupted calls before a run begins, is stored when that turn is over.
+        interrupted calls before a run begins, is stored when that turn is over, unless that run has
+        answered its calls itself.
         """
         shown = self._shown[agent.agent_id]
         outside = shown.lease is None
@@ -514,7 +528,8 @@ class PalaverSessionManager(RepositorySessionManager):
                 raise
             shown.waiting.append(message)
             return
-        self._append(message, agent, shown)
+        if not (outside and _is_answered(message, shown.history)):
+            self._append(message, agent, shown)
         if outside:
             self._release(shown)
 
@@ -623,7 +638,7 @@ class PalaverSessionManager(RepositorySessionManager):
 
     def _show(self, agent: LocalAgent, shown: _Shown) -> None:
         """Give the agent the messages of the view."""
-        found = [to_strands(message) for message in shown.history.view]
+        found = map(_with_tracking_id, shown.history.view)
         agent.messages = repair_messages([message for message in found if message is not None])
         shown.messages = copy.deepcopy(agent.messages)
         shown.version = shown.history.version
@@ -636,7 +651,7 @@ class PalaverSessionManager(RepositorySessionManager):
         places: dict[str, list[tuple[int, StrandsMessage]]] = {}
         pieces: list[Any] = []
         for index, message in enumerate(history.view):
-            theirs = to_strands(message)
+            theirs = _with_tracking_id(message)
             if theirs is None:  # not Strands' own, such as a system message: it stays in front
                 pieces.append(range(index, index + 1))
             else:
@@ -666,6 +681,32 @@ class PalaverSessionManager(RepositorySessionManager):
     def _is_stateful(agent: LocalAgent) -> bool:
         """Tell whether the provider keeps the conversation, and the agent no messages."""
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
+
+
+def _is_answered(message: StrandsMessage, history: StoredHistory) -> bool:
+    """Tell whether a message has nothing but results of calls that are not open at the end."""
+    results = [
+        block["toolResult"]["toolUseId"] for block in message["content"] if "toolResult" in block
+    ]
+    if not results or len(results) < len(message["content"]):
+        return False
+    history.refresh()
+    last = _with_tracking_id(history.view[-1]) if len(history.view) else None
+    blocks = last["content"] if last is not None else []
+    return not {*results} <= {
+        block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block
+    }
+
+
+def _with_tracking_id(message: Message) -> StrandsMessage | None:
+    """Convert a message; one that Strands did not write gets the same tracking id every time.
+
+    Otherwise the agent would give it another one, which would be a change to be stored.
+    """
+    found = to_strands(message)
+    if found is not None and not found.get("tracking_id"):
+        found["tracking_id"] = uuid_for(message.id)
+    return found
 
 
 def _key(message: StrandsMessage) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,16 +19,14 @@ from palaver.cli.options import (
     store_option,
     use_store,
 )
-from palaver.cli.output import open_output, print_json, progress_bar
+from palaver.cli.output import open_output, print_json, print_notes, progress_bar
 from palaver.messages import to_dict
-from palaver.stores.transfer import (
-    FORMS,
-    Form,
-    copy_conversations,
-    export_conversation,
-    write_archive,
-)
+from palaver.stores.transfer import copy_conversations, write_archive
 from palaver.stores.transfer.archive import check_archive_name
+from palaver.wire.convert import EXPORTS, export_as
+
+if TYPE_CHECKING:
+    from palaver.stores.transfer.documents import Render
 
 __all__ = ["copy", "export"]
 
@@ -35,15 +35,16 @@ __all__ = ["copy", "export"]
 @click.argument("conversation", required=False, shell_complete=complete_conversation)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option(
-    "--form", type=click.Choice(FORMS), default="lines", help="The form of the file.  [lines]"
-)
+    "--format", "--form", "form", type=click.Choice(EXPORTS), default="lines",
+    help="The format of the file.  [lines]",
+)  # fmt: skip
 @owner_option("Everything of this owner, in place of CONVERSATION.")
 @store_option
 @json_option
 def export(
     conversation: str | None,
     file: str,
-    form: Form,
+    form: str,
     owner: str | None,
     address: str | None,
     *,
@@ -52,16 +53,17 @@ def export(
     """Write CONVERSATION to FILE, by default to standard output.
 
     "lines" and "document" hold everything: every version, batch and mark. "version-1" holds the
-    messages of users and assistants, and the team task. A fork is written with everything that it
-    has from its parent. The file is plain text, also where the store is encrypted. It appears when
-    it is complete.
+    messages of users and assistants, and the team task, "messages" all messages as they are now.
+    "markdown" and "html" have these for people, HTML as one file that needs no other. The others
+    are requests for a provider. A fork is written with everything that it has from its parent. The
+    file is plain text, also where the store is encrypted. It appears when it is complete.
 
     With --owner, every conversation of an owner is written to FILE, an archive: lines, which are
     compressed if its name ends in .jsonl.gz or .jsonl.zst. `palaver import` reads it.
     """
     if owner is not None:
         if file != "-" or form != "lines":
-            msg = "with --owner there is no CONVERSATION and no --form, only FILE"
+            msg = "with --owner there is no CONVERSATION and no --format, only FILE"
             raise click.UsageError(msg)
         _export_owner(owner, conversation or "-", address, as_json=as_json)
         return
@@ -71,7 +73,9 @@ def export(
     with use_store(address) as store:
         history = find_conversation(store, conversation)
         with open_output(file) as stream, progress_bar("exporting") as bar:
-            export_conversation(store, history.id, stream, form=form, progress=bar)
+            render = _make_renderer() if form == "html" else None
+            notes = export_as(store, history.id, stream, form, progress=bar, render=render)
+        print_notes(notes, history.id)
         if form == "version-1":
             _warn_about_omitted(len(history) - history.count(roles=("user", "assistant")))
         if file == "-":
@@ -99,6 +103,15 @@ def _export_owner(owner: str, file: str, address: str | None, *, as_json: bool) 
     else:
         what = f"{count:,} conversation{'' if count == 1 else 's'}"
         print_line(f"{styled(owner, bold=True)}: {what} written to {click.format_filename(file)}")
+
+
+def _make_renderer() -> Render | None:
+    """What makes HTML of Markdown, if the extra `server` is there; texts stay as written if not."""
+    try:
+        from palaver.server.markdown import make_renderer  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return None
+    return make_renderer(inf)
 
 
 def _warn_about_omitted(count: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from anyio import to_thread
 from litestar import Response, delete, get, patch, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from palaver.server.services.conversations import (
     write_settings,
 )
 from palaver.stores import id_from_key
+from palaver.stores.records import ARCHIVED, PINNED, TRASHED, Status
 
 if TYPE_CHECKING:
     from palaver.messages import Message
@@ -72,6 +73,8 @@ class ConversationHead(Shape, frozen=True):
     parent: str | None
     origin: int | None
     owner: str | None
+    status: Status
+    pinned: bool
     preview: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     state: Activity | UnsetType = UNSET
@@ -87,6 +90,20 @@ class ConversationList(Shape, frozen=True):
     next: str | None
 
 
+class NamedConversation(Shape, frozen=True):
+    """A conversation and what to call it; None if it has neither a title nor a user's line."""
+
+    id: str
+    name: str | None
+    updated: int
+
+
+class NameList(Shape, frozen=True):
+    """The conversations whose names match, the best match first."""
+
+    items: list[NamedConversation]
+
+
 class CreateRequest(Shape, frozen=True):
     """A conversation to create, with some messages or none."""
 
@@ -98,12 +115,21 @@ class CreateRequest(Shape, frozen=True):
 
 
 class DescribeRequest(Shape, frozen=True):
-    """A new title, new tags, a new owner, new settings, or several of these."""
+    """A new title, tags or owner, new settings, another status, a pin, or several of these."""
 
     title: str | UnsetType | None = UNSET
     tags: tuple[_Id, ...] | UnsetType = UNSET
     owner: _Id | UnsetType | None = UNSET
     settings: SettingsChange | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+
+
+class TrashResult(Shape, frozen=True):
+    """How many conversations were deleted, and which stay since something was forked from them."""
+
+    deleted: int
+    kept: list[str]
 
 
 class ForkRequest(Shape, frozen=True):
@@ -125,17 +151,49 @@ def list_conversations(
     after: _Text = None,
     tag: _Text = None,
     owner: _Owner = None,
+    status: FromQuery[Status | Literal["all"]] = "active",
+    pinned: FromQuery[bool | None] = None,
 ) -> ConversationList:
     """List conversations, the latest changed first; `after` is the `next` of the page before.
 
-    `tag` and `owner` limit the list to the conversations with a tag, and to those of an owner.
+    `tag` and `owner` limit the list to the conversations with a tag, and to those of an owner;
+    `pinned` to those that are pinned or not. By default those in the archive and in the trash are
+    left out. A page may have fewer than `limit` conversations and yet not be the last.
     """
-    page = service.store.list(after=after, limit=limit, tag=tag, owner=owner)
+    wanted, without = _conditions(status, pinned=pinned)
+    wanted += [] if tag is None else [tag]
+    first = wanted[0] if wanted else None
+    page = service.store.list(after=after, limit=limit, tag=first, owner=owner, without=without)
     items: list[ConversationHead] = []
     for head in page.conversations:
+        if not all(one in head.tags for one in wanted):
+            continue
         with suppress(UnknownConversation):  # it was deleted meanwhile
             items.append(_describe(service, head))
     return ConversationList(items=items, next=page.next)
+
+
+def _conditions(
+    status: Status | Literal["all"], *, pinned: bool | None
+) -> tuple[list[str], list[str]]:
+    """The tags that a listed conversation must have, and those that it must not have."""
+    wanted = {"active": [], "archived": [ARCHIVED], "trashed": [TRASHED], "all": []}[status]
+    without = {"active": [ARCHIVED, TRASHED], "archived": [TRASHED]}.get(status, [])
+    if pinned is None:
+        return wanted, without
+    return ([*wanted, PINNED], without) if pinned else (wanted, [*without, PINNED])
+
+
+@get("/names", sync_to_thread=True)
+def find_names(
+    service: ServiceDependency,
+    q: Annotated[str, QueryParameter(max_length=200)] = "",
+    limit: _Limit = 20,
+) -> NameList:
+    """Find conversations by a few letters of their names, in this order; by default the latest."""
+    found = service.names.find(q, limit)
+    items = [NamedConversation(id=head.id, name=name, updated=head.updated) for head, name in found]
+    return NameList(items=items)
 
 
 @post("/conversations", sync_to_thread=True)
@@ -177,7 +235,10 @@ def describe(
     data: JSONBody[DescribeRequest],
     if_match: IfMatch = None,
 ) -> Response[ConversationHead]:
-    """Change the title, tags, owner or settings of a conversation; that makes no version."""
+    """Change title, tags, owner, settings or status of a conversation, or pin it.
+
+    That makes no version. What is in the trash stays until it is deleted, or the trash is emptied.
+    """
     if data.settings is not UNSET:
         try:
             data.settings.check(service.tools)
@@ -185,7 +246,11 @@ def describe(
             raise error.under("$.settings") from None
     now = service.store.head(conversation)
     title = now.title if data.title is UNSET else data.title
-    tags = now.tags if data.tags is UNSET else data.tags
+    tags = now.with_status(
+        None if data.status is UNSET else data.status,
+        pinned=None if data.pinned is UNSET else data.pinned,
+        own_tags=None if data.tags is UNSET else data.tags,
+    )
     expect = read_if_match(if_match)
     service.store.describe(conversation, title=title, tags=tags, expect=expect)
     if data.owner is not UNSET:
@@ -212,6 +277,32 @@ def delete_conversation(
     service.live.emit_changed(conversation)
 
 
+@delete("/trash", sync_to_thread=True, status_code=200)
+def empty_trash(service: ServiceDependency) -> TrashResult:
+    """Delete every conversation in the trash; one from which something was forked stays there."""
+    store = service.store
+    left = [head.id for head in store.each(tag=TRASHED)]
+    deleted = 0
+    while left:
+        kept: list[str] = []
+        for name in left:
+            try:
+                if store.head(name).status == "trashed":  # it may be taken out meanwhile
+                    store.delete(name)
+                    deleted += 1
+                    service.live.emit_changed(name)
+            except UnknownConversation:
+                continue
+            except StoreError as error:
+                if type(error) is not StoreError:
+                    raise
+                kept.append(name)  # a fork of it is there: perhaps in the trash too
+        if len(kept) == len(left):
+            break
+        left = kept
+    return TrashResult(deleted=deleted, kept=left)
+
+
 @post("/conversations/{conversation:str}/fork", sync_to_thread=True)
 def fork(
     service: ServiceDependency,
@@ -229,10 +320,11 @@ def fork(
     title = data.title
     if title is UNSET:
         title = _fork_title(display_name(service.store, service.store.head(conversation)))
-    if title != made.title:
-        service.store.describe(made.id, title=title, tags=made.tags)
     copy_settings(service.store, conversation, made.id)
     head = service.store.head(made.id)
+    if title != head.title or head.tags != head.own_tags:
+        service.store.describe(made.id, title=title, tags=head.own_tags)  # in use, and not pinned
+        head = service.store.head(made.id)
     return with_etag(_shape(head), head.version, status=201)
 
 
@@ -295,7 +387,7 @@ def _shape(
     return ConversationHead(
         id=head.id,
         title=head.title,
-        tags=head.tags,
+        tags=head.own_tags,
         version=head.version,
         length=head.size,
         created=head.created,
@@ -303,10 +395,15 @@ def _shape(
         parent=head.parent,
         origin=None if head.parent is None else head.origin,
         owner=head.owner,
+        status=head.status,
+        pinned=head.pinned,
         preview=preview,
         name=name,
         state=state,
     )
 
 
-ROUTES: Final = [list_conversations, create, read, describe, delete_conversation, fork]
+ROUTES: Final = [
+    list_conversations, find_names, create, read, describe, delete_conversation,
+    empty_trash, fork,
+]  # fmt: skip

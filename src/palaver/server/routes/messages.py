@@ -23,12 +23,21 @@ from palaver.server.markdown import SECONDS, Reason, render
 from palaver.server.requests import IdempotencyKey, IfMatch, Shape, read_if_match, with_etag
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
+from palaver.stores.annotations import (
+    HIGHEST_SCORE,
+    LONGEST_NOTE,
+    annotate,
+    read_annotations,
+    read_versions,
+)
+from palaver.stores.records import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from palaver.history import View
     from palaver.stores import Store, StoredHistory
+    from palaver.stores.annotations import Annotation
     from palaver.tokens import RunningTotal
 
 __all__ = ["ROUTES", "RawMessages", "read_messages"]
@@ -135,6 +144,14 @@ class QueryResult(Shape, frozen=True):
     items: list[QueryItem]
 
 
+class FindResult(Shape, frozen=True):
+    """The indices of the messages of a version that contain a text, in order."""
+
+    version: int
+    length: int
+    indices: list[int]
+
+
 class MarkedMessage(Shape, frozen=True):
     """A mark on a message; `index` is None if the message is not in the view."""
 
@@ -156,6 +173,29 @@ class MarkResult(Shape, frozen=True):
     version: int
 
 
+class AnnotationItem(Shape, frozen=True):
+    """A note and a score on a message, since `at`; `index` is None if it is not in the view."""
+
+    message: str
+    index: int | None
+    note: str
+    score: int | None
+    at: int
+    by: str | None
+
+
+class AnnotationRequest(Shape, frozen=True):
+    """A message (its id or handle, or its index), and the note and the score that it gets.
+
+    Neither takes both away.
+    """
+
+    message: str | Annotated[int, Meta(ge=0)]
+    note: Annotated[str, Meta(max_length=LONGEST_NOTE)] = ""
+    score: Annotated[int, Meta(ge=1, le=HIGHEST_SCORE)] | None = None
+    by: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
 class SearchHit(Shape, frozen=True):
     """A message that contains the words.
 
@@ -170,6 +210,7 @@ class SearchHit(Shape, frozen=True):
     snippet: str
     seen_in: int | None = None
     seen_at: int | None = None
+    status: Status = "active"
 
 
 class SearchResult(Shape, frozen=True):
@@ -264,8 +305,35 @@ def query(
     conditions: dict[str, Any] = asdict(data)
     limit = conditions.pop("limit")
     found = view.query(**conditions)
-    items = [QueryItem(index=_find_index(view, one), message=one) for one in found[:limit]]
+    items = [QueryItem(index=_find_index(view, one.id), message=one) for one in found[:limit]]
     result = QueryResult(version=view.version, total=len(found), items=items)
+    return with_etag(result, view.version)
+
+
+@get("/conversations/{conversation:str}/find", sync_to_thread=True)
+def find(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    q: _Query,
+    version: Annotated[int | None, QueryParameter(ge=0)] = None,
+) -> Response[FindResult]:
+    """Find a text in a whole conversation, as it is now or was at a version; case does not matter.
+
+    It is searched for in all content: text, reasoning, the arguments and results of tools, the
+    names of files, and in the notes on messages. Unlike `search` it finds parts of words, also
+    where the store is encrypted.
+    """
+    history = service.conversations.get(conversation).history
+    view = history.view if version is None else history.at(version)
+    wanted = q.casefold()
+    notes = read_annotations(service.store, conversation)
+    noted = {name for name, one in notes.items() if wanted in one.note.casefold()}
+    indices = [
+        index
+        for index, message in enumerate(view)
+        if any(wanted in text.casefold() for text in message.texts) or message.id in noted
+    ]
+    result = FindResult(version=view.version, length=len(view), indices=indices)
     return with_etag(result, view.version)
 
 
@@ -315,6 +383,52 @@ def unmark(
     return with_etag(MarkResult(version=history.version), history.version)
 
 
+@get("/conversations/{conversation:str}/annotations", sync_to_thread=True)
+def list_annotations(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    message: Annotated[str | None, QueryParameter(min_length=1, max_length=200)] = None,
+    q: Annotated[str, QueryParameter(max_length=1_000)] = "",
+    score: Annotated[int | None, QueryParameter(ge=1, le=HIGHEST_SCORE)] = None,
+) -> list[AnnotationItem]:
+    """List the notes and scores on messages, in the order of the messages.
+
+    `q` limits it to notes that contain a text, `score` to messages with a score. With a `message`
+    (its id) every version of its note and score is listed, the newest first.
+    """
+    view = service.conversations.get(conversation).history.view
+    if message is not None:
+        return [
+            _annotation(view, one) for one in read_versions(service.store, conversation, message)
+        ]
+    wanted = q.casefold()
+    found = [
+        _annotation(view, one)
+        for one in read_annotations(service.store, conversation).values()
+        if wanted in one.note.casefold() and score in {None, one.score}
+    ]
+    return sorted(found, key=lambda one: (one.index is None, one.index or 0))
+
+
+@put("/conversations/{conversation:str}/annotations", sync_to_thread=True)
+def put_annotation(
+    service: ServiceDependency, conversation: FromPath[str], data: JSONBody[AnnotationRequest]
+) -> AnnotationItem:
+    """Put a note and a score on a message; it makes no version, and those before stay readable."""
+    made = annotate(
+        service.store, conversation, data.message, note=data.note, score=data.score, by=data.by
+    )
+    service.live.emit_changed(conversation)
+    return _annotation(service.conversations.get(conversation).history.view, made)
+
+
+def _annotation(view: View, one: Annotation) -> AnnotationItem:
+    index = _find_index(view, one.message)
+    return AnnotationItem(
+        message=one.message, index=index, note=one.note, score=one.score, at=one.at, by=one.by
+    )
+
+
 @get("/search", sync_to_thread=True)
 def search(
     service: ServiceDependency,
@@ -328,23 +442,25 @@ def search(
     `owner` limits it to what was written in conversations of an owner.
     """
     store = service.store
-    titles: dict[str, str | None] = {}
+    titles: dict[str, tuple[str | None, Status]] = {}
     items: list[SearchHit] = []
     for hit in store.search(q, conversation=conversation, limit=limit, owner=owner):
         if hit.conversation not in titles:
-            titles[hit.conversation] = display_name(store, store.head(hit.conversation))
+            head = store.head(hit.conversation)
+            titles[hit.conversation] = display_name(store, head), head.status
         seen: tuple[int | None, int | None] = (None, None)
         if hit.index is None:
             seen = _find_seen(store.get(hit.conversation), hit.position)
         items.append(
             SearchHit(
                 conversation=hit.conversation,
-                title=titles[hit.conversation],
+                title=titles[hit.conversation][0],
                 index=hit.index,
                 message=hit.message,
                 snippet=hit.snippet,
                 seen_in=seen[0],
                 seen_at=seen[1],
+                status=titles[hit.conversation][1],
             )
         )
     return SearchResult(items=items)
@@ -450,9 +566,9 @@ def _list_items_of_key(store: Store, history: StoredHistory, key: str) -> list[M
     ]
 
 
-def _find_index(view: View, message: Message) -> int | None:
+def _find_index(view: View, message_id: str) -> int | None:
     """The index of a message in a view; None if it is not there."""
-    for position in reversed(view.log.positions_of(message.id)):
+    for position in reversed(view.log.positions_of(message_id)):
         index = view.index_of(position)
         if index is not None:
             return index
@@ -492,4 +608,7 @@ def _find_appended(
     return (mine if added else view), added
 
 
-ROUTES: Final = [read_range, append, query, list_marks, mark, unmark, search, parse_markdown]
+ROUTES: Final = [
+    read_range, append, query, find, list_marks, mark, unmark, list_annotations, put_annotation,
+    search, parse_markdown,
+]  # fmt: skip

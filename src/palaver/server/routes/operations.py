@@ -1,4 +1,4 @@
-"""Operations on a conversation: edits, their impact, merge, erase and prune.
+"""Operations on a conversation: edits, their impact, edits that wait, merge, erase and prune.
 
 Beside the seven operations of the history there is DELETE, which removes a range from the middle.
 It is what people do most, and it is one batch like any other edit.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from litestar import Response, post
+from litestar import Response, delete, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, field
 
@@ -17,7 +17,14 @@ from palaver.history import History, Impact, Range, Rewrite, Stats, check_expect
 from palaver.history.impact import compare_impact, measure_impact
 from palaver.messages import Role, ToolCallPart, ToolPart
 from palaver.server.errors import RequestRefused
-from palaver.server.requests import IfMatch, Shape, convert_at, read_if_match, with_etag
+from palaver.server.requests import (
+    IfMatch,
+    Shape,
+    check_if_match,
+    convert_at,
+    read_if_match,
+    with_etag,
+)
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import ConversationSize
 from palaver.stores.prune import Pruned
@@ -26,6 +33,7 @@ from palaver.tokens import is_exact
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from palaver.conversation.deferred import DeferredEdit
     from palaver.history import Operation, Result, View
     from palaver.stores import StoredHistory
     from palaver.tokens import RunningTotal
@@ -98,6 +106,23 @@ class MessageBrief(Shape, frozen=True):
     text: str
 
 
+class ImpactCost(Shape, frozen=True):
+    """What an edit would cost in dollars, by the prices of the model that was asked last.
+
+    `now` is what the next request costs more than without the edit, `later` what each one after it
+    does; what is negative is saved. It has paid after `pays_after` later requests. What is unknown
+    is null, for the `reason`. The provider's cache is `warm`, or has `expired`, or is `cold`: then
+    it costs nothing to break.
+    """
+
+    model: str | None
+    cache: Literal["warm", "expired", "cold"]
+    now: float | None
+    later: float | None
+    pays_after: int | None
+    reason: Literal["no-model", "no-price", "never-pays"] | None
+
+
 class ImpactReport(Shape, frozen=True):
     """What an edit would remove, break and cost; nothing is changed.
 
@@ -111,11 +136,37 @@ class ImpactReport(Shape, frozen=True):
     tokens_freed: int
     tokens_added: int
     cache_lost: int
+    cost: ImpactCost
     source: Literal["tokenizer", "estimate"]
     removed_count: int
     added_count: int
     removed: list[MessageBrief]
     pairs_broken: list[BrokenPair]
+
+
+class WaitingEdit(Shape, frozen=True):
+    """An edit that waits until the provider's cache breaks anyway.
+
+    `tokens` is how many fewer a request will have. `problem` says why it could not be applied when
+    it was due: then it waits on, until it is cancelled.
+    """
+
+    id: str
+    at: int
+    version: int
+    detail: str
+    operations: list[dict[str, Any]]
+    removed_count: int
+    added_count: int
+    tokens: int
+    problem: str | None
+
+
+class WaitingEdits(Shape, frozen=True):
+    """The edits that wait, the oldest first."""
+
+    version: int
+    items: list[WaitingEdit]
 
 
 class MergeRequest(Shape, frozen=True):
@@ -202,10 +253,73 @@ def impact(
     view, tally = chat.history.view, chat.tally
     if data.operation is not None:
         operation = _read_operation(data.operation, len(view))
-        report = _report_impact(measure_impact(operation, view, tally.weigh), view, tally)
+        found = measure_impact(operation, view, tally.weigh)
     else:
-        report = _report_impact(_combined_impact(data.operations or [], view, tally), view, tally)
-    return with_etag(report, view.version)
+        found = _combined_impact(data.operations or [], view, tally)
+    cost = convert_at(chat.cost_of(found).to_dict(), ImpactCost, "$.cost")
+    return with_etag(_report_impact(found, view, tally, cost), view.version)
+
+
+@get("/conversations/{conversation:str}/deferred", sync_to_thread=True)
+def list_deferred(
+    service: ServiceDependency, conversation: FromPath[str]
+) -> Response[WaitingEdits]:
+    """List the edits that wait until the provider's cache breaks anyway."""
+    chat = service.conversations.get(conversation)
+    edits = WaitingEdits(version=chat.history.version, items=list(map(_waiting, chat.deferred())))
+    return with_etag(edits, chat.history.version)
+
+
+@post("/conversations/{conversation:str}/deferred", sync_to_thread=True, status_code=200)
+def defer(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    data: JSONBody[OperationRequest],
+    if_match: IfMatch = None,
+) -> Response[WaitingEdit]:
+    """Store an edit that is applied when the provider's cache breaks anyway.
+
+    That is before a request to another model, with other tools, after the cache has expired, or
+    after a compaction or another edit before it. Until then nothing changes.
+    """
+    _check_one_given(data)
+    chat = service.conversations.get(conversation)
+    check_if_match(service.store, conversation, if_match)
+    if data.operation is not None:
+        operations = [_read_operation(data.operation, len(chat.messages))]
+    else:
+        operations = _read_operations(data.operations or [], chat.messages)
+    try:
+        edit = chat.defer(operations)
+    except ValidationError as error:
+        if error.rule != "deferred-twice":
+            raise
+        raise RequestRefused(409, str(error)) from None
+    return with_etag(_waiting(edit), chat.history.version)
+
+
+@delete(
+    "/conversations/{conversation:str}/deferred/{edit:str}", sync_to_thread=True, status_code=200
+)
+def cancel_deferred(
+    service: ServiceDependency,
+    conversation: FromPath[str],
+    edit: FromPath[str],
+    if_match: IfMatch = None,
+) -> Response[WaitingEdit]:
+    """Cancel an edit that waits."""
+    chat = service.conversations.get(conversation)
+    check_if_match(service.store, conversation, if_match)
+    try:
+        cancelled = chat.cancel_deferred(edit)
+    except ValidationError as error:
+        raise RequestRefused(404, str(error)) from None
+    return with_etag(_waiting(cancelled), chat.history.version)
+
+
+def _waiting(edit: DeferredEdit) -> WaitingEdit:
+    shown: WaitingEdit = convert_at(edit.to_dict(), WaitingEdit, "$")
+    return shown
 
 
 @post("/conversations/{conversation:str}/merge", sync_to_thread=True, status_code=200)
@@ -342,7 +456,9 @@ def _combined_impact(operations: list[dict[str, Any]], view: View, tally: Runnin
     )
 
 
-def _report_impact(price: Impact, view: View, tally: RunningTotal) -> ImpactReport:
+def _report_impact(
+    price: Impact, view: View, tally: RunningTotal, cost: ImpactCost
+) -> ImpactReport:
     """An impact with the sizes before and after, as a page shows it."""
     total = tally.total(view)
     return ImpactReport(
@@ -355,6 +471,7 @@ def _report_impact(price: Impact, view: View, tally: RunningTotal) -> ImpactRepo
         tokens_freed=price.tokens_freed,
         tokens_added=price.tokens_added,
         cache_lost=price.cache_tokens,
+        cost=cost,
         source="tokenizer" if is_exact() else "estimate",
         removed_count=len(price.removed),
         added_count=len(price.added),
@@ -396,4 +513,4 @@ def _find_broken(price: Impact, view: View) -> list[BrokenPair]:
     ]
 
 
-ROUTES: Final = [apply, impact, merge, erase, prune]
+ROUTES: Final = [apply, impact, list_deferred, defer, cancel_deferred, merge, erase, prune]

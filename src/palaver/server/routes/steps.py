@@ -1,20 +1,23 @@
 """Steps and tool calls: start, watch and stop a step; run or deny a call, or run it again.
 
 A step may bring files; before that, a client can ask which of them a model reads.
+The ledger of the prompt cache says of each answer what was read from the provider's cache.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from anyio import to_thread
 from litestar import delete, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
 from palaver.conversation.ledger import call_changed
+from palaver.conversation.prompt_cache import CacheUse, Cause, cache_use_of
 from palaver.errors import ValidationError
 from palaver.messages import ToolState, pending
 from palaver.messages.ids import now_ms
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROUTES"]
 
+_Limit = Annotated[int, QueryParameter(ge=1, le=2_000)]
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Files = Annotated[list[AttachedFile], Meta(max_length=MAX_FILES)]
 
@@ -120,6 +124,37 @@ class CallTraceback(Shape, frozen=True):
     """Where a call failed, as Python prints it, without secrets; None where it is not known."""
 
     traceback: str | None
+
+
+class StepCache(Shape, frozen=True):
+    """What one answer's provider was expected to read from its cache, and what it read.
+
+    `expected` is what the cache held after the last request, `shared` the part of it that this
+    request began with; `read` and `written` are the provider's figures. A `cause` is set where
+    clearly less was read than expected: `lost` tokens. `idle` is how many seconds had passed since
+    the last request.
+    """
+
+    message: str
+    at: int
+    expected: int
+    shared: int
+    read: int | None
+    written: int | None
+    lost: int
+    cause: Cause | None
+    idle: int | None
+
+
+class CacheLedger(Shape, frozen=True):
+    """The newest answers of a conversation with what was read from the cache, the oldest first.
+
+    `breaks` are their numbers by cause.
+    """
+
+    version: int
+    items: list[StepCache]
+    breaks: dict[Cause, int]
 
 
 class SettleRequest(StepOptions, frozen=True, kw_only=True):
@@ -238,6 +273,28 @@ def list_calls(conversation: FromPath[str], service: ServiceDependency) -> OpenC
 
 def _allowed(chat: Conversation) -> list[tuple[str, Decision]]:
     return sorted(load_allowed(chat).items())
+
+
+@get("/conversations/{conversation:str}/cache", sync_to_thread=True)
+def cache_ledger(
+    conversation: FromPath[str], service: ServiceDependency, limit: _Limit = 200
+) -> CacheLedger:
+    """List what the newest answers were expected to read from the prompt cache, and what they did.
+
+    An answer whose provider said nothing of a cache is left out.
+    """
+    history = service.conversations.get(conversation).history
+    answers = history.recent(limit, role="assistant")
+    items = [_step_cache(m.id, m.timestamp, use) for m in answers if (use := cache_use_of(m))]
+    breaks = Counter[Cause](item.cause for item in items if item.cause is not None)
+    return CacheLedger(version=history.version, items=items, breaks=dict(breaks))
+
+
+def _step_cache(message: str, at: int, use: CacheUse) -> StepCache:
+    return StepCache(
+        message=message, at=at, expected=use.expected, shared=use.shared, read=use.read,
+        written=use.written, lost=use.lost, cause=use.cause, idle=use.idle,
+    )  # fmt: skip
 
 
 @post("/conversations/{conversation:str}/calls/{call:str}", status_code=202)
@@ -363,5 +420,6 @@ def _find_waiting(service: Service, conversation: str, call: str, digest: str) -
 
 
 ROUTES: Final = [
-    start, status, stop, list_calls, settle, rerun, read_traceback, withdraw, read_files,
+    start, status, stop, list_calls, cache_ledger, settle, rerun, read_traceback, withdraw,
+    read_files,
 ]  # fmt: skip

@@ -19,23 +19,22 @@ from litestar.response import Stream
 from msgspec import Meta, Raw, field
 from msgspec.structs import replace
 
-from palaver import wire
 from palaver.errors import AlreadyExists, ValidationError
-from palaver.messages.codec import dump
 from palaver.server import demo
 from palaver.server.errors import RequestRefused
+from palaver.server.markdown import make_renderer
 from palaver.server.requests import Shape
 from palaver.server.services import ServiceDependency
 from palaver.server.services.conversations import display_name
-from palaver.stores.transfer import Form, export_conversation, import_conversation
+from palaver.stores.transfer import Form, import_conversation
 from palaver.transcripts.discover import MAX_FOUND, PROGRAMS, discover, title_of
 from palaver.transcripts.follow import bring_in, is_brought_in
 from palaver.transcripts.importer import TranscriptImport
 from palaver.transcripts.readers import NAMES, SNAPSHOTS, format_of, read_file
 from palaver.wire import Note
 from palaver.wire.convert import convert as convert_document
+from palaver.wire.convert import export_as
 from palaver.wire.notes import count_losses
-from palaver.wire.request import Target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -48,17 +47,20 @@ if TYPE_CHECKING:
 __all__ = ["ROUTES"]
 
 _IN_MEMORY: Final = 8 * 1024 * 1024
+_RENDER_SECONDS: Final = 10.0
+"""How long a thread is busy with the Markdown of an export; what is left then stays as written."""
 _CHUNK: Final = 256 * 1024
 _SNAPSHOT: Final[dict[str, Form]] = {
     "palaver-2": "document",
     "jsonl": "lines",
     "palaver-1": "version-1",
 }
+_ENDINGS: Final = {"jsonl": "jsonl", "markdown": "md", "html": "html"}
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 _ConvertFormat = Literal["openai-chat", "openai-responses", "anthropic", "gemini", "palaver"]
 _ExportFormat = Literal[
-    "palaver-2", "jsonl", "palaver-1", "messages",
+    "palaver-2", "jsonl", "palaver-1", "messages", "markdown", "html",
     "openai-chat", "openai-responses", "anthropic", "gemini",
 ]  # fmt: skip
 _ImportFormat = Annotated[str | None, QueryParameter(name="format", max_length=40)]
@@ -177,30 +179,21 @@ def export(
     """Export a conversation as a file.
 
     "palaver-2" and "jsonl" hold everything: every version, batch and mark. "palaver-1" holds the
-    messages and the team task, "messages" the messages as they are now, and the others a request
-    for a provider.
+    messages and the team task, "messages" the messages as they are now, "markdown" and "html" the
+    same for people, and the others a request for a provider.
     """
     spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed when it has been sent
     try:
-        _write(service.store, conversation, form, spool)
+        render = make_renderer(_RENDER_SECONDS)
+        export_as(service.store, conversation, spool, _SNAPSHOT.get(form, form), render=render)
+        spool.seek(0)
     except BaseException:
         spool.close()
         raise
-    ending = "jsonl" if form == "jsonl" else "json"
+    ending = _ENDINGS.get(form, "json")
     name = _UNSAFE.sub("-", conversation).strip("-.")[:80] or "conversation"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
     return Stream(_read_chunks(spool), media_type="application/octet-stream", headers=headers)
-
-
-def _write(store: Store, conversation: str, form: _ExportFormat, spool: IO[bytes]) -> None:
-    if form in _SNAPSHOT:
-        export_conversation(store, conversation, spool, form=_SNAPSHOT[form])
-    elif form == "messages":
-        spool.write(dump(store.get(conversation).messages))
-    else:
-        request = wire.to(form, store.get(conversation).view, Target(None, prefill=True))
-        spool.write(dump(request.body))
-    spool.seek(0)
 
 
 async def _read_chunks(spool: IO[bytes]) -> AsyncGenerator[bytes, None]:

@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from palaver.server.live import Live
 from palaver.server.security import Gate
 from palaver.server.services.compaction import Compactor
-from palaver.server.services.conversations import OpenConversations
+from palaver.server.services.conversations import ConversationNames, OpenConversations
 from palaver.server.services.costs import Costs
 from palaver.server.services.models import ModelRegistry
 from palaver.server.services.steps import StepRunner
@@ -41,6 +41,7 @@ class Service:
         self.models = ModelRegistry(() if settings.model is None else (settings.model,))
         self.tools = ServerTools(builtin_tools(store))
         self.conversations = OpenConversations(store, self.live)
+        self.names = ConversationNames(store)
         self.costs = Costs(store)
         self.steps = StepRunner(self)
         self.compactor = Compactor(self)

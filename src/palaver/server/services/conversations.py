@@ -7,8 +7,10 @@ records beside the log: they make no version, exports have them, and no message 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,9 +19,11 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from palaver.context import MAX_BYTES, WINDOW, ContextManager, Visibility
 from palaver.context.manager import KnownAgent, Prompt, previous_prompt, prompt_at_turn
 from palaver.conversation import Conversation, Prices
-from palaver.errors import ValidationError
+from palaver.errors import UnknownConversation, ValidationError
 from palaver.models.base import OPTIONS, check_option
 from palaver.server.requests import Shape
+from palaver.stores.records import TRASHED
+from palaver.stores.transfer.documents import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentContext",
     "ContextQuery",
+    "ConversationNames",
     "ConversationSettings",
     "ConversationSize",
     "OpenConversations",
@@ -47,7 +52,6 @@ __all__ = [
 
 
 _CAPACITY: Final = 64
-_NAME_LENGTH: Final = 80
 _LOOKED_AT: Final = 20
 """How many messages are looked at for the first line of a user."""
 _SETTINGS: Final = "settings"
@@ -202,9 +206,63 @@ def display_name(store: Store, head: Head) -> str | None:
     plain = head.framed == 0 and head.parent is None
     first = store.messages(head.id, 0, min(head.stop, _LOOKED_AT)) if plain else None
     messages = store.get(head.id)[:_LOOKED_AT] if first is None else first
-    texts = (message.text.strip() for message in messages if message.role == "user")
-    text = next(filter(None, texts), None)
-    return None if text is None else " ".join(text.splitlines()[0].split())[:_NAME_LENGTH]
+    return first_line(messages)
+
+
+class ConversationNames:
+    """What the conversations of a store are called, to be found by a few letters.
+
+    A name without a title is read from the messages, so it is remembered until the conversation has
+    another version.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Read names from a store when they are asked for."""
+        self._store = store
+        self._known: dict[str, tuple[tuple[int, int, str | None], str | None]] = {}
+
+    def find(self, text: str, limit: int) -> list[tuple[Head, str | None]]:
+        """The conversations whose names have these letters in this order, the best match first.
+
+        Among equals the one that was changed last comes first. The trash is left out.
+        """
+        wanted = " ".join(text.casefold().split())
+        known: dict[str, tuple[tuple[int, int, str | None], str | None]] = {}
+        found: list[tuple[int, Head, str | None]] = []
+        for head in self._store.each(without=(TRASHED,)):
+            state = (head.created, head.version, head.title)
+            before = self._known.get(head.id)
+            if before is None or before[0] != state:
+                with suppress(UnknownConversation):  # it was deleted meanwhile
+                    before = state, display_name(self._store, head)
+            if before is None:
+                continue
+            known[head.id] = before
+            score = match_letters(before[1] or "", wanted)
+            if score is not None:
+                found.append((score, head, before[1]))
+        self._known = known
+        found.sort(key=lambda one: -one[0])
+        return [(head, name) for _, head, name in found[:limit]]
+
+
+def match_letters(name: str, wanted: str) -> int | None:
+    """How well a name has some letters in this order; None if it has not.
+
+    The text in one piece is better than letters here and there, and the beginning of a word better
+    than amid one.
+
+    >>> [match_letters(name, "rep") for name in ("Report", "My report", "Preprint", "Rain deep")]
+    [3, 2, 1, 0]
+    >>> match_letters("Weather", "rep")
+    """
+    folded = name.casefold()
+    if wanted in folded:
+        at = folded.index(wanted)
+        starts = [m.start() for m in re.finditer(rf"(?<!\w){re.escape(wanted)}", folded)]
+        return 3 if at == 0 else 2 if starts else 1
+    letters = iter(folded)
+    return 0 if all(letter in letters for letter in wanted if letter != " ") else None
 
 
 # ── settings ────────────────────────────────────────────────────────────────────────────────────

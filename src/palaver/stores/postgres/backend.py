@@ -577,11 +577,18 @@ class PostgresBackend:
         return self._fetch(conversation, name, where | values)
 
     def listing(
-        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        tag: str | None,
+        owner: str | None = None,
+        without: Sequence[str] = (),
     ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         updated, name = parse_cursor(after)
-        values = {"updated": updated, "id": name, "tag": tag, "limit": limit + 1}
+        values = {"updated": updated, "id": name, "tag": tag, "limit": limit + 1,
+                  "without": list(without)}  # fmt: skip
         owner = owner or self.owner
         if owner is None:
             rows = self._connections.fetch("listing", values)

@@ -13,7 +13,7 @@ SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, p
        title, tags, created, updated, erased, owner
 FROM palaver.conversations
 WHERE (updated, id) < (%(updated)s, %(id)s)
-  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
+  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags)) AND NOT (tags && %(without)s::text[])
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 
@@ -22,7 +22,7 @@ SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, p
        title, tags, created, updated, erased, owner
 FROM palaver.conversations
 WHERE owner = %(owner)s AND (updated, id) < (%(updated)s, %(id)s)
-  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags))
+  AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags)) AND NOT (tags && %(without)s::text[])
 ORDER BY updated DESC, id DESC
 LIMIT %(limit)s;
 

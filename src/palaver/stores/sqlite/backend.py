@@ -501,11 +501,17 @@ class SQLiteBackend:
         return self._lineages.get(self._cid(conversation))
 
     def listing(
-        self, *, after: str | None, limit: int, tag: str | None, owner: str | None = None
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        tag: str | None,
+        owner: str | None = None,
+        without: Sequence[str] = (),
     ) -> Listing:
         """Return a page of conversations, the latest changed first."""
         with translate_errors(self.path), self._reader() as reader:
-            rows = read_page(reader, parse_cursor(after), limit + 1, tag, owner)
+            rows = read_page(reader, parse_cursor(after), limit + 1, tag, owner, without=without)
         heads = tuple(_decode_current_head(row) for _, row in rows[:limit])
         more = f"{rows[limit - 1][0]}:{heads[-1].id}" if len(rows) > limit else None
         return Listing(heads, more)

@@ -34,6 +34,8 @@ LEFT JOIN messages AS m
     ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
 WHERE (c.updated, c.id) < (?1, ?2)
   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?3))
+  AND (?5 IS NULL OR NOT EXISTS (
+      SELECT 1 FROM json_each(c.tags) AS t JOIN json_each(?5) AS w ON t.value = w.value))
 ORDER BY c.updated DESC, c.id DESC
 LIMIT ?4;
 
@@ -49,6 +51,8 @@ LEFT JOIN messages AS m
     ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
 WHERE c.owner = ?5 AND (c.updated, c.id) < (?1, ?2)
   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?3))
+  AND (?6 IS NULL OR NOT EXISTS (
+      SELECT 1 FROM json_each(c.tags) AS t JOIN json_each(?6) AS w ON t.value = w.value))
 ORDER BY c.updated DESC, c.id DESC
 LIMIT ?4;
 
@@ -62,7 +66,9 @@ LEFT JOIN conversations AS p ON p.cid = c.parent
 LEFT JOIN messages AS m
     ON m.cid = c.cid AND m.seq = (SELECT max(seq) FROM messages WHERE cid = c.cid)
 WHERE c.cid = ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(c.tags) WHERE value = ?2))
-  AND (?3 IS NULL OR c.owner = ?3);
+  AND (?3 IS NULL OR c.owner = ?3)
+  AND (?4 IS NULL OR NOT EXISTS (
+      SELECT 1 FROM json_each(c.tags) AS t JOIN json_each(?4) AS w ON t.value = w.value));
 
 -- name: behind
 SELECT listed, max(coalesce((SELECT max(number) FROM messages), 0), listed),

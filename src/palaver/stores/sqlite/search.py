@@ -321,22 +321,25 @@ def read_page(
     limit: int,
     tag: str | None,
     owner: str | None,
+    *,
+    without: Sequence[str] = (),
 ) -> list[tuple[int, tuple[Any, ...]]]:
     """Return up to `limit` rows that come before a time and id, each with its time of change."""
     fresh = _read_fresh(reader)
     values = *before, tag, limit + len(fresh)
+    tags = json.dumps(list(without)) if without else None
     if owner is None:
-        rows: Any = reader.execute(QUERIES["list"], values).fetchall()
+        rows: Any = reader.execute(QUERIES["list"], (*values, tags)).fetchall()
     else:
-        rows = reader.execute(QUERIES["list_of_owner"], (*values, owner)).fetchall()
+        rows = reader.execute(QUERIES["list_of_owner"], (*values, owner, tags)).fetchall()
     known = {entry.id for entry in fresh}
     found: list[tuple[int, str, tuple[Any, ...]]] = [
         (*_check(row[0], row[1]), row[1:]) for row in rows if row[1] not in known
     ]
     latest = sorted(((entry.updated, entry.id, entry.cid) for entry in fresh), reverse=True)
     later = [entry for entry in latest if entry[:2] < before]
-    for updated, name, cid in later[:limit] if tag is owner is None else later:
-        rows = reader.execute(QUERIES["list_one"], (cid, tag, owner)).fetchall()
+    for updated, name, cid in later[:limit] if tag is owner is None and not without else later:
+        rows = reader.execute(QUERIES["list_one"], (cid, tag, owner, tags)).fetchall()
         found += [(updated, name, row[1:]) for row in rows]
     found.sort(key=lambda entry: entry[:2], reverse=True)
     return [(updated, row) for updated, _, row in found[:limit]]

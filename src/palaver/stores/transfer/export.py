@@ -26,6 +26,7 @@ from palaver.errors import StoreDamaged, ValidationError
 from palaver.history.frame import size
 from palaver.history.log import packed_count
 from palaver.messages import dump
+from palaver.stores.annotations import ANNOTATION, annotation_records
 from palaver.stores.frame_codec import FrameCodec, open_codec
 from palaver.stores.records import Change
 from palaver.stores.transfer.snapshot_v1 import write_snapshot
@@ -61,6 +62,9 @@ def export_conversation(
 ) -> None:
     """Write a conversation to a stream, as JSON lines, as one document, or as version 1.
 
+    These forms can be imported again; `palaver.wire.convert.export_as` has more, for people and
+    for providers.
+
     >>> import io, json, palaver
     >>> store, file = palaver.open(":memory:"), io.BytesIO()
     >>> export_conversation(store, store.create([palaver.user("hi")]).id, file, form="version-1")
@@ -89,6 +93,10 @@ def _write_lines(
 ) -> Iterator[dict[str, Any]]:
     head = store.backend.head(conversation)
     records = read_records(store.backend, conversation)
+    if head.parent is not None:  # it has the notes of its ancestors, as it has their messages
+        own = {name for kind, name, _ in records if kind == ANNOTATION}
+        notes = annotation_records(store.backend, conversation)
+        records += [(ANNOTATION, name, value) for name, value in notes if name not in own]
     yield {
         "palaver": "conversation",
         "version": 2,

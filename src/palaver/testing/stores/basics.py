@@ -244,6 +244,18 @@ def conversations_are_listed_page_by_page(trial: Trial) -> None:
     times = [(head.updated, head.id) for head in store.list(limit=50, tag=tag).conversations]
     expect(sorted(times, reverse=True), times, "the order")
     expect((), store.list(tag=f"no {tag}").conversations, "those of an unknown tag")
+    store.describe(names[4], tags=["all", tag, "put away"])
+    store.describe(names[5], tags=["all", tag, "thrown away"])
+    for limit in (2, 50):
+        listed: list[str] = []
+        page = store.list(limit=limit, tag=tag, without=("put away", "thrown away"))
+        listed += [head.id for head in page.conversations]
+        while page.next is not None:
+            page = store.list(
+                after=page.next, limit=limit, tag=tag, without=("put away", "thrown away")
+            )
+            listed += [head.id for head in page.conversations]
+        expect(sorted({*names} - {names[4], names[5]}), sorted(listed), "those without two tags")
     expect(set(), {*names} - {head.id for head in store}, "missing from the whole list")
     (head,) = store.list(limit=1, tag=tag).conversations
     expect((1, 1, 1), (head.version, head.length, head.size), "version, length and size")

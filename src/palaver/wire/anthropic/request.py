@@ -414,7 +414,7 @@ def _drop_last_reasoning(blocks: list[Element], message: Message, writer: Writer
     while blocks and blocks[-1]["type"] in _REASONING:
         blocks.pop()
         detail = "reasoning with nothing after it is left out"
-        writer.note("repaired", "reasoning-placement", detail, message)
+        writer.note("lost", "reasoning-placement", detail, message)
 
 
 def _reasoning_block(part: ReasoningPart, message: Message, writer: Writer) -> Element | None:

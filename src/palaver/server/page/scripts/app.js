@@ -13,11 +13,13 @@ import "./shell/welcome.js";
 import "./thread/composer.js";
 import "./thread/draft.js";
 import "./thread/failed-step.js";
+import "./thread/find-bar.js";
 import "./thread/message.js";
 import "./thread/regenerate.js";
 import "./thread/selection.js";
 import "./thread/suggestions.js";
 import "./thread/thread.js";
+import { followAnnotations } from "./core/annotations.js";
 import { api, onUnauthorised, Problem } from "./core/api.js";
 import { fill, h, icon } from "./core/dom.js";
 import { listen } from "./core/keyboard.js";
@@ -112,6 +114,7 @@ export class App extends HTMLElement {
     followOnboarding();
     followCalls();
     followAlternatives();
+    followAnnotations();
     followConversation();
   }
 
@@ -121,6 +124,7 @@ export class App extends HTMLElement {
       { class: "main" },
       h("div", { class: "offline notice", role: "status", hidden: true }, h("span", { class: "dot busy" }), h("span", { class: "words" })),
       document.createElement("pv-head"),
+      document.createElement("pv-find"),
       document.createElement("pv-guide"),
       document.createElement("pv-welcome"),
       document.createElement("pv-thread"),

@@ -6,6 +6,7 @@ declare global {
   interface DocumentEventMap {
     "pv-jump": CustomEvent<{ index: number }>;
     "pv-conversations": CustomEvent<null>;
+    "pv-deferred": CustomEvent<null>;
   }
 
   interface HTMLElementEventMap {
@@ -25,12 +26,14 @@ declare global {
     "pv-editor": import("./panel/editor.js").Editor;
     "pv-explain": import("./panel/explain.js").ExplainView;
     "pv-failed-step": import("./thread/failed-step.js").FailedStep;
+    "pv-find": import("./thread/find-bar.js").FindBar;
     "pv-guide": import("./shell/guide.js").Guide;
     "pv-head": import("./shell/header.js").Header;
     "pv-history": import("./panel/history.js").HistoryView;
     "pv-login": import("./shell/login.js").Login;
     "pv-menu": import("./shell/menu.js").Menu;
     "pv-message": import("./thread/message.js").MessageRow;
+    "pv-palette": import("./shell/palette.js").Palette;
     "pv-panel": import("./panel/panel.js").Panel;
     "pv-price": import("./panel/price.js").Price;
     "pv-request": import("./panel/request.js").RequestView;
@@ -43,6 +46,7 @@ declare global {
     "pv-thread": import("./thread/thread.js").Thread;
     "pv-toast": import("./shell/toast.js").Toasts;
     "pv-tokens": import("./panel/tokens.js").TokensView;
+    "pv-waiting": import("./panel/waiting-edits.js").WaitingEdits;
     "pv-welcome": import("./shell/welcome.js").Welcome;
   }
 }

@@ -1,10 +1,10 @@
 /**
  * The keyboard map. A key or a sequence of two keys (`g h`) runs one action. The help dialog lists
  * the same table. While the reader types in a field, only the bindings marked with `typing` are
- * active.
+ * active. `Mod+k` is Ctrl-K, on a Mac also ⌘K; it is active in fields too.
  *
  * @typedef {object} Binding
- * @property {string} keys          "j", "g h", "Escape", "Shift+?"
+ * @property {string} keys          "j", "g h", "Escape", "Mod+k"
  * @property {string} label         the key of a text
  * @property {string} group         the key of a text: where the help lists it
  * @property {(event: KeyboardEvent) => unknown} run
@@ -43,6 +43,23 @@ export function keyMap() {
   return bindings;
 }
 
+/** Whether the modifier of shortcuts is ⌘. */
+const APPLE = /Mac|iPhone|iPad/.test(navigator.platform);
+const SHOWN = { Escape: "Esc", ArrowUp: "↑", ArrowDown: "↓", Enter: "↵" };
+
+/**
+ * The keys of a binding, each as it is written on the keyboard.
+ *
+ *     keysOf("Mod+k")  // ["Ctrl", "K"]
+ *
+ * @param {string} keys
+ * @returns {string[]}
+ */
+export function keysOf(keys) {
+  if (keys.startsWith("Mod+")) return [APPLE ? "⌘" : "Ctrl", keys.slice(4).toUpperCase()];
+  return keys.split(" ").map((key) => SHOWN[/** @type {keyof typeof SHOWN} */ (key)] ?? key);
+}
+
 /** Start listening to the keyboard. */
 export function listen() {
   document.addEventListener("keydown", receive);
@@ -50,7 +67,12 @@ export function listen() {
 
 /** @param {KeyboardEvent} event */
 function receive(event) {
-  if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) {
+  if (event.defaultPrevented || event.isComposing || event.altKey) return;
+  if (event.ctrlKey || event.metaKey) {
+    const found = event.shiftKey ? undefined : match(`Mod+${event.key.toLowerCase()}`, false);
+    if (!found) return;
+    event.preventDefault();
+    found.run(event);
     return;
   }
   const typing = isField(event.target);

@@ -9,6 +9,7 @@ export type EventName =
   | "tool.completed"
   | "tool.error"
   | "usage.updated"
+  | "cache.updated"
   | "tokens.exceeded"
   | "compaction.done"
   | "team_task.changed"
@@ -31,9 +32,13 @@ export type GetConversations = ConversationListShape;
 
 export type PostConversations = ConversationHeadShape;
 
+export type GetNames = NameListShape;
+
 export type GetConversationsOne = ConversationHeadShape;
 
 export type PatchConversationsOne = ConversationHeadShape;
+
+export type DeleteTrash = TrashResultShape;
 
 export type PostConversationsFork = ConversationHeadShape;
 
@@ -43,11 +48,17 @@ export type PostConversationsMessages = AppendResultShape;
 
 export type PostConversationsQuery = QueryResultShape;
 
+export type GetConversationsFind = FindResultShape;
+
 export type GetConversationsMarks = Array<MarkedMessageShape>;
 
 export type PutConversationsMarksOne = MarkResultShape;
 
 export type DeleteConversationsMarksOne = MarkResultShape;
+
+export type GetConversationsAnnotations = Array<AnnotationItemShape>;
+
+export type PutConversationsAnnotations = AnnotationItemShape;
 
 export type GetSearch = SearchResultShape;
 
@@ -56,6 +67,12 @@ export type PostMarkdown = Array<MarkdownTreeShape>;
 export type PostConversationsOperations = ChangeResultShape;
 
 export type PostConversationsPrice = ImpactReportShape;
+
+export type GetConversationsDeferred = WaitingEditsShape;
+
+export type PostConversationsDeferred = WaitingEditShape;
+
+export type DeleteConversationsDeferredOne = WaitingEditShape;
 
 export type PostConversationsMerge = ChangeResultShape;
 
@@ -94,6 +111,8 @@ export type GetConversationsStep = StepStatusShape;
 export type PostConversationsStep = StepStartedShape;
 
 export type GetConversationsCalls = OpenCallsShape;
+
+export type GetConversationsCache = CacheLedgerShape;
 
 export type PostConversationsCallsOne = StepStartedShape;
 
@@ -184,6 +203,15 @@ export interface AlternativeListShape {
   items: Array<MessageAlternativesShape>;
 }
 
+export interface AnnotationItemShape {
+  message: string;
+  index: number | null;
+  note: string;
+  score: number | null;
+  at: number;
+  by: string | null;
+}
+
 export interface AppendResultShape {
   version: number;
   length: number;
@@ -237,6 +265,12 @@ export interface BroughtInConversationShape {
 export interface CacheCountsShape {
   read?: number;
   write?: number;
+}
+
+export interface CacheLedgerShape {
+  version: number;
+  items: Array<StepCacheShape>;
+  breaks: Record<string, number>;
 }
 
 export interface CallTracebackShape {
@@ -338,6 +372,8 @@ export interface ConversationHeadShape {
   parent: string | null;
   origin: number | null;
   owner: string | null;
+  status: "active" | "archived" | "trashed";
+  pinned: boolean;
   preview?: string;
   name?: string;
   state?: ActivityShape;
@@ -462,6 +498,12 @@ export interface FilesReportShape {
   items: Array<FileSupportShape>;
 }
 
+export interface FindResultShape {
+  version: number;
+  length: number;
+  indices: Array<number>;
+}
+
 export interface ForkInfoShape {
   id: string;
   title: string | null;
@@ -480,6 +522,15 @@ export interface HealthShape {
   version: string;
 }
 
+export interface ImpactCostShape {
+  model: string | null;
+  cache: "cold" | "expired" | "warm";
+  now: number | null;
+  later: number | null;
+  paysAfter: number | null;
+  reason: "never-pays" | "no-model" | "no-price" | null;
+}
+
 export interface ImpactReportShape {
   version: number;
   before: ConversationSizeShape;
@@ -487,6 +538,7 @@ export interface ImpactReportShape {
   tokensFreed: number;
   tokensAdded: number;
   cacheLost: number;
+  cost: ImpactCostShape;
   source: "estimate" | "tokenizer";
   removedCount: number;
   addedCount: number;
@@ -584,6 +636,16 @@ export interface ModelRefShape {
   providerID: string;
   modelID: string;
   variant?: string | null;
+}
+
+export interface NameListShape {
+  items: Array<NamedConversationShape>;
+}
+
+export interface NamedConversationShape {
+  id: string;
+  name: string | null;
+  updated: number;
 }
 
 export interface NoteShape {
@@ -830,6 +892,7 @@ export interface SearchHitShape {
   snippet: string;
   seenIn?: number | null;
   seenAt?: number | null;
+  status?: "active" | "archived" | "trashed";
 }
 
 export interface SearchResultShape {
@@ -882,6 +945,18 @@ export interface StatsShape {
   currentBatchMessages: number;
   totalBatches: number;
   currentBatchIndex: number;
+}
+
+export interface StepCacheShape {
+  message: string;
+  at: number;
+  expected: number;
+  shared: number;
+  read: number | null;
+  written: number | null;
+  lost: number;
+  cause: "compaction" | "edit" | "expiry" | "fork" | "model-changed" | "options-changed" | "tools-changed" | "unknown" | null;
+  idle: number | null;
 }
 
 export interface StepDraftShape {
@@ -1128,6 +1203,11 @@ export interface TranscriptListShape {
   problems: Array<string>;
 }
 
+export interface TrashResultShape {
+  deleted: number;
+  kept: Array<string>;
+}
+
 export interface UsageTotalsShape {
   last: TokenCountsShape | null;
   total: TokenCountsShape;
@@ -1185,6 +1265,23 @@ export interface VersionListShape {
   undo: boolean;
   redo: boolean;
   parent?: ForkOriginShape;
+}
+
+export interface WaitingEditShape {
+  id: string;
+  at: number;
+  version: number;
+  detail: string;
+  operations: Array<Record<string, any>>;
+  removedCount: number;
+  addedCount: number;
+  tokens: number;
+  problem: string | null;
+}
+
+export interface WaitingEditsShape {
+  version: number;
+  items: Array<WaitingEditShape>;
 }
 
 export interface WorkingPathShape {

@@ -10,6 +10,7 @@ export const EVENTS = Object.freeze([
   "tool.completed",
   "tool.error",
   "usage.updated",
+  "cache.updated",
   "tokens.exceeded",
   "compaction.done",
   "team_task.changed",

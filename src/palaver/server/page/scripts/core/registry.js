@@ -1,6 +1,6 @@
 /**
- * The registry of panel views and message actions. A module registers what it offers when it is
- * loaded; the shell shows everything that is registered.
+ * The registry of panel views, message actions and commands. A module registers what it offers when
+ * it is loaded; menus, the keyboard and the command palette show everything that is registered.
  *
  * @typedef {object} View
  * @property {string} name      its name in the address
@@ -27,12 +27,34 @@
  * @property {boolean} [quick]  also a button beside the message, not only in its menu
  * @property {(target: Target) => boolean} [when]
  * @property {(target: Target) => void} run
+ *
+ * @typedef {object} Command    what the page does, apart from messages
+ * @property {string} name
+ * @property {string} label     the key of a text
+ * @property {string} group     the key of a text: where the help and the palette list it
+ * @property {string} [icon]
+ * @property {string} [keys]    the keys that do it ("n", "Mod+k")
+ * @property {"conversation" | "settings"} [menu]  the menu that has it
+ * @property {boolean} [danger]
+ * @property {boolean} [writes] hidden where nothing may be changed; false unless said
+ * @property {boolean} [open]   only while a conversation is open
+ * @property {boolean} [unlisted]  not in the palette: of use only as a key
+ * @property {() => boolean} [checked]  makes it one of several to choose from
+ * @property {(head: Head | null) => boolean} [when]
+ * @property {(head: Head | null) => unknown} run  with the conversation it is about: the open one, or
+ *   the one whose menu it was chosen from
+ *
+ * @typedef {import("./api.js").Head} Head
  */
+
+import { canWrite, get } from "./state.js";
 
 /** @type {Map<string, View>} */
 const registered = new Map();
 /** @type {Map<string, Action>} */
 const registeredActions = new Map();
+/** @type {Map<string, Command>} */
+const registeredCommands = new Map();
 
 /**
  * Add a view to the panel.
@@ -72,4 +94,32 @@ export function actions() {
 /** @param {string} name */
 export function actionNamed(name) {
   return registeredActions.get(name);
+}
+
+/**
+ * Add a command.
+ *
+ * @param {string} name
+ * @param {Omit<Command, "name">} command
+ */
+export function registerCommand(name, command) {
+  registeredCommands.set(name, { name, ...command });
+}
+
+/** All commands, in the order of registration. */
+export function commands() {
+  return [...registeredCommands.values()];
+}
+
+/**
+ * Whether a command can be given now.
+ *
+ * @param {Command} command
+ * @param {Head | null} [head]  the conversation that it would be about; the open one unless said
+ */
+export function isPossible(command, head = get().head) {
+  if (command.writes && !canWrite()) return false;
+  if (command.open && get().id === null) return false;
+  if (command.menu === "conversation" && head === null) return false;
+  return !command.when || command.when(head);
 }

@@ -123,14 +123,14 @@ export function short(value) {
 }
 
 /**
- * A number of bytes: 12 byte, 3.4 kB, 5 MB. It is rounded up.
+ * A number of bytes: 12 bytes, 3.4 kB, 5 MB. It is rounded up.
  *
  * @param {number} size
  * @returns {string}
  */
 export function bytes(size) {
   const [unit, by] = size < 1024 ? ["byte", 1] : size < 1024 ** 2 ? ["kilobyte", 1024] : ["megabyte", 1024 ** 2];
-  const shown = new Intl.NumberFormat(LOCALES[current], /** @type {any} */ ({ style: "unit", unit, maximumFractionDigits: 1 }));
+  const shown = new Intl.NumberFormat(LOCALES[current], /** @type {any} */ ({ style: "unit", unit, unitDisplay: by === 1 ? "long" : "short", maximumFractionDigits: 1 }));
   return shown.format(Math.ceil((10 * size) / Number(by)) / 10);
 }
 

@@ -11,7 +11,7 @@ import { api, Problem, url } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
 import { get } from "../core/state.js";
 import { t } from "../locales/locale.js";
-import { announceEdit } from "../shell/toast.js";
+import { announceEdit, notify } from "../shell/toast.js";
 import { askAgain } from "../thread/regenerate.js";
 import { conflict } from "./edit-conflict.js";
 import { FORMS } from "./edit-forms.js";
@@ -94,6 +94,7 @@ export class Editor extends HTMLElement {
         { class: "dialog-foot e-foot" },
         h("p", { class: "e-brief", "aria-hidden": "true" }),
         h("button", { type: "button", onclick: () => this.close() }, t("views.cancel")),
+        h("button", { type: "button", class: "e-later", disabled: true, title: t("views.edit.laterHint"), onclick: () => this.apply(true) }, t("views.edit.later")),
         h("button", { type: "submit", class: "primary e-apply", disabled: true }, t(`views.edit.${draft.action}.do`)),
       ),
     );
@@ -142,8 +143,10 @@ export class Editor extends HTMLElement {
 
   ready() {
     const apply = /** @type {HTMLButtonElement} */ (this.querySelector(".e-apply"));
+    const later = /** @type {HTMLButtonElement} */ (this.querySelector(".e-later"));
     const { priced } = this.price;
     apply.disabled = this.busy || priced === null;
+    later.disabled = apply.disabled || !priced?.cacheLost;
     const brief = /** @type {HTMLElement} */ (this.querySelector(".e-brief"));
     brief.textContent = priced === null ? "" : inBrief(priced);
   }
@@ -161,13 +164,14 @@ export class Editor extends HTMLElement {
     place.textContent = text;
   }
 
-  async apply() {
+  /** @param {boolean} [later]  when the provider's cache breaks anyway */
+  async apply(later = false) {
     const operation = operationOf(this.draft);
     if (operation === null || this.busy || this.price.priced === null) return;
     this.busy = true;
     this.ready();
     try {
-      await this.send(operation, this.version);
+      await (later ? this.defer(operation) : this.send(operation, this.version));
       this.close();
     } catch (error) {
       if (error instanceof Problem && error.status === 412 && error.body.version !== undefined)
@@ -190,6 +194,13 @@ export class Editor extends HTMLElement {
     }
     const edited = await api.post(url`conversations/${get().id}/operations`, { operation }, { version });
     announceEdit(t(`views.edit.${this.draft.action}.done`), edited.version);
+  }
+
+  /** @param {Record<string, any>} operation */
+  async defer(operation) {
+    await api.post(url`conversations/${get().id}/deferred`, { operation }, { version: this.version });
+    notify({ text: t("views.edit.laterDone") });
+    document.dispatchEvent(new CustomEvent("pv-deferred"));
   }
 
   /**

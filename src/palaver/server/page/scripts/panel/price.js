@@ -97,15 +97,41 @@ function lines(price) {
       freed: price.tokensFreed,
       added: price.tokensAdded,
     })),
-    h(
-      "div",
-      { class: `p-line ${price.cacheLost ? "p-warn" : ""}` },
-      icon(price.cacheLost ? "alert" : "check"),
-      h("p", null, price.cacheLost ? t("views.price.cache", { n: price.cacheLost }) : t("views.price.cacheKept")),
-    ),
+    cacheLine(price),
+    cost(price.cost),
     pairs(price),
     removed(price),
   );
+}
+
+/** What becomes of the provider's cache; one that is gone can't be broken. @param {Priced} price */
+function cacheLine({ cacheLost, cost: { cache, model } }) {
+  const gone = cache === "cold" || cache === "expired";
+  const warn = cacheLost > 0 && !gone;
+  const text = gone
+    ? t(`views.price.cost.${cache}`, { model: model ?? "" })
+    : warn ? t("views.price.cache", { n: cacheLost }) : t("views.price.cacheKept");
+  return h("div", { class: `p-line ${warn ? "p-warn" : ""}` }, icon(warn ? "alert" : "check"), h("p", null, text));
+}
+
+/** What it costs in money; why that is not known, where it is not. @param {Priced["cost"]} found */
+function cost({ model, now, later, paysAfter, reason }) {
+  const unknown = now === null || later === null;
+  const facts = unknown
+    ? [t(`views.price.cost.${reason}`, { model: model ?? "" })]
+    : [
+        t("views.price.cost", { now: dollars(now), later: dollars(later), model: model ?? "" }),
+        paysAfter === null ? t("views.price.pays.never") : paysAfter ? t("views.price.pays", { n: paysAfter }) : t("views.price.pays.now"),
+      ];
+  const warn = !unknown && paysAfter !== 0;
+  return h("div", { class: `p-line p-cost ${warn ? "p-warn" : ""}` }, unknown ? null : icon(warn ? "alert" : "check"), h("p", null, facts.join(" ")));
+}
+
+/** An amount with its sign; what is negative is saved. @param {number} amount */
+function dollars(amount) {
+  const size = Math.abs(amount);
+  if (!size) return "$0";
+  return `${amount < 0 ? "−" : "+"}$${size.toFixed(size < 0.001 ? 6 : size < 1 ? 4 : 2)}`;
 }
 
 /**

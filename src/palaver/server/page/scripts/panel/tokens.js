@@ -10,6 +10,7 @@ import { fill, h } from "../core/dom.js";
 import { jump } from "../core/routes.js";
 import { canWrite, get } from "../core/state.js";
 import { count, money, short, t } from "../locales/locale.js";
+import "./waiting-edits.js";
 import { compaction } from "./compaction.js";
 import { empty, PanelView } from "./panel-view.js";
 import { spansOf, windowBar } from "./window-bar.js";
@@ -48,6 +49,7 @@ export class TokensView extends PanelView {
         next(data, room),
         largest(data),
         usage(data.usage),
+        h("pv-waiting", null),
         canWrite() ? making : null,
       ),
     );

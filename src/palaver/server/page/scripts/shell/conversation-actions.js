@@ -1,15 +1,16 @@
 /**
- * The actions on a whole conversation: create, rename, tag, export, delete.
+ * The actions on a whole conversation: create, rename, tag, pin, archive, throw away, export, delete.
  *
  * @typedef {import("../core/api.js").Head} Head
  */
 
-import { address, api, url } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { api, url } from "../core/api.js";
+import { commands, isPossible, registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
-import { canWrite, get, nameOf } from "../core/state.js";
+import { get, nameOf } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { askText, confirm } from "./dialog.js";
+import { openExport } from "./export-dialog.js";
 import { attempt, notify } from "./toast.js";
 
 /** @returns {Promise<void>} */
@@ -52,11 +53,67 @@ export async function remove(head) {
   notify({ text: t("conversation.deleted", { name }) });
 }
 
-/** @param {Head} head */
-export function exportConversation(head) {
-  const where = address(url`conversations/${head.id}/export`, { format: "palaver-2" });
-  h("a", { href: where, download: "" }).click();
+registerCommand("new", { label: "sidebar.new", group: "keys.page", icon: "plus", keys: "n", writes: true, run: begin });
+
+/**
+ * Add a command about a conversation to its menu.
+ *
+ * @param {string} name
+ * @param {string} icon
+ * @param {(head: Head) => unknown} run
+ * @param {Partial<import("../core/registry.js").Command>} [more]
+ */
+function register(name, icon, run, more = {}) {
+  const label = `conversation.${name}`;
+  registerCommand(label, { label, group: "conversation", icon, menu: "conversation", writes: true, run: (head) => head && run(head), ...more });
 }
+
+/**
+ * Pin, archive or throw away, with a button that takes it back.
+ *
+ * @param {Head} head
+ * @param {{status?: Head["status"], pinned?: boolean}} changes
+ * @param {string} said  the key of a text
+ */
+async function place(head, changes, said) {
+  const { status, pinned } = head;
+  const { id, view } = get();
+  if (!(await patch(head, changes))) return;
+  // who throws away what he reads wants to see something else; undo brings him back
+  const left = changes.status === "trashed" && id === head.id;
+  if (left) go({ id: null, view: null, at: null });
+  const undo = async () => (await patch(head, { status, pinned })) && left && go({ id, view });
+  notify({ about: null, text: t(said, { name: nameOf(head) ?? t("conversation.untitled") }), action: { label: t("undo"), run: undo } });
+}
+
+/** Delete what is in the trash, if the reader is sure. */
+export async function emptyTrash() {
+  if (!(await confirm({ title: t("trash.empty"), text: t("trash.sure"), action: t("trash.empty"), danger: true }))) return;
+  /** @type {import("../core/protocol.js").DeleteTrash | undefined} */
+  const done = await attempt(() => api.delete("trash"));
+  if (!done) return;
+  changed();
+  const { deleted, kept } = done;
+  notify({ text: t("trash.emptied", { n: deleted }), detail: kept.length ? t("trash.kept", { n: kept.length }) : undefined });
+}
+
+const active = (/** @type {Head | null} */ head) => head?.status === "active";
+const trashed = (/** @type {Head | null} */ head) => head?.status === "trashed";
+
+register("pin", "pin", (head) => place(head, { pinned: true }, "conversation.pinned"), { when: (head) => active(head) && !head?.pinned });
+register("unpin", "pin", (head) => place(head, { pinned: false }, "conversation.unpinned"), { when: (head) => active(head) && !!head?.pinned });
+register("rename", "edit", rename);
+register("tags", "tag", retag);
+register("export", "download", openExport, { writes: false });
+register("archive", "archive", (head) => place(head, { status: "archived" }, "conversation.archived"), { when: active });
+register("restore", "undo", (head) => place(head, { status: "active" }, "conversation.restored"), { when: (head) => !active(head) });
+register("trash", "trash", (head) => place(head, { status: "trashed" }, "conversation.trashed"), { when: (head) => !trashed(head) });
+register("delete", "erase", remove, { danger: true });
+
+for (const [status, icon] of /** @type {[Head["status"], string][]} */ ([["active", "menu"], ["archived", "archive"], ["trashed", "trash"]])) {
+  registerCommand(`list.${status}`, { label: `sidebar.show.${status}`, group: "keys.page", icon, run: () => document.querySelector("pv-sidebar")?.show(status) });
+}
+registerCommand("trash.empty", { label: "trash.empty", group: "keys.page", icon: "erase", writes: true, danger: true, run: emptyTrash });
 
 /**
  * The menu of a conversation.
@@ -65,15 +122,10 @@ export function exportConversation(head) {
  * @returns {(import("./menu.js").Entry | null)[]}
  */
 export function entriesOf(head) {
-  const out = { label: t("conversation.export"), icon: "download", run: () => exportConversation(head) };
-  if (!canWrite()) return [out];
-  return [
-    { label: t("conversation.rename"), icon: "edit", run: () => rename(head) },
-    { label: t("conversation.tags"), icon: "tag", run: () => retag(head) },
-    out,
-    null,
-    { label: t("conversation.delete"), icon: "trash", danger: true, run: () => remove(head) },
-  ];
+  const fitting = commands().filter((command) => command.menu === "conversation" && isPossible(command, head));
+  const entry = (/** @type {import("../core/registry.js").Command} */ { label, icon, keys, danger, run }) => ({ label: t(label), icon, keys, danger, run: () => run(head) });
+  const harsh = fitting.filter(({ danger }) => danger).map(entry);
+  return [...fitting.filter(({ danger }) => !danger).map(entry), ...(harsh.length ? [null, ...harsh] : [])];
 }
 
 /**
@@ -83,6 +135,7 @@ export function entriesOf(head) {
 async function patch(head, changes) {
   const done = await attempt(() => api.patch(url`conversations/${head.id}`, changes));
   if (done) changed();
+  return Boolean(done);
 }
 
 /** Have the sidebar read the list again, even if the server's event does not arrive. */

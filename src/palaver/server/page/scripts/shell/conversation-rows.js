@@ -65,9 +65,11 @@ export class ConversationRows {
 
   /** The visible range, as indexes. @param {number} top @returns {[number, number]} */
   #visible(top) {
-    const { heights, list } = this;
+    const { element, heights, list } = this;
     if (!heights.length) return [0, 0];
-    return [heights.rowAt(top), heights.rowAt(top + list.clientHeight) + 1];
+    // what stands above the rows, such as those that are pinned
+    const above = element.isConnected ? element.getBoundingClientRect().top - list.getBoundingClientRect().top + list.scrollTop : 0;
+    return [heights.rowAt(top - above), heights.rowAt(top - above + list.clientHeight) + 1];
   }
 
   /** Draw other rows before the reader comes to the end of those that are there. */

@@ -9,6 +9,7 @@
 
 import { api } from "../core/api.js";
 import { fill, h, icon } from "../core/dom.js";
+import { registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
 import { get } from "../core/state.js";
 import { ago, count, t } from "../locales/locale.js";
@@ -69,6 +70,8 @@ function bytes(size) {
   const amount = size / { kB: 1e3, MB: 1e6, GB: 1e9 }[unit];
   return `${count(Number(amount.toFixed(amount < 10 ? 1 : 0)))} ${unit}`;
 }
+
+registerCommand("import.found", { label: "home.open", group: "keys.page", icon: "search", writes: true, when: () => Boolean(get().info?.discovers), run: openFound });
 
 /** Import: a file, or what is on the server's machine. @param {HTMLElement} anchor */
 export function chooseImport(anchor) {

@@ -64,6 +64,7 @@ export class Header extends HTMLElement {
         "p",
         { class: "muted tiny row" },
         h("span", { class: "clip" }, facts.join(" · ")),
+        head.status === "active" ? null : h("span", { class: "chip warn" }, icon(head.status === "trashed" ? "trash" : "archive"), t(`sidebar.${head.status}`)),
         head.tags.map((tag) => h("button", { type: "button", class: "chip tag", onclick: () => retag(head), disabled: !canWrite() }, tag)),
         canWrite() ? null : h("span", { class: "chip warn" }, icon("lock"), t("head.readonly")),
       ),
@@ -78,6 +79,7 @@ export class Header extends HTMLElement {
     return h(
       "div",
       { class: "row head-tools" },
+      button("search", t("find"), () => document.querySelector("pv-find")?.open()),
       writes ? button("undo", t("undo"), back("undo"), "", undefined, head?.canUndo === false) : null,
       writes ? button("redo", t("redo"), back("redo"), "", undefined, head?.canRedo === false) : null,
       last ? button("panel", t("panel.toggle"), () => go({ view: view && viewNamed(view) ? null : last }), "", view !== null) : null,

@@ -9,6 +9,7 @@
 
 import { api, Problem } from "../core/api.js";
 import { h } from "../core/dom.js";
+import { registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
 import { canWrite, get } from "../core/state.js";
 import { t } from "../locales/locale.js";
@@ -23,6 +24,8 @@ export function chooseFiles() {
   field.addEventListener("change", () => importFiles(field.files ?? []));
   field.click();
 }
+
+registerCommand("import", { label: "import", group: "keys.page", icon: "upload", writes: true, run: chooseFiles });
 
 /** Import files that are dropped on the page, and show a hint while they are dragged over it. */
 export function acceptDrops() {

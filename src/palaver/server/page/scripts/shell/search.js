@@ -72,7 +72,8 @@ export class Search {
   }
 
   /** What is no longer in the conversation says where it is. @param {Hit} hit */
-  #where({ index, seenIn }) {
+  #where({ index, seenIn, status }) {
+    if (status !== "active") return h("span", { class: "chip" }, t(`sidebar.${status}`));
     if (typeof seenIn === "number") return h("span", { class: "chip warn" }, t("sidebar.hit.version", { n: seenIn }));
     return index === null ? h("span", { class: "chip" }, t("sidebar.hit.gone")) : null;
   }

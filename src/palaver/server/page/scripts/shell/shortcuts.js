@@ -1,48 +1,48 @@
 /**
- * The keyboard shortcuts of the page, and the dialog that lists them. Actions on messages bring
- * their own keys.
+ * The commands of the page that have keys, the binding of all keys, and the dialog that lists them.
  */
 
 import { api, url } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { bind, keyMap } from "../core/keyboard.js";
-import { actions } from "../core/registry.js";
+import { bind, keyMap, keysOf } from "../core/keyboard.js";
+import { actions, commands, isPossible, registerCommand } from "../core/registry.js";
 import { go } from "../core/routes.js";
 import { canWrite, get, set } from "../core/state.js";
 import { t } from "../locales/locale.js";
-import { extendSelection, fits, targetOf } from "../thread/message-actions.js";
-import { begin } from "./conversation-actions.js";
+import { extendSelection, fits, focusedTarget } from "../thread/message-actions.js";
 import { dialog } from "./dialog.js";
+import { openPalette } from "./palette.js";
 import { attempt } from "./toast.js";
 
 const thread = () => document.querySelector("pv-thread");
-const inside = () => get().id !== null;
-const writing = () => inside() && canWrite() && get().viewing === null;
+const writing = () => canWrite() && get().viewing === null;
 
-/** Bind all keys. */
+const move = (/** @type {number} */ by) => () => {
+  const first = thread()?.first ?? 0;
+  focusOn((get().focus ?? (by > 0 ? first - 1 : first + 1)) + by);
+};
+const step = (/** @type {string} */ what) => () => attempt(() => api.post(url`conversations/${get().id}/${what}`));
+
+const IN_THREAD = { group: "keys.thread", open: true };
+registerCommand("down", { ...IN_THREAD, label: "keys.down", keys: "j", unlisted: true, run: move(1) });
+registerCommand("up", { ...IN_THREAD, label: "keys.up", keys: "k", unlisted: true, run: move(-1) });
+registerCommand("top", { ...IN_THREAD, label: "keys.top", icon: "up", keys: "g g", run: () => thread()?.reveal(0) });
+registerCommand("bottom", { ...IN_THREAD, label: "keys.bottom", icon: "down", keys: "G", run: () => thread()?.toEnd() });
+registerCommand("select", { ...IN_THREAD, label: "keys.select", icon: "select", keys: "x", run: select });
+registerCommand("undo", { ...IN_THREAD, label: "undo", icon: "undo", keys: "u", when: () => writing() && get().head?.canUndo !== false, run: step("undo") });
+registerCommand("redo", { ...IN_THREAD, label: "redo", icon: "redo", keys: "r", when: () => writing() && get().head?.canRedo !== false, run: step("redo") });
+registerCommand("find", { ...IN_THREAD, label: "find", icon: "search", keys: "Mod+f", when: () => !document.querySelector("pv-find")?.focused, run: () => document.querySelector("pv-find")?.open() });
+registerCommand("say", { ...IN_THREAD, label: "keys.say", icon: "edit", keys: "c", when: writing, run: () => document.getElementById("say")?.focus() });
+registerCommand("now", { ...IN_THREAD, label: "past.now", icon: "history", when: () => get().viewing !== null, run: () => go({ at: null }) });
+registerCommand("palette", { group: "keys.page", label: "palette", keys: "Mod+k", unlisted: true, run: openPalette });
+registerCommand("search", { group: "keys.page", label: "keys.search", icon: "search", keys: "/", run: () => document.querySelector("pv-sidebar")?.find() });
+registerCommand("escape", { group: "keys.page", label: "keys.escape", keys: "Escape", unlisted: true, run: escape });
+
+/** Bind the keys of all commands and actions. */
 export function bindShortcuts() {
-  const move = (/** @type {number} */ by) => () => {
-    const first = thread()?.first ?? 0;
-    focusOn((get().focus ?? (by > 0 ? first - 1 : first + 1)) + by);
-  };
-  const step = (/** @type {string} */ what) => () => attempt(() => api.post(url`conversations/${get().id}/${what}`));
-  /** @type {[string, string, string, (() => boolean) | undefined, () => unknown][]} */
-  const table = [
-    ["j", "keys.down", "keys.thread", inside, move(1)],
-    ["k", "keys.up", "keys.thread", inside, move(-1)],
-    ["g g", "keys.top", "keys.thread", inside, () => thread()?.reveal(0)],
-    ["G", "keys.bottom", "keys.thread", inside, () => thread()?.toEnd()],
-    ["x", "keys.select", "keys.thread", inside, select],
-    ["u", "undo", "keys.thread", () => writing() && get().head?.canUndo !== false, step("undo")],
-    ["r", "redo", "keys.thread", () => writing() && get().head?.canRedo !== false, step("redo")],
-    ["c", "keys.say", "keys.thread", writing, () => document.getElementById("say")?.focus()],
-    ["/", "keys.search", "keys.page", undefined, () => document.querySelector("pv-sidebar")?.find()],
-    ["n", "sidebar.new", "keys.page", canWrite, begin],
-    ["Escape", "keys.escape", "keys.page", undefined, escape],
-    ["?", "keys.title", "keys.page", undefined, showKeys],
-  ];
-  for (const [keys, label, group, when, run] of table) {
-    bind({ keys, label, group, when, run });
+  for (const command of commands()) {
+    const { keys, label, group } = command;
+    if (keys) bind({ keys, label, group, when: () => isPossible(command), run: () => command.run(get().head) });
   }
   for (const action of actions()) bindAction(action);
 }
@@ -50,21 +50,15 @@ export function bindShortcuts() {
 /** @param {import("../core/registry.js").Action} action */
 function bindAction(action) {
   if (!action.keys) return;
-  const target = () => {
-    const { focus, selection } = get();
-    const item = focus === null ? undefined : thread()?.itemAt(focus);
-    const whole = selection && thread()?.itemAt(selection.start);
-    return item ? targetOf(item) : whole ? { ...selection, item: whole } : null;
-  };
   bind({
     keys: action.keys,
     label: action.label,
     group: "keys.message",
     when: () => {
-      const about = target();
+      const about = focusedTarget();
       return about !== null && fits(action, about);
     },
-    run: () => action.run(/** @type {any} */ (target())),
+    run: () => action.run(/** @type {any} */ (focusedTarget())),
   });
 }
 
@@ -108,15 +102,10 @@ export function showKeys() {
         "dl",
         { class: "keys" },
         ...bindings.map(({ keys, label }) =>
-          h("div", undefined, h("dt", undefined, ...keys.split(" ").map((key) => h("kbd", undefined, shown(key)))), h("dd", undefined, t(label))),
+          h("div", undefined, h("dt", undefined, ...keysOf(keys).map((key) => h("kbd", undefined, key))), h("dd", undefined, t(label))),
         ),
       ),
     ),
   );
   dialog().ask({ title: t("keys.title"), wide: true }, h("div", { class: "dialog-body help" }, ...columns));
-}
-
-/** @param {string} key */
-function shown(key) {
-  return { Escape: "Esc", ArrowUp: "↑", ArrowDown: "↓", Enter: "↵" }[key] ?? key;
 }

@@ -14,7 +14,7 @@ import { format } from "../core/routes.js";
 import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { ago, onLanguage, t } from "../locales/locale.js";
 import { visible } from "../thread/text.js";
-import { begin, entriesOf } from "./conversation-actions.js";
+import { begin, emptyTrash, entriesOf } from "./conversation-actions.js";
 import { ConversationRows } from "./conversation-rows.js";
 import { chooseImport } from "./found-transcripts.js";
 import { openMenu } from "./menu.js";
@@ -25,8 +25,12 @@ import { failed } from "./toast.js";
 const PAGE = 50;
 /** The least time between two reads of the list, in milliseconds. */
 const CALM = 150;
+/** How many pinned conversations are shown above the others. */
+const MOST_PINNED = 100;
 /** How many titles a search looks through. */
 const SEARCHED = 1000;
+
+const ICONS = { archived: "archive", trashed: "trash" };
 
 /** The view that stays open in another conversation: one that is about all of it. */
 function openView() {
@@ -45,6 +49,8 @@ export class Sidebar extends HTMLElement {
   tag = "";
   /** The owner that the list is limited to. */
   owner = "";
+  /** Which conversations are listed. @type {Head["status"]} */
+  status = "active";
   list = h("div", { class: "conversations" });
   rows = new ConversationRows(this.list, (head) => this.#row(head));
   search = new Search(() => this.#list());
@@ -121,9 +127,15 @@ export class Sidebar extends HTMLElement {
       h("div", { class: "sidebar-head" }, h("a", { class: "brand", href: "#/" }, h("img", { src: asset("icons/palaver.svg"), alt: "", width: 22, height: 22 }), "palaver"), canWrite() ? h("div", { class: "row" }, bring, fresh) : null),
       h("div", { class: "sidebar-search" }, icon("search"), field),
       h("nav", { "aria-label": t("sidebar.label") }, this.list),
-      h("div", { class: "sidebar-foot" }, this.#settings(), h("span", { class: "muted tiny" }, get().info?.version ?? "")),
+      h("div", { class: "sidebar-foot" }, this.#settings(), h("span", { class: "muted tiny grow" }, get().info?.version ?? ""), this.#toggle("archived"), this.#toggle("trashed")),
     );
     this.#list();
+  }
+
+  /** @param {"archived" | "trashed"} status */
+  #toggle(status) {
+    const on = this.status === status;
+    return h("button", { type: "button", class: "quiet", "aria-label": t(`sidebar.${status}`), title: t(`sidebar.${status}`), "aria-pressed": String(on), onclick: () => this.show(on ? "active" : status) }, icon(ICONS[status]));
   }
 
   #settings() {
@@ -145,9 +157,12 @@ export class Sidebar extends HTMLElement {
     const next = this.next;
     this.next = null;
     try {
-      const page = await api.get("conversations", { query: { limit: PAGE, after, tag: this.tag || null, owner: this.owner || null } });
+      const query = { status: this.status, tag: this.tag || null, owner: this.owner || null };
+      const apart = this.status === "active";
+      const page = await api.get("conversations", { query: { ...query, limit: PAGE, after, pinned: apart ? false : null } });
+      const pinned = apart && after === null ? await api.get("conversations", { query: { ...query, limit: MOST_PINNED, pinned: true } }) : { items: [] };
       if (after === null) this.#forget(page.items);
-      for (const head of page.items) this.heads.set(head.id, head);
+      for (const head of [...pinned.items, ...page.items]) this.heads.set(head.id, head);
       // read again from the top, the list still goes on where it went on before
       this.next = after !== null || this.heads.size <= PAGE ? page.next : next;
     } catch (error) {
@@ -164,7 +179,7 @@ export class Sidebar extends HTMLElement {
   #forget(first) {
     const oldest = first.length < PAGE ? 0 : (first.at(-1)?.updated ?? 0);
     for (const [id, head] of this.heads) {
-      if (head.updated > oldest || first.length < PAGE) this.heads.delete(id);
+      if (head.updated > oldest || first.length < PAGE || head.pinned) this.heads.delete(id);
     }
   }
 
@@ -179,6 +194,8 @@ export class Sidebar extends HTMLElement {
     const { list, search } = this;
     const all = [...this.heads.values()].sort((a, b) => b.updated - a.updated);
     const shown = all.filter((head) => search.fits(head));
+    const apart = (/** @type {Head} */ { pinned }) => pinned && this.status === "active";
+    const [pinned, others] = [shown.filter(apart), shown.filter((head) => !apart(head))];
     const { found } = search;
     this.more.disconnect();
     // a search reads on through the titles, but not without end
@@ -187,14 +204,16 @@ export class Sidebar extends HTMLElement {
     const parts = [
       this.tag ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only("", this.owner) }, this.tag, icon("x")) : null,
       this.owner ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only(this.tag, "") }, "@", visible(this.owner), icon("x")) : null,
+      this.#place(shown.length),
+      pinned.length ? [h("h2", { class: "group" }, icon("pin"), t("sidebar.pinned")), h("ul", null, ...pinned.map((head) => this.#row(head)))] : null,
       rows.element,
       search.text && found.length ? [h("h2", { class: "group" }, t("sidebar.found")), h("ul", null, ...found.map((hit) => search.row(hit)))] : null,
-      !shown.length && !found.length ? h("p", { class: "empty small" }, t(search.text ? "sidebar.nothing" : "sidebar.none")) : null,
+      !shown.length && !found.length ? h("p", { class: "empty small" }, t(search.text ? "sidebar.nothing" : `sidebar.none.${this.status}`)) : null,
       end,
     ];
     redraw(list, () => {
       const top = list.scrollTop;
-      rows.show(shown, Boolean(this.next));
+      rows.show(others, Boolean(this.next));
       fill(list, ...parts);
       list.scrollTop = top;
       rows.measure();
@@ -206,8 +225,30 @@ export class Sidebar extends HTMLElement {
   #only(tag, owner) {
     this.tag = tag;
     this.owner = owner;
+    this.#again();
+  }
+
+  /** List the conversations in use, or those in the archive or the trash. @param {Head["status"]} status */
+  show(status) {
+    document.querySelector("pv-app")?.toggleAttribute("data-drawer", true);
+    this.status = status;
+    this.#draw();
+    this.#again();
+  }
+
+  /** Read the list from the top; what it shows now is another one's. */
+  #again() {
     this.heads.clear();
+    this.next = null;
     this.#load(null);
+  }
+
+  /** Where the reader is, if not among the conversations in use, and the way back. @param {number} count */
+  #place(count) {
+    if (this.status === "active") return null;
+    const back = h("button", { type: "button", class: "quiet", "aria-label": t("sidebar.back"), title: t("sidebar.back"), onclick: () => this.show("active") }, icon("x"));
+    const empty = this.status === "trashed" && count && canWrite() ? h("button", { type: "button", onclick: emptyTrash }, t("trash.empty")) : null;
+    return h("div", { class: "row sidebar-place" }, icon(ICONS[this.status]), h("h2", { class: "grow" }, t(`sidebar.${this.status}`)), empty, back);
   }
 
   /** The tags and the owner, each with what it limits the list to. @param {Head} head */

@@ -8,6 +8,7 @@
  * @property {string} [detail]
  * @property {"info" | "error"} [kind]
  * @property {{label: string, run: () => void}} [action]
+ * @property {null} [about]   null: it is not about the conversation that is open
  * @property {number} [stay]  milliseconds; 0 stays until it is closed
  */
 
@@ -33,9 +34,9 @@ export class Toasts extends HTMLElement {
   }
 
   /** @param {Notice} notice */
-  show({ text, detail, kind = "info", action, stay = kind === "error" ? STAY * 2 : STAY }) {
+  show({ text, detail, kind = "info", action, about: other, stay = kind === "error" ? STAY * 2 : STAY }) {
     const close = () => toast.remove();
-    const { id, head } = get();
+    const { id, head } = other === null ? { id: null, head: null } : get();
     const about = head && (kind === "error" || action) ? (nameOf(head) ?? t("conversation.untitled")) : "";
     const toast = h(
       "div",

@@ -7,6 +7,7 @@
 import { api, url } from "../core/api.js";
 import { h, icon } from "../core/dom.js";
 import { refresh } from "../core/open-conversation.js";
+import { registerCommand } from "../core/registry.js";
 import { allowedTools, chosenModel, get, isSmall, set } from "../core/state.js";
 import { t } from "../locales/locale.js";
 import { openMenu } from "../shell/menu.js";
@@ -53,16 +54,20 @@ function attachButton(attach) {
   return h("button", { type: "button", class: "quiet", "aria-label": t("attach.choose"), title: t("attach.choose"), data: { focus: "attach" }, onclick: choose }, icon("clip"));
 }
 
+/** Open the settings of the conversation. */
+const openSettings = () =>
+  attempt(async () => {
+    await (await import("./settings-dialog.js")).openSettings();
+    // the button that opened it was drawn again meanwhile
+    /** @type {HTMLElement | null} */ (document.querySelector(".composer-foot [data-focus=settings]"))?.focus();
+  });
+
+registerCommand("settings.open", { label: "settings.open", group: "conversation", icon: "tune", open: true, writes: true, when: () => get().viewing === null, run: openSettings });
+
 function settingsButton() {
   const { settings } = get();
   const own = settings !== null && (Object.keys(settings.options).length > 0 || settings.tools !== null);
-  const open = () =>
-    attempt(async () => {
-      await (await import("./settings-dialog.js")).openSettings();
-      // the button that opened it was drawn again meanwhile
-      /** @type {HTMLElement | null} */ (document.querySelector(".composer-foot [data-focus=settings]"))?.focus();
-    });
-  return h("button", { type: "button", class: "quiet", "aria-label": t("settings.open"), title: t("settings.open"), "aria-haspopup": "dialog", data: { focus: "settings", own: own ? "yes" : null }, onclick: open }, icon("tune"));
+  return h("button", { type: "button", class: "quiet", "aria-label": t("settings.open"), title: t("settings.open"), "aria-haspopup": "dialog", data: { focus: "settings", own: own ? "yes" : null }, onclick: openSettings }, icon("tune"));
 }
 
 function modelButton() {

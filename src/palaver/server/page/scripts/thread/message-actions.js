@@ -36,6 +36,20 @@ export function targetOf(item) {
 }
 
 /**
+ * The target of an action that is given by a key or in the palette: the message that has the focus, or
+ * the selected range. Null if there is neither.
+ *
+ * @returns {Target | null}
+ */
+export function focusedTarget() {
+  const { focus, selection } = get();
+  const thread = document.querySelector("pv-thread");
+  const item = focus === null ? undefined : thread?.itemAt(focus);
+  const whole = selection && thread?.itemAt(selection.start);
+  return item ? targetOf(item) : whole ? { ...selection, item: whole } : null;
+}
+
+/**
  * The version whose messages are on the screen; undefined if an item has lost its place in it.
  *
  * @param {Item} [item]

@@ -9,6 +9,7 @@ import { alternativesBar, alternativesTo, onAlternatives } from "./alternatives.
 import { isFormatted, markdown } from "./markdown.js";
 import { entriesFor, quickFor } from "./message-actions.js";
 import { partElement } from "./message-parts.js";
+import { noteElement } from "./notes.js";
 import { prose } from "./text.js";
 
 /** @typedef {import("../core/api.js").Item} Item */
@@ -79,7 +80,7 @@ export class MessageRow extends HTMLElement {
     this.removeAttribute("aria-busy");
     this.dataset.role = message.role;
     this.setAttribute("aria-label", t("message.label", { n: item.index + 1, who: whoOf(message) }));
-    fill(this, header(item), h("div", { class: "message-body" }, ...body(item)));
+    fill(this, header(item), h("div", { class: "message-body" }, ...body(item)), noteElement(message.id));
     this.querySelectorAll("details").forEach((fold, at) => {
       if (open[at] === undefined) return;
       fold.open = /** @type {boolean} */ (open[at]);

@@ -1,0 +1,750 @@
+"""Agent Framework's messages, history provider and checkpoint storage over palaver's."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_framework import (
+    AgentSession,
+    CompactionProvider,
+    Content,
+    FileHistoryProvider,
+    InMemoryHistoryProvider,
+    Message,
+    SlidingWindowStrategy,
+    WorkflowBuilder,
+    WorkflowCheckpoint,
+    WorkflowContext,
+    executor,
+    tool,
+)
+from agent_framework.exceptions import WorkflowCheckpointException
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import palaver
+from compat.agent_framework_agent import (
+    ScriptedClient,
+    agent,
+    ask,
+    call,
+    keep_talking,
+    run_turns,
+    said,
+)
+from palaver.adapters.agent_framework import (
+    PalaverCheckpointStorage,
+    PalaverHistoryProvider,
+    from_agent_framework,
+    history_provider,
+    repair_messages,
+    to_agent_framework,
+)
+from palaver.adapters.agent_framework.convert import METADATA_KEY
+from palaver.errors import LeaseLost, LeaseTaken, ValidationError
+from palaver.messages import ToolPart, assistant, dump, parse_message, system, user
+from palaver.wire.pairing import INTERRUPTED
+from tests.profiles import steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from palaver.stores import Store
+
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(["compat.agent_framework_agent"])
+
+
+def there_and_back(message: Message) -> Any:
+    """Through the bytes of a store."""
+    made: Any = to_agent_framework(parse_message(dump(from_agent_framework(message))))
+    return made.to_dict()
+
+
+def result(name: str, text: str = "sunny") -> Content:
+    return Content.from_function_result(name, result=text)
+
+
+# ── every message comes back as it was ──────────────────────────────────────────────────────────
+
+TEXTS = st.text(max_size=20) | st.sampled_from(["", "a\0b", "x" * 2_000, "\U0001f375", "\ud83c"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+MORE = st.dictionaries(TEXTS, JSON, max_size=2)
+CONTENTS = st.one_of(
+    st.builds(
+        lambda text, more: Content.from_text(text, additional_properties=more), TEXTS, MORE
+    ),
+    st.builds(
+        lambda text, name: Content.from_text_reasoning(text=text, id=name, protected_data="p"),
+        TEXTS | st.none(), TEXTS,
+    ),
+    st.builds(
+        lambda name, tool, given: Content.from_function_call(name, tool, arguments=given),
+        TEXTS, TEXTS, TEXTS | st.dictionaries(TEXTS, JSON, max_size=2),
+    ),
+    st.builds(
+        lambda name, given, error: Content.from_function_result(
+            name, result=given, exception=error
+        ),
+        TEXTS, TEXTS | JSON, st.none() | st.just("boom"),
+    ),
+    st.binary(max_size=8).map(lambda data: Content.from_data(data, "image/png")),
+    st.just(Content.from_uri("https://x.org/a.png", media_type="image/png")),
+    st.just(Content.from_error(message="too much", error_code="429")),
+    st.just(Content.from_hosted_file(file_id="f1")),
+    st.just(
+        Content.from_function_approval_request(
+            id="a1", function_call=Content.from_function_call("c1", "weather", arguments="{}")
+        )
+    ),
+)  # fmt: skip
+MESSAGES = st.builds(
+    lambda role, contents, author, name, more: Message(
+        role, contents, author_name=author, message_id=name, additional_properties=more
+    ),
+    st.sampled_from(["user", "assistant", "system", "tool", "developer"]),
+    st.lists(CONTENTS, max_size=3),
+    st.none() | TEXTS,
+    st.none() | TEXTS,
+    MORE,
+)
+
+
+@given(MESSAGES)
+def test_every_message_comes_back_as_it_was_put(message: Message) -> None:
+    assert there_and_back(message) == message.to_dict()
+
+
+def test_what_palaver_has_a_field_for_needs_no_metadata() -> None:
+    made = from_agent_framework(Message("assistant", call()))
+    assert [part.type for part in made.parts] == ["text", "tool-call"]
+    assert not made.metadata
+    answered = from_agent_framework(Message("tool", [result("c1")]), tools={"c1": "weather"})
+    assert (answered.role, not answered.metadata) == ("tool", True)
+    (part,) = answered.parts
+    assert isinstance(part, ToolPart)
+    assert (part.tool, part.call_id) == ("weather", "c1")
+
+
+def test_an_edit_is_what_the_framework_gets() -> None:
+    reasoning = Content.from_text_reasoning(text="Hm.", protected_data="secret")
+    message = Message("assistant", [reasoning, "No."], author_name="Ada", message_id="m1")
+    changed: Any = to_agent_framework(replace(from_agent_framework(message), content="Yes."))
+    assert said([changed]) == ["Yes."]
+    assert (changed.author_name, changed.message_id) == ("Ada", "m1")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [7, "no JSON", "[]", '{"about": 7}', '{"about": [[["role", "x"], 1]]}', '{"of": 1}'],
+)
+def test_metadata_that_is_not_ours_is_ignored(stored: object) -> None:
+    found: Any = to_agent_framework(replace(user("Tea?"), metadata={METADATA_KEY: stored}))
+    assert said([found]) == ["Tea?"]
+
+
+def test_what_cannot_be_stored_is_refused() -> None:
+    wrong: Any = {"role": "user"}
+    with pytest.raises(ValidationError, match=r"\$\.message"):
+        from_agent_framework(wrong)
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValidationError, match="no JSON"):
+        from_agent_framework(Message("user", additional_properties={"no": deep}))
+
+
+def test_messages_of_palavers_own() -> None:
+    shown = [to_agent_framework(each) for each in (system("Be kind."), assistant(""))]
+    assert [(each.role, said([each])) for each in shown if each] == [
+        ("system", ["Be kind."]), ("assistant", [""])
+    ]  # fmt: skip
+
+
+# ── calls and their results ─────────────────────────────────────────────────────────────────────
+
+
+def test_calls_without_results_and_results_without_calls_are_repaired() -> None:
+    broken = [
+        Message("user", ["Rome?"]),
+        Message("assistant", call("a")),
+        Message("user", [result("b"), "And now?"], author_name="Ann"),
+        Message("assistant", [*call("c"), *call("d")]),
+        Message("assistant", ["Well."]),
+        Message("tool", [result("d")]),
+        Message("assistant", call("e")),
+    ]
+    repaired = repair_messages(broken, coming=[Message("tool", [result("e")])])
+    assert said(repaired) == [
+        "Rome?", "Let me see.+function_call", "function_result", "And now?",
+        "Let me see.+function_call+Let me see.+function_call", "function_result+function_result",
+        "Well.", "Let me see.+function_call",
+    ]  # fmt: skip
+    assert [each.result for each in repaired[5].contents] == [INTERRUPTED, "sunny"]
+    assert (repaired[3].author_name, said(broken)[2]) == ("Ann", "function_result+And now?")
+    assert repair_messages(repaired[:6]) == repaired[:6]
+
+
+# ── real runs ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+def test_an_agent_with_tools_sees_edits_rollbacks_and_forks(
+    store: Store, *, each_step: bool
+) -> None:
+    client = ScriptedClient(call(), "It is sunny.", "Bye.", "Bye again.", "Elsewhere.")
+    provider = PalaverHistoryProvider(store)
+
+    def asked(question: str, session: str = "talk") -> str:
+        return asyncio.run(ask(agent(client, provider, each_step=each_step), question, session))
+
+    assert asked("Weather in Rome?") == "It is sunny."
+    history = provider.history("talk")
+    assert [each.role for each in history.view] == ["user", "assistant", "tool", "assistant"]
+    assert said(client.requests[1])[1:] == ["Let me see.+function_call", "function_result"]
+    history.truncate(keep_first=2)
+    asked("Bye?")
+    assert said(client.requests[-1]) == [
+        "Weather in Rome?", "Let me see.+function_call", "function_result", "Bye?"
+    ]  # fmt: skip
+    assert client.requests[-1][2].contents[0].result == INTERRUPTED
+    history.refresh()
+    history.rollback(0)
+    asked("Bye?")
+    assert said(client.requests[-1])[3:] == ["It is sunny.", "Bye?"]
+    other = history.refresh().fork(id="another way")
+    asked("Where?", "another way")
+    assert len(other.refresh().view) == len(history.refresh().view) + 2
+    assert [hit.message.text for hit in store.search("elsewhere")] == ["Elsewhere."]
+
+
+def test_an_edit_in_mid_run_is_in_the_next_request(store: Store) -> None:
+    client = ScriptedClient("Hello.", call(), "Done.")
+    provider = PalaverHistoryProvider(store)
+
+    def forget() -> None:
+        store.get("talk").truncate(remove_first=2)
+
+    talking = agent(client, provider, meanwhile=forget)
+    asyncio.run(ask(talking, "Hi."))
+    asyncio.run(ask(talking, "Weather?"))
+    assert said(client.requests[1]) == ["Hi.", "Hello.", "Weather?"]
+    assert said(client.requests[2]) == [
+        "Weather?", "Let me see.+function_call", "function_result"
+    ]  # fmt: skip
+
+
+def test_a_call_that_is_removed_in_mid_run_takes_its_result_along(here: Store) -> None:
+    client = ScriptedClient(call(), "Done.")
+
+    def forget() -> None:
+        here.get("talk").truncate(remove_last=1)
+
+    talking = agent(client, PalaverHistoryProvider(here), meanwhile=forget)
+    asyncio.run(ask(talking, "Weather?"))
+    assert said(client.requests[1]) == ["Weather?"]
+    assert [each.role for each in here.get("talk").view] == ["user", "assistant"]
+
+
+def test_a_streamed_run(here: Store) -> None:
+    client = ScriptedClient(call(), "Sunny.")
+    talking = agent(client, PalaverHistoryProvider(here))
+
+    async def go() -> str:
+        session = talking.create_session(session_id="talk")
+        stream = talking.run("Weather?", session=session, stream=True)
+        return "".join([update.text async for update in stream])
+
+    assert asyncio.run(go()) == "Let me see.Sunny."
+    roles = [each.role for each in here.get("talk").view]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert here.lease("talk", "another", seconds=1).holder == "another"
+
+
+def test_any_conversation_is_a_session(store: Store) -> None:
+    store.create([system("Be kind."), user("Tea?"), assistant("Yes.")], id="from elsewhere")
+    client = ScriptedClient("Two.")
+    asyncio.run(ask(agent(client, PalaverHistoryProvider(store)), "How many?", "from elsewhere"))
+    assert said(client.requests[0]) == ["Be kind.", "Tea?", "Yes.", "How many?"]
+
+
+def test_the_newest_messages_begin_with_a_question(here: Store) -> None:
+    client = ScriptedClient(*(f"a{number}" for number in range(4)))
+    talking = agent(client, PalaverHistoryProvider(here, max_messages=3))
+    for number in range(4):
+        asyncio.run(ask(talking, f"q{number}"))
+    assert said(client.requests[-1]) == ["q2", "a2", "q3"]
+
+
+def test_a_call_that_waits_for_approval_is_carried_out_when_it_is_given(here: Store) -> None:
+    @tool(approval_mode="always_require")
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"{city}: sunny"
+
+    for session, words in (("talk", None), ("other talk", "Never mind.")):
+        client = ScriptedClient(call(), "Done.")
+        talking = agent(client, PalaverHistoryProvider(here), tools=[weather], each_step=False)
+
+        async def go(words: str | None = words, who: Any = talking, name: str = session) -> None:
+            session = AgentSession(session_id=name)
+            asked = await who.run("Weather?", session=session)
+            (request,) = asked.user_input_requests
+            decision = Message("user", [request.to_function_approval_response(approved=True)])
+            await who.run(decision if words is None else words, session=session)
+
+        asyncio.run(go())
+        last = said(client.requests[-1])
+        if words is None:
+            assert last == ["Weather?", "Let me see.+function_call", "function_result"]
+            assert client.requests[-1][2].contents[0].result == "Rome: sunny"
+        else:
+            assert last == ["Weather?", "Let me see.", "Never mind."]
+
+
+# ── what their own stores lose ──────────────────────────────────────────────────────────────────
+
+
+def a_turn_that_is_said_twice(provider: Any) -> list[str]:
+    client = ScriptedClient("Yes.", "Yes.", "Done.")
+    talking = agent(client, provider)
+    session = talking.create_session(session_id="talk")
+
+    async def go() -> None:
+        for question in ("Again?", "Again?", "Well?"):
+            await talking.run(question, session=session)
+
+    asyncio.run(go())
+    return said(client.requests[-1])
+
+
+def test_a_turn_that_is_said_twice_is_stored_twice(store: Store, tmp_path: Path) -> None:
+    """Their own stores take the second for a repetition of the transcript, and lose it."""
+    for own in (InMemoryHistoryProvider(), FileHistoryProvider(tmp_path)):
+        assert a_turn_that_is_said_twice(own) == ["Again?", "Yes.", "Well?"]
+    found = a_turn_that_is_said_twice(PalaverHistoryProvider(store))
+    assert found == ["Again?", "Yes.", "Again?", "Yes.", "Well?"]
+
+
+def a_run_that_is_compacted(provider: Any) -> list[str]:
+    """A long run sees a window of its steps; the next run has room for everything."""
+    client = ScriptedClient(call("a"), call("b"), call("c"), "Sunny.", "Bye.")
+    small = SlidingWindowStrategy(keep_last_groups=1)
+    long = agent(client, provider, each_step=False, compaction_strategy=small)
+    asyncio.run(ask(long, "Weather?"))
+    large = SlidingWindowStrategy(keep_last_groups=100)
+    asyncio.run(ask(agent(client, provider, compaction_strategy=large), "Bye?"))
+    return said(client.requests[-1])
+
+
+def test_what_one_run_left_out_is_not_lost_for_the_next(store: Store, tmp_path: Path) -> None:
+    """microsoft/agent-framework#6972: a compaction marks messages in place, and the store with it.
+
+    There it is the opening message, in the .NET release; in the Python release the compaction of a
+    run marks that run's messages, and what it marked stays left out of every later request.
+    """
+    step = ["Let me see.+function_call", "function_result"]
+    whole = ["Weather?", *step * 3, "Sunny.", "Bye?"]
+    assert a_run_that_is_compacted(FileHistoryProvider(tmp_path)) != whole
+    assert a_run_that_is_compacted(PalaverHistoryProvider(store)) == whole
+    assert not any("_excluded" in str(each.metadata) for each in store.get("talk").view)
+
+
+def questions_under_compaction(provider: Any) -> list[str]:
+    """Ask six questions, with a window before and after each run; the store has the questions."""
+    client = ScriptedClient(*(f"a{number}" for number in range(6)))
+    window = SlidingWindowStrategy(keep_last_groups=1)
+    after = CompactionProvider(after_strategy=window, history_source_id=provider.source_id)
+    talking = agent(client, provider, after, compaction_strategy=window)
+    session = talking.create_session(session_id="talk")
+
+    async def go() -> list[Message]:
+        for number in range(6):
+            await talking.run(f"q{number}", session=session)
+        provider.skip_excluded = False
+        found = await provider.get_messages("talk", state=session.state.get(provider.source_id))
+        return list(found)
+
+    return [message.text for message in asyncio.run(go())]
+
+
+def test_no_question_is_lost_with_compaction(store: Store) -> None:
+    """Their own store knows messages by ids that the compaction counts from 0 for every request."""
+    whole = [f"q{number}" for number in range(6)]
+    own = InMemoryHistoryProvider(store_outputs=False, skip_excluded=True)
+    assert set(questions_under_compaction(own)) < {*whole}
+    mine = PalaverHistoryProvider(store, store_outputs=False)
+    assert questions_under_compaction(mine) == whole
+
+
+def test_a_compaction_of_what_is_stored_is_one_edit_with_undo(store: Store) -> None:
+    provider = PalaverHistoryProvider(store)
+
+    async def sum_up(messages: list[Message]) -> bool:
+        old = [each for each in messages if not each.additional_properties.get("_excluded")][:-2]
+        for each in old:
+            each.additional_properties["_excluded"] = True
+        if old:
+            messages.insert(0, Message("assistant", ["Tea was spoken of."]))
+        return bool(old)
+
+    client = ScriptedClient(*(f"a{number}" for number in range(4)))
+    summing = CompactionProvider(after_strategy=sum_up, history_source_id=provider.source_id)
+    talking = agent(client, provider, summing, each_step=False)
+    session = talking.create_session(session_id="talk")
+
+    async def go() -> None:
+        for number in range(3):
+            await talking.run(f"q{number}", session=session)
+
+    asyncio.run(go())
+    history = provider.history("talk")
+    assert [each.text for each in history.view] == ["Tea was spoken of.", "q1", "a1", "q2", "a2"]
+    assert session.state == {"palaver": {}, "compaction": {}}
+    history.rollback(0)
+    assert [each.text for each in history.view][:2] == ["q0", "a0"]
+    asyncio.run(ask(agent(client, provider), "q3"))
+    assert said(client.requests[-1])[:2] == ["q0", "a0"]
+
+
+def test_a_compaction_that_an_edit_came_before_is_left_out(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+    client = ScriptedClient("a0", call(), "a1")
+    window = SlidingWindowStrategy(keep_last_groups=1)
+    after = CompactionProvider(after_strategy=window, history_source_id=provider.source_id)
+
+    def edit() -> None:
+        here.get("talk").replace(0, user("Q0"))
+
+    talking = agent(client, provider, after, meanwhile=edit, each_step=False)
+    asyncio.run(ask(talking, "q0"))
+    asyncio.run(ask(talking, "q1"))
+    assert [each.text for each in here.get("talk").view][:3] == ["Q0", "a0", "q1"]
+
+
+def test_what_a_failed_run_left_in_the_session_is_not_stored(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+    session = AgentSession(session_id="talk")
+
+    async def go() -> None:
+        await agent(ScriptedClient("Yes."), provider).run("Tea?", session=session)
+        with pytest.raises(IndexError):  # the model has no answer left
+            await agent(ScriptedClient(), provider, each_step=False).run("Well?", session=session)
+        assert session.state["palaver"]["messages"]
+        await agent(ScriptedClient("Yes."), provider).run("Milk?", session=session)
+
+    asyncio.run(go())
+    assert [each.text for each in here.get("talk").view] == ["Tea?", "Yes.", "Milk?", "Yes."]
+
+
+def test_a_client_that_repeats_the_transcript_adds_what_is_new(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+    so_far = [Message("user", ["Tea?"]), Message("assistant", ["Yes."], message_id="m1")]
+
+    async def go() -> None:
+        await provider.save_messages("talk", so_far)
+        await provider.save_messages("talk", [])
+        changed = Message("assistant", ["Yes!"], message_id="m1")
+        await provider.save_messages("talk", [so_far[0], changed, Message("user", ["Milk?"])])
+        await provider.save_messages("talk", [Message("user", ["Tea?"])])
+
+    asyncio.run(go())
+    assert [each.text for each in here.get("talk").view] == ["Tea?", "Yes.", "Milk?", "Tea?"]
+
+
+def test_a_log_of_what_was_said_stores_and_gives_nothing(here: Store) -> None:
+    log = PalaverHistoryProvider(here, "log", load_messages=False)
+    client = ScriptedClient("Yes.", "No.")
+    talking = agent(client, InMemoryHistoryProvider(), log, each_step=False)
+    session = talking.create_session(session_id="talk")
+
+    async def go() -> None:
+        await talking.run("Tea?", session=session)
+        await talking.run("Milk?", session=session)
+
+    asyncio.run(go())
+    assert said(client.requests[-1]) == ["Tea?", "Yes.", "Milk?"]
+    assert [each.text for each in here.get("talk").view] == ["Tea?", "Yes.", "Milk?", "No."]
+
+
+# ── killed, and side by side ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(
+    tmp_path: Path, *, each_step: bool
+) -> None:
+    address = str(tmp_path / "chat.db")
+    told = -1
+    for moment in range(steps(2, in_faults=50)):
+        here, there = NURSERY.Pipe()
+        process = NURSERY.Process(target=keep_talking, args=(address, told + 1, there, each_step))
+        process.start()
+        assert here.recv() == "ready"
+        told = int(here.recv())
+        here.poll(0.001 * (moment * 7 % 40))
+        process.kill()
+        process.join()
+        while here.poll():
+            try:
+                told = int(here.recv())
+            except EOFError:
+                break
+        with palaver.open(address) as store:
+            view = store.get("talk").view
+            texts = [each.text for each in view if each.role == "assistant"]
+            answers = [text for text in texts if text.startswith("answer")]
+            assert answers == [f"answer {number}" for number in range(len(answers))]
+            assert len(answers) >= told + 1
+            told = len(answers) - 1
+            client = ScriptedClient("Go on.")
+            provider = PalaverHistoryProvider(store, wait_seconds=30)
+            asyncio.run(ask(agent(client, provider), "Still there?"))
+            assert_valid(client.requests[0])
+            store.get("talk").truncate(keep_first=len(view))
+
+
+def assert_valid(messages: list[Message]) -> None:
+    """Every call is followed by its results, and every result follows its call."""
+    wanted: list[str | None] = []
+    for message in messages:
+        contents = message.contents
+        assert wanted == [each.call_id for each in contents if each.type == "function_result"]
+        wanted = [each.call_id for each in contents if each.type == "function_call"]
+    assert not wanted
+
+
+def test_runs_of_several_processes_never_mix_their_turns(address: str) -> None:
+    names = ["one", "two", "three"]
+    turns = steps(2, in_faults=10)
+    processes = [NURSERY.Process(target=run_turns, args=(address, name, turns)) for name in names]
+    with palaver.open(address) as store:
+        store.create(id="talk")
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0, 0, 0]
+        view = store.get("talk").view
+        assert len(view) == len(names) * turns * 4
+        for at in range(0, len(view), 4):
+            who = view[at].text.removesuffix(" question")
+            assert view[at + 3].text == f"{who} answer"
+            (part,) = view[at + 2].parts
+            assert isinstance(part, ToolPart)
+            assert (part.call_id, part.tool) == (who, "weather")
+
+
+def test_runs_in_one_event_loop_take_turns(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+    talking = [agent(ScriptedClient(call(name), name), provider) for name in ("one", "two")]
+
+    async def go() -> None:
+        await asyncio.gather(*(ask(each, "Weather?") for each in talking))
+
+    asyncio.run(go())
+    roles = [each.role for each in here.get("talk").view]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 2
+
+
+def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
+    here.create(id="talk")
+    lease = here.lease("talk", "another", seconds=60)
+    client = ScriptedClient("Yes.")
+    talking = agent(client, PalaverHistoryProvider(here, wait_seconds=0))
+    with pytest.raises(LeaseTaken, match="used by another run"):
+        asyncio.run(ask(talking, "Tea?"))
+    here.release(lease)
+    assert asyncio.run(ask(talking, "Tea?")) == "Yes."
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_run_that_lost_its_turn_in_the_middle_is_refused(here: Store, *, still: bool) -> None:
+    def take_over() -> None:
+        time.sleep(0.1)
+        lease = here.lease("talk", "another", seconds=60)
+        here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
+        if not still:
+            here.release(lease)
+
+    provider = PalaverHistoryProvider(here, turn_seconds=0.05)
+    talking = agent(ScriptedClient(call(), "Sunny."), provider, meanwhile=take_over)
+    with pytest.raises(LeaseLost, match="went to another run"):
+        asyncio.run(ask(talking, "Weather?"))
+    assert [each.text for each in here.get("talk").view][-2:] == ["And me?", "Yes."]
+
+
+def test_a_run_that_is_stored_as_a_whole_goes_after_another(here: Store) -> None:
+    def take_over() -> None:
+        time.sleep(0.1)
+        lease = here.lease("talk", "another", seconds=60)
+        here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
+        here.release(lease)
+
+    provider = PalaverHistoryProvider(here, turn_seconds=0.05)
+    talking = agent(
+        ScriptedClient(call(), "Sunny."), provider, meanwhile=take_over, each_step=False
+    )
+    asyncio.run(ask(talking, "Weather?"))
+    roles = [each.role for each in here.get("talk").view]
+    assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+
+
+def test_a_run_that_failed_leaves_the_session_to_others(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+
+    async def go() -> None:
+        with pytest.raises(IndexError):  # the model has no answer left
+            await asyncio.create_task(ask(agent(ScriptedClient(), provider), "Tea?"))
+        await ask(agent(ScriptedClient("Yes."), provider), "Tea?")
+
+    asyncio.run(go())
+    assert [each.text for each in here.get("talk").view] == ["Tea?", "Yes."]
+
+
+def test_an_agent_within_a_tool_may_use_the_same_session(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+    inner = agent(ScriptedClient("Ask Rome."), provider, name="inner")
+
+    @tool(approval_mode="never_require")
+    async def consult() -> str:
+        """Ask somebody else."""
+        return await ask(inner, "Whom?")
+
+    calls = [Content.from_function_call("c1", "consult", arguments="{}")]
+    outer = agent(ScriptedClient(calls, "Done."), provider, tools=[consult])
+    assert asyncio.run(ask(outer, "Weather?")) == "Done."
+    assert here.lease("talk", "another", seconds=1).holder == "another"
+
+
+def test_many_sessions_and_those_that_were_deleted(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+
+    async def go() -> None:
+        for number in range(130):
+            await provider.save_messages(f"talk {number}", [Message("user", ["Tea?"])])
+        here.delete("talk 129")
+        assert await provider.get_messages("talk 129") == []
+        assert await provider.get_messages("no talk") == []
+        await provider.save_messages("a\nb", [Message("user", ["Tea?"])])
+
+    asyncio.run(go())
+    assert len(provider._histories) <= 128
+    assert "a%0Ab" in here
+
+
+def test_a_task_that_goes_through_many_sessions_remembers_none(here: Store) -> None:
+    provider = PalaverHistoryProvider(here)
+
+    async def go() -> None:
+        for number in range(5):
+            await ask(agent(ScriptedClient("Yes."), provider), "Tea?", f"talk {number}")
+        assert [len(turns) for turns in provider._tasks.values()] == [0]
+        assert len(history_provider._turns.get() or {}) == 1
+
+    asyncio.run(go())
+
+
+def test_wrong_arguments_are_refused(here: Store) -> None:
+    wrong: Any = "chat.db"
+    with pytest.raises(ValidationError):
+        PalaverHistoryProvider(wrong)
+    with pytest.raises(ValidationError):
+        PalaverCheckpointStorage(wrong)
+    with pytest.raises(ValueError, match="turn_seconds"):
+        PalaverHistoryProvider(here, turn_seconds=0)
+    with pytest.raises(ValueError, match="max_messages"):
+        PalaverHistoryProvider(here, max_messages=0)
+    provider = PalaverHistoryProvider(here)
+    with pytest.raises(ValueError, match="needs an id"):
+        asyncio.run(provider.get_messages(None))
+    number: Any = 7
+    with pytest.raises(TypeError, match="must be text"):
+        provider.history(number)
+
+
+# ── checkpoints ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Cup:
+    """What a workflow of ours has in its state."""
+
+    size: int
+
+
+def test_a_workflow_goes_on_from_a_checkpoint_in_another_process(store: Store) -> None:
+    @executor(id="brew")
+    async def brew(text: str, context: WorkflowContext[str]) -> None:
+        await context.send_message(f"{text}, brewed")
+
+    @executor(id="pour")
+    async def pour(text: str, context: WorkflowContext[Any, str]) -> None:
+        await context.yield_output(f"{text}, poured")
+
+    def build() -> Any:
+        storage = PalaverCheckpointStorage(store, "tea-talk")
+        builder = WorkflowBuilder(start_executor=brew, checkpoint_storage=storage, name="tea")
+        return storage, builder.add_edge(brew, pour).build()
+
+    async def go() -> None:
+        storage, workflow = build()
+        assert (await workflow.run("green")).get_outputs() == ["green, brewed, poured"]
+        saved = await storage.list_checkpoints(workflow_name="tea")
+        assert len(saved) >= 2
+        stamps = [each.timestamp for each in saved]
+        assert stamps == sorted(stamps)
+        halfway = next(each for each in saved if each.messages)
+        _, again = build()
+        went_on = await again.run(checkpoint_id=halfway.checkpoint_id)
+        assert went_on.get_outputs() == ["green, brewed, poured"]
+        latest = await storage.get_latest(workflow_name="tea")
+        assert latest is not None
+        assert latest.timestamp >= stamps[-1]
+
+    asyncio.run(go())
+
+
+def test_a_checkpoint_storage(store: Store) -> None:
+    mine = f"{Cup.__module__}:{Cup.__qualname__}"
+    storage = PalaverCheckpointStorage(store, "talk", allowed_checkpoint_types=[mine])
+
+    async def go() -> None:
+        assert await storage.list_checkpoint_ids(workflow_name="tea") == []
+        assert await storage.get_latest(workflow_name="tea") is None
+        with pytest.raises(WorkflowCheckpointException, match="No checkpoint"):
+            await storage.load("c1")
+        assert await storage.delete("c1") is False
+        first = WorkflowCheckpoint("tea", "hash", "c1", state={"cup": Cup(2)})
+        first.timestamp = "2026-01-01T00:00:00+00:00"
+        second = WorkflowCheckpoint("tea", "hash", "c10", previous_checkpoint_id="c1")
+        second.timestamp = "2026-01-01T02:00:00+03:00"  # an hour before the first
+        for each in (first, second, WorkflowCheckpoint("rum", "hash", "c2")):
+            assert await storage.save(each) == each.checkpoint_id
+        assert await storage.load("c1") == first
+        assert await storage.list_checkpoint_ids(workflow_name="tea") == ["c10", "c1"]
+        second.timestamp = "2026-01-02T00:00:00+00:00"
+        await storage.save(second)
+        assert await storage.get_latest(workflow_name="tea") == second
+        assert await storage.list_checkpoint_ids(workflow_name="tea") == ["c1", "c10"]
+        strict = PalaverCheckpointStorage(store, "talk")
+        assert await strict.list_checkpoint_ids(workflow_name="tea") == ["c10"]
+        with pytest.raises(WorkflowCheckpointException):
+            await strict.save(WorkflowCheckpoint("tea", "hash", state={"cup": Cup(3)}))
+        with pytest.raises(WorkflowCheckpointException, match="cannot be encoded"):
+            await storage.save(WorkflowCheckpoint("tea", "hash", state={"f": lambda: 1}))
+        assert await storage.delete("c1") is True
+        assert await storage.list_checkpoint_ids(workflow_name="tea") == ["c10"]
+
+    asyncio.run(go())
+    assert len(store.get("talk").view) == 0

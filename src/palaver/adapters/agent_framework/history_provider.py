@@ -1,0 +1,444 @@
+"""The sessions of Agent Framework over conversations in a store.
+
+A run holds the conversation's lease from its first read to its last write, so that the turns of two
+runs never mix. An `after_strategy` of the framework's compaction that excludes messages or sums
+them up becomes one edit of the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import weakref
+from collections import OrderedDict
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from urllib.parse import quote
+
+import anyio.to_thread
+from agent_framework import HistoryProvider
+
+from palaver.adapters.agent_framework.convert import (
+    answered_calls,
+    from_agent_framework,
+    open_calls,
+    repair_messages,
+    to_agent_framework,
+    with_contents,
+)
+from palaver.errors import Conflict, LeaseLost, LeaseTaken, StoreError, UnknownConversation
+from palaver.messages.ids import new_id
+from palaver.messages.parts import ToolCallPart
+from palaver.stores.records import holder_name
+from palaver.stores.store import check_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from agent_framework import AgentSession, SessionContext, SupportsAgentRun
+    from agent_framework import Message as FrameworkMessage
+
+    from palaver.history.view import View
+    from palaver.messages import Message
+    from palaver.stores import Lease, Store, StoredHistory
+
+__all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id", "in_thread"]
+
+REDUCED: Final = "AGENT_FRAMEWORK"
+"""The reason of an edit that is what a compaction of the framework did."""
+_MAX_LOOKBACK: Final = 40
+"""How many messages are searched for the call of a result."""
+_MAX_HISTORIES: Final = 128
+"""How many conversations a provider has open."""
+_POLL_SECONDS: Final = 0.05
+
+_log = logging.getLogger("palaver.adapters.agent_framework")
+_T = TypeVar("_T")
+
+
+class _Turn:
+    """A run on a conversation: the lease it has, and what the framework was given to compact."""
+
+    def __init__(self, history: StoredHistory) -> None:
+        self.history = history
+        self.holder = f"{holder_name()} {new_id()}"
+        self.task = asyncio.current_task()
+        self.lease: Lease | None = None
+        self.renew_at = 0.0
+        self.wrote = False
+        self.ends = False
+        self.read: list[tuple[int, FrameworkMessage]] = []
+        """The messages that were read, with their indexes in the view."""
+        self.version = -1
+        self.given: list[FrameworkMessage] | None = None
+        """The same messages, where a compaction looks for them."""
+
+
+_turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
+    "palaver_turns", default=None
+)
+"""The runs that this code is part of, by store and conversation."""
+
+
+class PalaverHistoryProvider(HistoryProvider):
+    """Keeps the sessions of Agent Framework in a store: a session's id is its conversation's.
+
+    Runs on one session take turns, in this process and elsewhere: each waits up to `wait_seconds`
+    for the one before, and a process that was killed is succeeded after `turn_seconds`.
+    `max_messages` gives a run no more than the newest so many messages, beginning with a question.
+    The other arguments are those of every history provider.
+
+    >>> import asyncio, palaver
+    >>> from agent_framework import Message
+    >>> store = palaver.open(":memory:")
+    >>> provider = PalaverHistoryProvider(store)
+    >>> asyncio.run(provider.save_messages("tea-talk", [Message("user", ["Tea?"])]))
+    >>> store.get("tea-talk")[0].text
+    'Tea?'
+    """
+
+    DEFAULT_SOURCE_ID: Final = "palaver"
+
+    def __init__(
+        self,
+        store: Store,
+        source_id: str = DEFAULT_SOURCE_ID,
+        *,
+        load_messages: bool = True,
+        store_inputs: bool = True,
+        store_context_messages: bool = False,
+        store_context_from: set[str] | None = None,
+        store_outputs: bool = True,
+        max_messages: int | None = None,
+        turn_seconds: float = 60,
+        wait_seconds: float = 120,
+    ) -> None:
+        """Take a store, which the caller closes."""
+        check_store(store)
+        if not turn_seconds > 0 or not wait_seconds >= 0:
+            given = f"turn_seconds={turn_seconds!r}, wait_seconds={wait_seconds!r}"
+            raise ValueError(f"seconds must be more than 0, or 0 to wait for nobody: {given}")
+        if max_messages is not None and max_messages < 1:
+            raise ValueError(f"max_messages must be 1 or more, or None, not {max_messages!r}")
+        super().__init__(
+            source_id,
+            load_messages=load_messages,
+            store_inputs=store_inputs,
+            store_context_messages=store_context_messages,
+            store_context_from=store_context_from,
+            store_outputs=store_outputs,
+        )
+        self.store = store
+        self.max_messages = max_messages
+        self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
+        self._histories: OrderedDict[str, StoredHistory] = OrderedDict()
+        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], set[_Turn]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def history(self, session_id: str) -> StoredHistory:
+        """Return the conversation of a session, to read and to edit."""
+        return self.store.get(conversation_id(session_id))
+
+    # ── what the framework calls ────────────────────────────────────────────────────────────────
+
+    async def get_messages(
+        self,
+        session_id: str | None,
+        *,
+        state: dict[str, Any] | None = None,  # noqa: ARG002 - the store has it all
+        **_more: object,
+    ) -> list[FrameworkMessage]:
+        """Return the messages of a session as they are now: as they were stored, or edited."""
+        name = conversation_id(session_id)
+        found, version = await in_thread(partial(self._read, name))
+        turn = self._turn(name)
+        if turn is not None:
+            turn.read, turn.version = found, version
+        return [message for _, message in found]
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[FrameworkMessage],
+        *,
+        state: dict[str, Any] | None = None,  # noqa: ARG002 - the store has it all
+        **_more: object,
+    ) -> None:
+        """Append messages, in one change; they are stored when this returns.
+
+        Messages that begin with all that the session has, as a client sends that repeats the whole
+        transcript, are added from where they go on.
+        """
+        if not messages:
+            return
+        name = conversation_id(session_id)
+        turn = self._turn(name)
+        if turn is None:
+            turn = _Turn(await in_thread(partial(self._open_or_create, name)))
+            turn.ends = True
+        await self._when_free(turn, partial(self._append, turn, messages))
+
+    async def before_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],
+    ) -> None:
+        """Take a turn, and give the run what the session has, so that it is a valid request."""
+        name = conversation_id(context.session_id)
+        turn = self._turn(name)
+        if turn is None:
+            turn = _Turn(await in_thread(partial(self._open_or_create, name)))
+            self._begin(turn, name)
+        await self._when_free(turn, partial(self._renew, turn))
+        state.pop("messages", None)  # of a run that failed
+        await super().before_run(agent=agent, session=session, context=context, state=state)
+        given = context.context_messages.get(self.source_id, [])
+        asked = {call for message in given for call in open_calls(message)}
+        context.input_messages[:] = [*_without_orphans(context.input_messages, asked)]
+        shown = repair_messages(given, coming=context.input_messages)
+        context.context_messages[self.source_id] = shown
+        if not _stores_each_step(agent):
+            turn.given = state["messages"] = [message for _, message in turn.read]
+
+    async def after_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],
+    ) -> None:
+        """Store what was said, and end the turn unless the run goes on with a tool."""
+        turn = self._turn(conversation_id(context.session_id))
+        reduced = state.pop("messages", None)
+        if turn is None:
+            await super().after_run(agent=agent, session=session, context=context, state=state)
+            return
+        given = turn.given
+        if given is not None and reduced is given:
+            await in_thread(partial(self._reduce, turn, given))
+        said = context.response.messages if context.response is not None else []
+        goes_on = _stores_each_step(agent) and any(map(open_calls, said))
+        turn.ends = not goes_on and turn.task is asyncio.current_task()
+        await super().after_run(agent=agent, session=session, context=context, state=state)
+        if turn.ends:
+            await in_thread(partial(self._release, turn))
+
+    # ── one access to the store each ────────────────────────────────────────────────────────────
+
+    def _open(self, name: str) -> StoredHistory | None:
+        """Return a conversation as it is now, or None."""
+        history = self._histories.get(name)
+        try:
+            return self._remember(self.store.get(name)) if history is None else history.refresh()
+        except UnknownConversation:
+            self._histories.pop(name, None)
+            return None
+
+    def _open_or_create(self, name: str) -> StoredHistory:
+        found = self._open(name)
+        if found is None:  # processes may create it at the same time
+            found = self._remember(self.store.create(id=name, key=f"agent-framework {name}"))
+        return found
+
+    def _remember(self, history: StoredHistory) -> StoredHistory:
+        self._histories[history.id] = history
+        if len(self._histories) > _MAX_HISTORIES:
+            with suppress(KeyError):  # another thread was first
+                self._histories.popitem(last=False)
+        return history
+
+    def _read(self, name: str) -> tuple[list[tuple[int, FrameworkMessage]], int]:
+        history = self._open(name)
+        if history is None:
+            return [], -1
+        view, version = history.view, history.version
+        first = 0 if self.max_messages is None else _first_question(view, self.max_messages)
+        found = ((at, to_agent_framework(each)) for at, each in enumerate(view[first:], first))
+        return [(at, message) for at, message in found if message is not None], version
+
+    def _append(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
+        history = turn.history
+        self._renew(turn)
+        history.refresh()
+        tools = _tools_of(history, messages)
+        new: list[Message] = []
+        for each in _new_messages(history.view, messages):
+            new.append(from_agent_framework(each, session=history.id, tools=tools))
+            calls = (part for part in new[-1].parts if isinstance(part, ToolCallPart))
+            tools.update((part.call_id, part.tool) for part in calls)
+        history.extend(new, lease=turn.lease, release=turn.ends)
+        turn.wrote = True
+        if turn.ends and new:  # it was given back with the change
+            turn.lease = None
+            self._forget(turn)
+        elif turn.ends:
+            self._release(turn)
+
+    def _reduce(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
+        """Make one edit of what a compaction did to the messages that were read."""
+        places = {id(message): at for at, message in turn.read}
+        kept = [each for each in messages if not each.additional_properties.get("_excluded")]
+        if [id(each) for each in kept] == [*places]:
+            return
+        history = turn.history
+        shown = set(places.values())
+        pieces: list[Any] = [
+            range(at, at + 1) for at in range(len(history.view)) if at not in shown
+        ]
+        for each in kept:
+            at = places.get(id(each))
+            made = from_agent_framework(each, session=history.id) if at is None else None
+            pieces.append(range(at or 0, (at or 0) + 1) if made is None else made)
+        try:
+            history.rewrite(pieces, reason=REDUCED, expect=turn.version)
+        except Conflict as error:  # an edit came in between: it counts, and the next run compacts
+            _log.info("a compaction of %s was left out: %s", history.id, error)
+
+    # ── a turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, turn: _Turn, name: str) -> None:
+        """Make a run known to what it calls, and to the end of its task."""
+        known = (_turns.get() or {}).items()
+        others = {key: one for key, one in known if one.lease is not None}
+        _turns.set({**others, (id(self.store), name): turn})
+        if turn.task is not None:
+            if turn.task not in self._tasks:
+                turn.task.add_done_callback(self._end)
+            self._tasks.setdefault(turn.task, set()).add(turn)
+
+    def _turn(self, name: str) -> _Turn | None:
+        """Return the run that this code is part of, while it has its turn."""
+        turn = (_turns.get() or {}).get((id(self.store), name))
+        return turn if turn is not None and turn.lease is not None else None
+
+    async def _when_free(self, turn: _Turn, work: Callable[[], object]) -> None:
+        """Do some work under the lease, when no other run has it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._wait_seconds
+        while True:
+            try:
+                await in_thread(work)
+            except LeaseTaken as error:
+                if turn.wrote:
+                    raise self._lost(turn) from error
+                if loop.time() >= until:
+                    msg = f"session {turn.history.id} is used by another run: {error}"
+                    raise LeaseTaken(msg) from error
+                await asyncio.sleep(_POLL_SECONDS)
+            else:
+                return
+
+    def _renew(self, turn: _Turn) -> None:
+        """Take the lease, or make it last."""
+        now = time.monotonic()
+        if turn.lease is not None and now < turn.renew_at:
+            return
+        held = turn.lease
+        taken = self.store.lease(turn.history.id, turn.holder, seconds=self._turn_seconds)
+        turn.lease, turn.renew_at = taken, now + self._turn_seconds / 3
+        if held is not None and turn.wrote and taken.token > held.token + 1:
+            self._release(turn)
+            raise self._lost(turn)
+
+    def _lost(self, turn: _Turn) -> LeaseLost:
+        return LeaseLost(
+            f"session {turn.history.id} went to another run after {self._turn_seconds:g} seconds"
+            " in which this one stored nothing: give the provider more turn_seconds, and run again"
+        )
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        """Let others have the sessions of a task that has ended."""
+        for turn in self._tasks.pop(task, ()):
+            task.get_loop().run_in_executor(None, self._release, turn)
+
+    def _release(self, turn: _Turn) -> None:
+        lease, turn.lease = turn.lease, None
+        self._forget(turn)
+        if lease is not None:
+            with suppress(StoreError):  # the store may be closed by now
+                self.store.release(lease)
+
+    def _forget(self, turn: _Turn) -> None:
+        if turn.task is not None and turn.task in self._tasks:
+            self._tasks[turn.task].discard(turn)
+
+
+def conversation_id(session_id: str | None) -> str:
+    """Return the id of a session's conversation: what is not printable is written as %XX."""
+    if session_id is None or session_id == "":
+        raise ValueError("a session needs an id: give the run a session, and create it with one")
+    if not isinstance(cast("object", session_id), str):
+        raise TypeError(f"session_id must be text, not {session_id!r}")
+    return "".join(each if each.isprintable() else quote(each, safe="") for each in session_id)
+
+
+def _stores_each_step(agent: SupportsAgentRun) -> bool:
+    """Tell whether a run stores what a model said before the tools run."""
+    return bool(getattr(agent, "require_per_service_call_history_persistence", False))
+
+
+def _first_question(view: View, count: int) -> int:
+    """Return where the newest so many messages begin: at a question, if one is among them."""
+    first = max(len(view) - count, 0)
+    found = (at for at, each in enumerate(view[first:], first) if each.role in ("user", "system"))
+    return next(found, first)
+
+
+def _without_orphans(
+    messages: Sequence[FrameworkMessage], asked: set[str]
+) -> Iterator[FrameworkMessage]:
+    """Leave out the results of calls that an edit has removed."""
+    asked = asked | {call for message in messages for call in open_calls(message)}
+    for message in messages:
+        kept = [
+            each
+            for each in message.contents
+            if each.type != "function_result" or not each.call_id or each.call_id in asked
+        ]
+        if len(kept) == len(message.contents):
+            yield message
+        elif kept:
+            yield with_contents(message, kept)
+
+
+def _new_messages(view: View, messages: Sequence[FrameworkMessage]) -> Sequence[FrameworkMessage]:
+    """Leave out the transcript so far, where messages begin with all of it and go on.
+
+    A question that was asked before, and the same answer to it, are new.
+    """
+    if not 1 < len(view) < len(messages):
+        return messages
+    known = [each for each in map(to_agent_framework, view) if each is not None]
+    same = all(map(_is_same, known, messages))
+    return messages[len(known) :] if known and same else messages
+
+
+def _is_same(one: FrameworkMessage, other: FrameworkMessage) -> bool:
+    if one.message_id is not None and one.message_id == other.message_id:
+        return True
+    return one.role == other.role and [each.to_dict() for each in one.contents] == [
+        each.to_dict() for each in other.contents
+    ]
+
+
+def _tools_of(history: StoredHistory, messages: Sequence[FrameworkMessage]) -> dict[str, str]:
+    """Name the tools of earlier calls that messages have the results of."""
+    wanted = {call for message in messages for call in answered_calls([message])}
+    if not wanted:
+        return {}
+    recent = history.view[max(len(history.view) - _MAX_LOOKBACK, 0) :]
+    calls = (part for each in recent for part in each.parts if isinstance(part, ToolCallPart))
+    return {part.call_id: part.tool for part in calls if part.call_id in wanted}
+
+
+async def in_thread(work: Callable[[], _T]) -> _T:
+    """Run some work on a worker thread, to its end."""
+    return await anyio.to_thread.run_sync(work)
