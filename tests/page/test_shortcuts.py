@@ -124,7 +124,7 @@ def test_what_has_the_focus_keeps_it_while_the_page_changes_around_it(
 def tab_to(page: Page, wanted: Locator, key: str = "Tab") -> None:
     """Go to a control as who has no mouse does."""
     expect(wanted).to_be_enabled()
-    for _ in range(80):
+    for _ in range(400):  # the list of conversations is on the way
         page.keyboard.press(key)
         if wanted.evaluate("(one) => one === document.activeElement"):
             return
