@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -191,9 +192,19 @@ def test_two_answers_are_compared_side_by_side_and_one_is_opened(
     ask.click()
     expect(dialog.get_by_role("alert")).to_contain_text("no room today")
     expect(ask).to_be_enabled()
-    dialog.get_by_role("button", name="Ask", exact=True).click()
+    half = saying("Half of ", "it.")
+    server.say([half[0], threading.Event()])
+    ask.click()
+    expect(dialog).to_contain_text("Four.")
+    ask.click()
+    expect(dialog).to_contain_text("Half of")
+    (running,) = [
+        one for one in server.ask("GET", "conversations")["items"] if one["state"]["stepping"]
+    ]
+    server.ask("DELETE", f"conversations/{running['id']}/step")
+    expect(dialog).to_contain_text("Interrupted: this is what had arrived")
     dialog.get_by_role("button", name="Open").click()
-    expect(row(page, 1)).to_contain_text("Four.")
+    expect(row(page, 1)).to_contain_text("Half of")
 
 
 def test_a_call_has_one_card_and_runs_again_from_there(

@@ -14,6 +14,7 @@ import palaver.server
 from tests.page import samples
 from tests.page.accessibility import unreadable, violations
 from tests.page.conftest import NARROW, WIDE
+from tests.page.histories import story
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +129,31 @@ def view(name: str, settled: str) -> Callable[[Page], None]:
     return show
 
 
+def edited(page: Page) -> None:
+    """Look at the versions of a conversation with a past: a row says who said what."""
+    page.evaluate("location.hash = '#/c/looks/history'")
+    expect(page.locator(".h-what").filter(has_text="Snow asks for")).to_be_visible()
+
+
+def asking(entry: str) -> Callable[[Page], None]:
+    """Ask again, from the menu of the last message."""
+
+    def show(page: Page) -> None:
+        row = page.locator("pv-message").last
+        row.hover()
+        row.get_by_role("button", name="More for this message").click()
+        page.get_by_role("menuitem", name=entry).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+
+    return show
+
+
+def parameters(page: Page) -> None:
+    """Look at the prompt and parameters of the conversation."""
+    page.get_by_role("button", name="Prompt and parameters").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
 SCENES: Final[dict[str, tuple[Callable[[Page], object], str]]] = {
     "thread": (lambda _: None, "body"),
     "menu": (menu, "pv-menu"),
@@ -141,6 +167,10 @@ SCENES: Final[dict[str, tuple[Callable[[Page], object], str]]] = {
     "explain": (view("explain", "pv-explain select"), "pv-panel"),
     "chosen": (chosen, "pv-selection"),
     "past": (past, "pv-head"),
+    "run": (view("run", "pv-run .run-totals"), "pv-panel"),
+    "edited": (edited, "pv-panel"),
+    "compare": (asking("Compare answers"), "pv-dialog"),
+    "parameters": (parameters, "pv-dialog"),
 }
 """Each kind of control is in one of these."""
 
@@ -151,6 +181,8 @@ def test_every_control_can_be_read_in_each_of_its_states(
 ) -> None:
     if "rich" not in server.store:
         samples.rich(server.store)
+    if "looks" not in server.store:
+        story(server.store, "looks")
     page = open_page("#/c/rich", scheme=scheme)
     page.evaluate("document.querySelector('pv-thread').reveal(0)")
     expect(page.locator("pv-message[data-index='0']")).to_be_in_viewport()

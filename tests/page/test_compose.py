@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
 
-from palaver.messages import FilePart, user
+from palaver.messages import FilePart, system, user
 from palaver.wire import Target
 from tests.conversation.scripted import saying
 from tests.page.accessibility import violations
@@ -331,14 +331,28 @@ def test_another_browser_has_them_and_the_prompt_is_an_edit(
     prompt = there.get_by_role("dialog").get_by_role("textbox", name="System prompt")
     expect(prompt).to_have_value("简短回答。")
     prompt.fill("Be long.")
-    server.store.get("shared-settings").append(user("And I?"))
-    there.get_by_role("dialog").get_by_role("button", name="Save").click()
-    expect(there.get_by_role("dialog").get_by_role("alert")).to_contain_text("Somebody changed")
-    there.keyboard.press("Escape")
+    save = there.get_by_role("dialog").get_by_role("button", name="Save")
+    history = server.store.get("shared-settings")
+    history.append(
+        user("And I?")
+    )  # such as the end of an answer: it has nothing to do with the prompt
+    save.click()
+    expect(there.locator("pv-message[data-index='0']")).to_contain_text("Be long.")
     expect(there.locator("pv-head")).to_contain_text("3 messages")
+
+    opener.click()
+    prompt.fill("Mine.")
+    history.refresh()
+    history.replace(0, system("Theirs."))
+    save.click()
+    told = there.get_by_role("dialog").get_by_role("alert")
+    expect(told).to_contain_text("Somebody changed the prompt meanwhile. It says now: Theirs.")
+    expect(prompt).to_have_value("Mine.")
+    save.click()  # in full knowledge
+    expect(there.locator("pv-message[data-index='0']")).to_contain_text("Mine.")
+    there.get_by_role("button", name="Undo").click()
+    expect(there.locator("pv-message[data-index='0']")).to_contain_text("Theirs.")
     opener.click()
     prompt.fill("")
-    there.get_by_role("dialog").get_by_role("button", name="Save").click()
+    save.click()
     expect(there.locator("pv-head")).to_contain_text("2 messages")
-    there.get_by_role("button", name="Undo").click()
-    expect(there.locator("pv-message[data-index='0']")).to_contain_text("简短回答。")

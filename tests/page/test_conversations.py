@@ -262,8 +262,39 @@ def test_a_list_that_is_read_again_still_goes_on(open_page: OpenPage, server: Pa
     page.locator(".conversation[data-id='lot-119']").hover()
     _scroll_until(page, ".conversation[data-id='lot-30']")  # on the second page
     server.store.create(id="one-more-lot", title="One more")
+    page.locator(".conversations").evaluate("(list) => (list.scrollTop = 0)")
     expect(page.locator(".conversation[data-id='one-more-lot']")).to_be_attached()
     _scroll_until(page, ".conversation[data-id='lot-0']")
+
+
+def test_of_a_long_list_only_what_is_near_is_in_the_page(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    """Some have a second line, of tags; keys and what others do reach those that are far off."""
+    with palaver.open(tmp_path / "many.db") as store:
+        for n in range(400):
+            store.create(id=f"far-{n}", title=f"Far {n}", tags=("far",) if n % 3 == 0 else ())
+        with running_server(store) as many:
+            page = open_page(at=many)
+            rows = page.locator(".conversation")
+            page.locator(".conversation[data-id='far-399']").hover()
+            _scroll_until(page, ".conversation[data-id='far-0']")
+            page.locator(".conversation[data-id='far-0']").scroll_into_view_if_needed()
+            expect(page.locator(".conversation[data-id='far-0']")).to_be_in_viewport()
+            assert rows.count() <= 150
+            expect(page.locator(".conversation[data-id='far-399']")).to_have_count(0)
+            page.locator(".conversation[data-id='far-0'] > a").focus()
+            for _ in range(120):
+                page.keyboard.press("ArrowUp")
+            expect(page.locator(".conversation[data-id='far-120'] > a")).to_be_focused()
+            expect(page.locator(".conversation[data-id='far-120']")).to_be_in_viewport()
+            assert rows.count() <= 150
+            store.create(id="newest", title="Newest")
+            page.locator(".conversations").evaluate("(list) => (list.scrollTop = 0)")
+            expect(rows.first).to_contain_text("Newest")
+            expect(rows.first).to_be_in_viewport()
+            expect(rows.nth(1)).to_contain_text("Far 399")
+            page.close()
 
 
 def _scroll_until(page: Page, wanted: str) -> None:

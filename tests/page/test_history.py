@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 import palaver
+from tests.conversation.scripted import saying
 from tests.page.accessibility import violations
 from tests.page.conftest import NARROW, WIDE
 from tests.page.histories import said, story
@@ -62,6 +63,15 @@ def test_versions_stand_newest_first_and_plain_additions_are_one(page: Page) -> 
 
 def test_a_row_says_the_first_words_of_what_was_added(page: Page) -> None:
     expect(row(page, 16)).to_contain_text("assistant Snow asks for a spiced black tea.")
+
+
+def test_the_bookkeeping_of_a_step_is_not_among_what_was_said(
+    page: Page, server: PageServer, name: str
+) -> None:
+    server.say(saying("Mint."))
+    server.ask("POST", f"conversations/{name}/step", {"text": "And now?"})
+    expect(row(page, 18)).to_contain_text("now")
+    expect(row(page, 18).locator(".h-what")).to_have_text("assistant Mint.")
 
 
 def test_what_was_left_behind_is_faded_and_drawn_beside_the_line(page: Page) -> None:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests.conversation.scripted import calling, saying
+from tests.page.histories import story, team_history
+from tests.page.test_team import ROSTER
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
     from tests.page.conftest import OpenPage
     from tests.page.server import PageServer
@@ -115,3 +119,70 @@ def test_what_has_the_focus_keeps_it_while_the_page_changes_around_it(
     expect(five.locator("pv-head")).to_contain_text("7 messages")
     five.wait_for_timeout(400)
     expect(link).to_be_focused()
+
+
+def tab_to(page: Page, wanted: Locator, key: str = "Tab") -> None:
+    """Go to a control as who has no mouse does."""
+    expect(wanted).to_be_enabled()
+    for _ in range(400):  # the list of conversations is on the way
+        page.keyboard.press(key)
+        if wanted.evaluate("(one) => one === document.activeElement"):
+            return
+    pytest.fail(f"no Tab leads to {wanted}")
+
+
+def skip(page: Page) -> None:
+    """Pass the list of conversations by."""
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("textbox", name="Say something")).to_be_focused()
+
+
+def test_a_fork_is_merged_without_a_mouse(open_page: OpenPage, server: PageServer) -> None:
+    story(server.store, "walk-merge")
+    page = open_page("#/c/walk-merge-fork/history")
+    skip(page)
+    tab_to(page, page.get_by_role("button", name="Merge back"))
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("In the fork: hot chocolate.")
+    merge = dialog.get_by_role("button", name="Merge")
+    if not merge.evaluate("(one) => one === document.activeElement"):
+        tab_to(page, merge)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/#/c/walk-merge/history")
+    expect(page.locator("pv-thread")).to_contain_text("In the fork: hot chocolate.")
+    page.keyboard.press("u")
+    expect(page.locator("pv-thread")).not_to_contain_text("In the fork: hot chocolate.")
+
+
+def test_a_call_is_approved_without_a_mouse(open_page: OpenPage, server: PageServer) -> None:
+    server.say(calling(("search_conversations", {"words": "zeppelin"})), saying("Well then."))
+    server.store.create(id="walk-call", title="A call")
+    page = open_page("#/c/walk-call")
+    page.keyboard.press("c")
+    page.keyboard.type("Did we speak of airships?")
+    page.keyboard.press("Enter")
+    card = page.locator("pv-message[data-index='1'] .tool-card")
+    approve = card.get_by_role("button", name="Approve", exact=True)
+    tab_to(page, approve, "Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("pv-message[data-index='2']")).to_contain_text("Approved by ")
+    expect(page.locator("pv-message[data-index='3']")).to_contain_text("Well then.")
+
+
+def test_a_team_is_spoken_to_without_a_mouse(open_page: OpenPage, server: PageServer) -> None:
+    team_history(server.store, "walk-team")
+    server.ask("PUT", "conversations/walk-team/team", {"document": ROSTER})
+    server.say(saying("It may rain."))
+    page = open_page("#/c/walk-team")
+    to = page.get_by_label("To", exact=True)
+    skip(page)
+    tab_to(page, to, "Shift+Tab")
+    page.keyboard.type("Critic")
+    expect(to.locator("option:checked")).to_have_text("Critic")
+    tab_to(page, page.get_by_role("textbox", name="Say something"))
+    page.keyboard.type("What can go wrong?")
+    page.keyboard.press("Enter")
+    expect(page.locator("pv-message[data-index='6'] .to")).to_contain_text("critic")
+    expect(page.locator("pv-message[data-index='7']")).to_contain_text("It may rain.")

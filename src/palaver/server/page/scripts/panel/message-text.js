@@ -26,6 +26,9 @@ function partText(part) {
       return part.filename ?? part.mime ?? "file";
     case "compaction":
       return part.summary ?? part.text ?? "compaction";
+    case "step-start":
+    case "step-finish":
+      return ""; // what a request used is no part of what was said
     default:
       return part?.text ?? part?.type ?? "";
   }

@@ -15,6 +15,7 @@ import { canWrite, get, nameOf, watch } from "../core/state.js";
 import { ago, onLanguage, t } from "../locales/locale.js";
 import { visible } from "../thread/text.js";
 import { begin, emptyTrash, entriesOf } from "./conversation-actions.js";
+import { ConversationRows } from "./conversation-rows.js";
 import { chooseImport } from "./found-transcripts.js";
 import { openMenu } from "./menu.js";
 import { Search } from "./search.js";
@@ -51,6 +52,7 @@ export class Sidebar extends HTMLElement {
   /** Which conversations are listed. @type {Head["status"]} */
   status = "active";
   list = h("div", { class: "conversations" });
+  rows = new ConversationRows(this.list, (head) => this.#row(head));
   search = new Search(() => this.#list());
   // entries of the end that was drawn before may come first
   more = new IntersectionObserver((entries) => this.next && entries.some((entry) => entry.isIntersecting) && this.#load(this.next));
@@ -116,7 +118,8 @@ export class Sidebar extends HTMLElement {
       oninput: (/** @type {Event} */ event) => this.search.type(/** @type {HTMLInputElement} */ (event.target).value),
       onkeydown: (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && /** @type {HTMLElement} */ (event.target).blur(),
     });
-    this.list = h("div", { class: "conversations" });
+    this.list = h("div", { class: "conversations", tabindex: -1 });
+    this.rows = new ConversationRows(this.list, (head) => this.#row(head));
     const fresh = h("button", { type: "button", class: "primary new", title: t("sidebar.new"), onclick: begin }, icon("plus"), t("sidebar.new"));
     const bring = h("button", { type: "button", class: "quiet", title: t("import"), "aria-label": t("import"), "aria-haspopup": get().info?.discovers ? "menu" : null, onclick: (/** @type {Event} */ event) => chooseImport(/** @type {HTMLElement} */ (event.currentTarget)) }, icon("upload"));
     fill(
@@ -197,20 +200,23 @@ export class Sidebar extends HTMLElement {
     this.more.disconnect();
     // a search reads on through the titles, but not without end
     const end = this.next && (!search.text || all.length < SEARCHED) ? h("div", { class: "sentinel" }) : null;
-    const rows = [
+    const { rows } = this;
+    const parts = [
       this.tag ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only("", this.owner) }, this.tag, icon("x")) : null,
       this.owner ? h("button", { type: "button", class: "chip accent", onclick: () => this.#only(this.tag, "") }, "@", visible(this.owner), icon("x")) : null,
       this.#place(shown.length),
       pinned.length ? [h("h2", { class: "group" }, icon("pin"), t("sidebar.pinned")), h("ul", null, ...pinned.map((head) => this.#row(head)))] : null,
-      h("ul", null, ...others.map((head) => this.#row(head))),
+      rows.element,
       search.text && found.length ? [h("h2", { class: "group" }, t("sidebar.found")), h("ul", null, ...found.map((hit) => search.row(hit)))] : null,
       !shown.length && !found.length ? h("p", { class: "empty small" }, t(search.text ? "sidebar.nothing" : `sidebar.none.${this.status}`)) : null,
       end,
     ];
     redraw(list, () => {
       const top = list.scrollTop;
-      fill(list, ...rows);
+      rows.show(others, Boolean(this.next));
+      fill(list, ...parts);
       list.scrollTop = top;
+      rows.measure();
       if (end) this.more.observe(end);
     });
   }

@@ -21,6 +21,7 @@ import { readAlternatives } from "./alternatives.js";
 import { usualTools } from "./composer-controls.js";
 import { learn, markdown } from "./markdown.js";
 import { textOf } from "./message-actions.js";
+import { interruptedNote, isInterrupted } from "./message.js";
 import { countBefore, cutAfter } from "./regenerate.js";
 import { prose } from "./text.js";
 import { stateChip } from "./tool-card.js";
@@ -190,6 +191,7 @@ class Side {
     fill(
       this.result,
       h("div", { class: "compare-answer" }, ...messages.map(answerElement)),
+      messages.some(isInterrupted) ? interruptedNote() : null,
       waits ? h("p", { class: "row small cut-off" }, icon("clock"), t("compare.waits")) : null,
       h("p", { class: "muted tiny" }, facts(messages, took)),
       this.fork && this.choice.model !== null ? this.#buttons() : null,

@@ -174,14 +174,22 @@ function body({ message, orphans }) {
   const shown = parts.filter(Boolean);
   if (!shown.length) shown.push(h("p", { class: "muted small" }, t("message.empty")));
   if (info?.role !== "assistant") return shown;
-  if (info.finish === "interrupted") {
-    shown.push(h("p", { class: "row small cut-off" }, icon("interrupted"), t("message.interrupted")));
-  }
+  if (isInterrupted(message)) shown.push(interruptedNote());
   if (info.error) {
     const said = String(info.error.message ?? info.error.data?.message ?? info.error.name ?? "");
     shown.push(h("p", { class: "row small danger-text" }, icon("alert"), said || t("failed")));
   }
   return shown;
+}
+
+/** Whether an answer ended before it was complete. @param {import("../core/api.js").Message} message */
+export function isInterrupted({ info }) {
+  return info?.role === "assistant" && info.finish === "interrupted";
+}
+
+/** What is said below such an answer. */
+export function interruptedNote() {
+  return h("p", { class: "row small cut-off" }, icon("interrupted"), t("message.interrupted"));
 }
 
 customElements.define("pv-message", MessageRow);

@@ -26,26 +26,45 @@ const NUMBERS = Object.freeze({
 export async function openSettings() {
   const { id, settings, head } = get();
   if (!id || !settings || !head) return;
-  const query = { version: head.version, start: 0, stop: 1 };
-  const { items } = await api.get(url`conversations/${id}/messages`, { query });
-  const prompt = promptField(items[0]);
+  const read = async () => {
+    const { version, items } = await api.get(url`conversations/${id}/messages`, { query: { start: 0, stop: 1 } });
+    return { version, first: /** @type {Item | undefined} */ (items[0]) };
+  };
+  let { version, first } = await read();
+  const prompt = promptField(first);
   const options = optionFields(settings.options);
   const tools = toolSwitches();
   const problem = h("p", { class: "e-problem", role: "alert", hidden: true });
   const asked = dialog();
 
+  const tell = (/** @type {string} */ text) => {
+    problem.hidden = false;
+    problem.textContent = text;
+  };
+
+  /** Change the prompt, in the newest version; false where others changed the prompt itself. @returns {Promise<boolean>} */
+  const put = async () => {
+    const operation = prompt.operation();
+    if (!operation) return true;
+    try {
+      await api.post(url`conversations/${id}/operations`, { operation }, { version });
+      return true;
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 412) throw error;
+    }
+    ({ version, first } = await read());
+    return prompt.follow(first) && put();
+  };
+
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const changed = { ...options.changed(), ...tools.changed() };
-    const operation = prompt.operation();
     try {
       if (Object.keys(changed).length) await api.patch(url`conversations/${id}`, { settings: changed });
-      if (operation) await api.post(url`conversations/${id}/operations`, { operation }, { version: head.version });
+      if (!(await put())) return tell(t("settings.changed", { text: prompt.before() }));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      problem.hidden = false;
-      problem.textContent = error.status === 412 ? t("settings.changed") : error.status === 0 ? t("failed.unreachable") : error.message;
-      return;
+      return tell(error.status === 0 ? t("failed.unreachable") : error.message);
     }
     asked.close("yes");
     await refresh();
@@ -66,8 +85,16 @@ export async function openSettings() {
 
 /** The system prompt, which is the first message if that is a system's. @param {Item | undefined} first */
 function promptField(first) {
-  const message = first?.message.role === "system" ? first.message : null;
-  const before = editableText(message);
+  const promptOf = (/** @type {Item | undefined} */ item) => (item?.message.role === "system" ? item.message : null);
+  let message = promptOf(first);
+  let before = editableText(message);
+  /** Take what is there now; whether it is what was there before. @param {Item | undefined} now */
+  const follow = (now) => {
+    const was = before;
+    message = promptOf(now);
+    before = editableText(message);
+    return before === was;
+  };
   const field = h("textarea", { value: before, rows: 5, autofocus: true });
   const operation = () => {
     const text = field.value;
@@ -76,7 +103,7 @@ function promptField(first) {
     if (!text.trim()) return { operation: "DELETE", range: { start: 0, end: 1 } };
     return operationOf({ action: "replace", index: 0, message, role: "system", text });
   };
-  return { element: h("label", { class: "field" }, h("span", null, t("settings.prompt")), field, hint("settings.prompt.hint")), operation };
+  return { element: h("label", { class: "field" }, h("span", null, t("settings.prompt")), field, hint("settings.prompt.hint")), operation, follow, before: () => before };
 }
 
 /** The parameters; those that have no field here stay as they are. @param {Record<string, any>} before */
