@@ -6,6 +6,7 @@ estimate needs nothing: it weighs the kinds of characters, as measured against a
 
 from __future__ import annotations
 
+import base64
 import logging
 import re
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec import Struct
@@ -267,7 +269,7 @@ def _sum(parts: Iterable[Part], count: TokenCounter, weights: Weights) -> int:
         elif isinstance(part, ToolPart):
             total += weights.call + _result(part, count, weights)
         elif isinstance(part, FilePart):
-            total += _file(part, weights)
+            total += _file(part, count, weights)
     return total
 
 
@@ -280,11 +282,21 @@ def _result(part: ToolPart, count: TokenCounter, weights: Weights) -> int:
     if state.time.compacted is not None:
         return weights.cleared
     files = state.attachments or ()
-    return count(state.output) + sum(_file(file, weights) for file in files)
+    return count(state.output) + sum(_file(file, count, weights) for file in files)
 
 
-def _file(part: FilePart, weights: Weights) -> int:
-    return weights.image if part.mime.startswith("image/") else weights.file
+def _file(part: FilePart, count: TokenCounter, weights: Weights) -> int:
+    """Weigh a file; one of text that is stored by value is sent, and counted, as its text."""
+    if part.mime.startswith("image/"):
+        return weights.image
+    head, comma, data = part.url.partition(",")
+    if part.mime.startswith("text/") and comma and head.startswith("data:"):
+        try:
+            text = base64.b64decode(data) if head.endswith(";base64") else unquote_to_bytes(data)
+            return count(text.decode())
+        except ValueError:  # it is no base64, or no UTF-8
+            return weights.file
+    return weights.file
 
 
 _UNKNOWN = -1

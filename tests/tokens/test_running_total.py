@@ -58,6 +58,10 @@ def cleared() -> ToolCompleted:
         (tool_part(S, M, "c", "ls", complete(RUNNING, "1", tool="t", attachments=[IMAGE])), 809),
         (IMAGE, 800),
         (file_part(S, M, "application/pdf", "https://example.org/a.pdf"), 1_500),
+        (file_part(S, M, "text/plain", "https://example.org/a.txt"), 1_500),
+        (file_part(S, M, "text/plain", "data:text/plain;base64,dGVuIGxldHRlcnM="), 11),
+        (file_part(S, M, "text/csv", "data:text/csv,ten%20letters"), 11),
+        (file_part(S, M, "text/plain", "data:text/plain;base64,/w=="), 1_500),
     ],
 )
 def test_what_parts_weigh(part: Part, tokens: int) -> None:

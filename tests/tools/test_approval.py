@@ -9,6 +9,7 @@ import pytest
 from palaver.conversation import Conversation, Toolbox, run_until_answer
 from palaver.errors import CallChanged, StoreDamaged, ValidationError
 from palaver.messages import user
+from palaver.stores.records import APPROVAL
 from palaver.tools import ToolOutput, approval, tool
 from palaver.tools.approval import (
     ApprovalRequired,
@@ -197,7 +198,7 @@ async def test_a_stored_decision_names_its_digest(store: Store) -> None:
 
 async def test_damaged_decisions_are_said_to_be(store: Store) -> None:
     conversation, (call,) = await asked(store)
-    store.put_records(conversation.id, [(approval.APPROVAL, call.id, b"{")])
+    store.put_records(conversation.id, [(APPROVAL, call.id, b"{")])
     with pytest.raises(StoreDamaged):
         load_decisions(conversation)
 
