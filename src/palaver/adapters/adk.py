@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec.structs import replace
 
-from palaver.adapters.worker_threads import run_to_end
+from palaver.adapters._worker_threads import run_to_end
 from palaver.errors import (
     AlreadyExists,
     LeaseLost,

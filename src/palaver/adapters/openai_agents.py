@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
-from palaver.adapters.worker_threads import run_cancellable, run_to_end
+from palaver.adapters._worker_threads import run_cancellable, run_to_end
 from palaver.errors import Conflict, UnknownConversation, ValidationError, needs_extra
 from palaver.history.erase import ERASED
 from palaver.messages.ids import new_id, now_ms, uuid_for
