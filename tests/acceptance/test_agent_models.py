@@ -246,7 +246,7 @@ def test_a_wrong_argument_is_refused_where_it_is_given(
 
 @pytest.mark.parametrize("name", ["openai:x", "anthropic:x", "gemini:x", "local:smollm2"])
 def test_an_unknown_argument_is_named_with_those_that_there_are(name: str) -> None:
-    told = r"got an unexpected keyword argument 'temprature'; it takes .*temperature"
+    told = r"unexpected keyword argument 'temprature'; did you mean 'temperature'\? It takes .*stop"
     with pytest.raises(TypeError, match=told):
         palaver.model(name, temprature=1)
 

@@ -106,7 +106,8 @@ def check_store(value: object) -> None:
 
 def check_history_of(store: Store | str | os.PathLike[str], history: StoredHistory) -> None:
     """Raise `ValidationError` for a history of another store: its leases would be in this one."""
-    if not isinstance(store, Store) or not history.is_in(store.backend):
+    backend = store.backend if isinstance(store, Store) else None
+    if history._backend is not backend:  # noqa: SLF001 - of the same package
         detail = "is of another store; give its own store, or the id of one of this store"
         raise ValidationError(detail, path="$.conversation", rule="argument")
 

@@ -363,10 +363,6 @@ class StoredHistory(BaseHistory):
         self._read_merged_positions(opened.merged)
         self._lock = threading.RLock()
 
-    def is_in(self, backend: Backend) -> bool:
-        """Return whether this object reads and writes through a backend."""
-        return self._backend is backend
-
     def _read_merged_positions(self, stored: Mapping[str, bytes] | None = None) -> None:
         if stored is None:
             stored = self._backend.records(self.id, MERGED_POSITIONS)
