@@ -73,6 +73,13 @@ def test_transcripts_on_the_machine_are_shown_unread_and_the_chosen_ones_importe
     expect(offers).to_have_count(2)  # the store is not empty any more
 
 
+HEAR = """async ([name, conversation, version]) => {
+  const loaded = performance.getEntriesByType("resource").map((one) => one.name);
+  const { live } = await import(loaded.find((one) => one.includes("/core/live-events.js")));
+  for (const listener of live.listeners.get(name)) listener({ conversation, version });
+}"""
+
+
 def test_the_example_is_opened_with_its_guide(near: PageServer, open_page: OpenPage) -> None:
     page = open_page(at=near, size=NARROW, scheme="dark")
     example = page.get_by_role("button", name="Open the example")
@@ -80,7 +87,11 @@ def test_the_example_is_opened_with_its_guide(near: PageServer, open_page: OpenP
     assert [] == violations(page)
     example.click()
     expect(page).to_have_url(re.compile(f"#/c/{demo.START}$"))  # the panel would cover it
-    expect(page.get_by_role("region", name="The first minute")).to_contain_text("0 of 5")
+    guide = page.get_by_role("region", name="The first minute")
+    expect(guide).to_contain_text("0 of 5")
+    page.evaluate(HEAR, ["history.edited", demo.START, 1])  # of how it was written, told late
+    page.evaluate(HEAR, ["history.rolled_back", demo.START, 10_000])
+    expect(guide).to_contain_text("1 of 5")
     assert demo.TEAM in near.store
     expect(page.locator("pv-panel")).to_be_hidden()
 

@@ -30,6 +30,8 @@ const STEP_EVENTS = [
 let progress = { done: [], hidden: false };
 /** The version before the last edit of the first demo conversation. @type {number | null} */
 let before = null;
+/** The open conversation, and the version that it had when it was opened. @type {{id: string, version: number} | null} */
+let opened = null;
 /** @type {Set<() => void>} */
 const listeners = new Set();
 
@@ -86,8 +88,11 @@ export function followOnboarding() {
   const known = localStorage.getItem(STORAGE_KEY);
   progress = { done: [], hidden: false, ...read(known) };
   for (const [name, step] of STEP_EVENTS) {
-    live.on(name, ({ conversation, outcome }) => conversation === get().id && outcome !== "failed" && done(step));
+    live.on(name, ({ conversation, outcome, version }) => isNew(conversation, version) && outcome !== "failed" && done(step));
   }
+  watch(["id", "head"], ({ id, head }) => {
+    if (head && head.id === id && opened?.id !== id) opened = { id, version: head.version };
+  });
   live.on("history.edited", ({ conversation, version }) => {
     if (conversation === START && version) before = version - 1;
   });
@@ -96,6 +101,17 @@ export function followOnboarding() {
   if (known !== null || !isOffered()) return;
   save(progress);
   if (get().id === null) openStart({ replace: true });
+}
+
+/**
+ * Whether something happened in the open conversation since it was opened. What is told late of how the
+ * examples were written is no deed of the reader's.
+ *
+ * @param {string | undefined} conversation
+ * @param {number | undefined} version
+ */
+function isNew(conversation, version) {
+  return conversation === get().id && opened?.id === conversation && (version ?? Infinity) > opened.version;
 }
 
 /** @param {Step} step */
