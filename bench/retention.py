@@ -1,9 +1,12 @@
-"""What expiring costs others: writers' times before and meanwhile, and the disk that is given back.
+"""What expiring costs others: writers' times without it and meanwhile, and the disk given back.
 
 `python -m bench.retention sqlite postgres` fills a store with 100,000 conversations; 10,000 of them
-are old. Some processes append to young ones at a steady rate; first alone, then while the old ones
-expire into an archive. `--conversations` and `--old` make it larger. The processes, the server and
-whoever else is at work share one machine.
+are old. Some processes append to young ones at a steady rate, while the old ones expire into an
+archive. Expiring stops now and then, so that times without it and meanwhile are taken in turn: the
+processes, the server and whoever else is at work share one machine. Afterwards VACUUM gives the
+room to the file system; or with `--refill` as many new conversations are created as were deleted,
+and where the room is used again, the store does not grow. `--conversations` and `--old` make it
+larger.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ def _name(number: int) -> str:
     return f"talk-{number:07}"
 
 
-def _fill(address: str, conversations: int, old: int, messages: int) -> None:
+def _fill(address: str, numbers: range, messages: int, *, old: int = 0) -> None:
+    """Create conversations; those whose number is below `old` were last changed long ago."""
     now = int(time.time() * 1000)
     with palaver.open(address) as store:
         past = store.with_clock(lambda: now - 200 * _DAY)
@@ -61,7 +65,9 @@ def _fill(address: str, conversations: int, old: int, messages: int) -> None:
             )
 
         with ThreadPoolExecutor(16) as pool:
-            list(pool.map(make, range(conversations), chunksize=100))
+            for start in range(numbers.start, numbers.stop, 10_000):  # futures take room
+                some = range(start, min(start + 10_000, numbers.stop))
+                list(pool.map(make, some, chunksize=100))
 
 
 def _write(  # noqa: PLR0917 - what a process is given
@@ -83,10 +89,29 @@ def _write(  # noqa: PLR0917 - what a process is given
     Path(file).write_text(json.dumps(times), "utf-8")
 
 
-def _expire(address: str, archive: str) -> None:
+def _expire(address: str, archive: str, pause: float) -> None:
+    """Expire, with a pause after every so many seconds; write down when it was at work."""
+    begun = time.monotonic()
+    spans: list[tuple[float, float]] = []
+
+    def tell(_: int, __: int | None) -> None:
+        nonlocal begun
+        if time.monotonic() - begun > pause:
+            spans.append((begun, time.monotonic()))
+            time.sleep(pause)
+            begun = time.monotonic()
+
     with palaver.open(address) as store:
-        found = store.expire(timedelta(days=90), archive=archive)
-    Path(f"{archive}.receipt").write_text(json.dumps(found.conversations), "utf-8")
+        found = store.expire(timedelta(days=90), archive=archive, progress=tell)
+        spans.append((begun, time.monotonic()))
+        damage = [line for name in _sample(store) for line in store.verify(name)]
+    Path(f"{archive}.receipt").write_text(
+        json.dumps({"expired": found.conversations, "spans": spans, "damage": damage}), "utf-8"
+    )
+
+
+def _sample(store: palaver.Store) -> list[str]:
+    return [head.id for head in store.list(limit=50).conversations]
 
 
 def _spread(times: list[float]) -> dict[str, float]:
@@ -121,21 +146,43 @@ def _measure(
     calm = time.monotonic()
     time.sleep(seconds)
     archive = str(folder / "old.jsonl.gz")
-    expiring = context.Process(target=_expire, args=(address, archive))
-    begun = time.monotonic()
+    expiring = context.Process(target=_expire, args=(address, archive, seconds))
     expiring.start()
     expiring.join()
-    ended = time.monotonic()
+    time.sleep(seconds)
     stop.set()
     for writer in writers:
         writer.join()
     times = [tuple(pair) for file in files for pair in json.loads(Path(file).read_text("utf-8"))]
+    receipt = json.loads(Path(f"{archive}.receipt").read_text("utf-8"))
     return {
-        "before, ms": _spread([took for at, took in times if calm <= at < begun]),
-        "meanwhile, ms": _spread([took for at, took in times if begun <= at < ended]),
-        "expired": json.loads(Path(f"{archive}.receipt").read_text("utf-8")),
-        "seconds": round(ended - begun, 1),
+        **_compare(times, calm, receipt["spans"]),
+        "expired": receipt["expired"],
+        "damage in a sample": receipt["damage"],
+        "seconds at work": round(sum(end - begun for begun, end in receipt["spans"]), 1),
         "archive, bytes": Path(archive).stat().st_size,
+        "load at the end": round(os.getloadavg()[0], 2),
+    }
+
+
+def _compare(
+    times: list[tuple[float, float]], calm: float, spans: list[tuple[float, float]]
+) -> dict[str, Any]:
+    """Return how long appends took without the expiry and meanwhile: in all, and span by span."""
+    ends = [calm, *(end for _, end in spans)]
+    pauses = [*zip(ends, [begun for begun, _ in spans] + [float("inf")], strict=True)]
+
+    def during(some: list[tuple[float, float]]) -> list[float]:
+        return [took for at, took in times if any(begun <= at < end for begun, end in some)]
+
+    def p99s(some: list[tuple[float, float]]) -> list[float]:
+        return [_spread(during([span])).get("p99", 0.0) for span in some]
+
+    return {
+        "without, ms": _spread(during(pauses)),
+        "meanwhile, ms": _spread(during(spans)),
+        "p99 by span, without": p99s(pauses),
+        "p99 by span, meanwhile": p99s(spans),
     }
 
 
@@ -167,6 +214,7 @@ def _disk(address: str) -> dict[str, int]:
 
 
 def _vacuum(address: str) -> None:
+    """Give the free room of a store back to the file system."""
     if "://" not in address:
         with closing(apsw.Connection(address)) as line:
             line.execute("VACUUM")
@@ -177,37 +225,46 @@ def _vacuum(address: str) -> None:
             line.execute(f"VACUUM FULL palaver.{table}".encode())
 
 
+def _run(kind: str, chosen: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    count, old, messages = chosen.conversations, chosen.old, chosen.messages
+    with _place(kind, folder) as address:
+        load, begun = os.getloadavg()[0], time.monotonic()
+        _fill(address, range(count), messages, old=old)
+        found: dict[str, Any] = {
+            "store": kind, "conversations": count, "messages": count * messages,
+            "load when it began": round(load, 2),
+            "filled in, s": round(time.monotonic() - begun),
+            "disk before": _disk(address),
+        }  # fmt: skip
+        found |= _measure(address, folder, count, old, chosen.seconds)
+        found["disk after"] = _disk(address)
+        if chosen.refill:
+            _fill(address, range(count, count + old), messages)
+            found["disk with as many new ones"] = _disk(address)
+        else:
+            begun = time.monotonic()
+            _vacuum(address)
+            found["disk after VACUUM"] = _disk(address)
+            found["VACUUM, s"] = round(time.monotonic() - begun, 1)
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.retention", description=__doc__)
     parser.add_argument("kinds", nargs="*", default=["sqlite", "postgres"])
     parser.add_argument("--conversations", type=int, default=100_000)
     parser.add_argument("--old", type=int, default=10_000)
-    parser.add_argument("--messages", type=int, default=6, help="of each conversation")
-    parser.add_argument("--seconds", type=float, default=30, help="of writing before it begins")
+    parser.add_argument("--messages", type=int, default=4, help="of each conversation")
+    parser.add_argument("--seconds", type=float, default=15, help="of each turn")
+    parser.add_argument("--refill", action="store_true", help="create as many, and do not VACUUM")
     parser.add_argument("--folder", type=Path, help="where the files go; removed afterwards")
     chosen = parser.parse_args(arguments)
     for kind in chosen.kinds:
         folder = Path(tempfile.mkdtemp(prefix="palaver-retention-", dir=chosen.folder))
         try:
-            with _place(kind, folder) as address:
-                load, begun = os.getloadavg()[0], time.monotonic()
-                _fill(address, chosen.conversations, chosen.old, chosen.messages)
-                found: dict[str, Any] = {
-                    "store": kind, "conversations": chosen.conversations,
-                    "messages": chosen.conversations * chosen.messages,
-                    "load when it began": round(load, 2),
-                    "filled in, s": round(time.monotonic() - begun),
-                    "disk before": _disk(address),
-                }  # fmt: skip
-                found |= _measure(address, folder, chosen.conversations, chosen.old, chosen.seconds)
-                found["disk after"] = _disk(address)
-                begun = time.monotonic()
-                _vacuum(address)
-                found["disk after VACUUM"] = _disk(address)
-                found["VACUUM, s"] = round(time.monotonic() - begun, 1)
-                sys.stdout.write(json.dumps(found, indent=1) + "\n")
-                sys.stdout.flush()
+            sys.stdout.write(json.dumps(_run(kind, chosen, folder), indent=1) + "\n")
+            sys.stdout.flush()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return 0

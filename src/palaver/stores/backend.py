@@ -158,7 +158,12 @@ class Backend(Protocol):
         ...
 
     def forks(self, conversation: str) -> list[Head]:
-        """Return the heads of the conversations that were forked from this one, oldest first."""
+        """Return the heads of the conversations that were forked from this one, oldest first.
+
+        A backend may have a method `forks_of(conversations)` too, which returns those of several
+        conversations, by their ids; and a method `read_whole(conversations)`, which returns a
+        `StoredConversation` by id, of those that are no forks and not long.
+        """
         ...
 
     def erase(

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         Lease,
         Listing,
         Record,
+        StoredConversation,
         Work,
     )
 
@@ -384,7 +385,9 @@ _OPTIONAL: Final = {
     "begin_work": "_begin_work",
     "commit_and_release": "_commit_and_release",
     "create_fork": "_create_fork",
+    "forks_of": "_forks_of",
     "open": "_open",
+    "read_whole": "_read_whole",
 }
 """What only some backends have, and what does it here."""
 _WITHOUT_CONTENT: Final = frozenset({
@@ -503,6 +506,26 @@ class EncryptedBackend:
         """Return the heads of the conversations that were forked from this one."""
         return [self._head(head) for head in self.inner.forks(conversation)]
 
+    def _forks_of(self, conversations: Sequence[str]) -> dict[str, list[Head]]:
+        inner: Any = self.inner  # it has `forks_of`, or this is not called
+        found: dict[str, list[Head]] = inner.forks_of(conversations)
+        return {name: [self._head(head) for head in heads] for name, heads in found.items()}
+
+    def _read_whole(self, conversations: Sequence[str]) -> dict[str, StoredConversation]:
+        inner: Any = self.inner  # it has `read_whole`, or this is not called
+        found: dict[str, StoredConversation] = inner.read_whole(conversations)
+        value = self.sealing.value
+        return {
+            name: replace(
+                stored,
+                head=self._head(stored.head),
+                journal=[self._entry(entry) for entry in stored.journal],
+                frames=[self._frame(frame) for frame in stored.frames],
+                records=[(kind, of, value(name, kind, of, data)) for kind, of, data in stored.records],
+            )
+            for name, stored in found.items()
+        }
+
     def _begin_work(
         self, conversation: str, holder: str, seconds: float, kinds: Sequence[str]
     ) -> Work:
@@ -547,13 +570,13 @@ class EncryptedBackend:
 
     def journal(self, conversation: str | None, after: int, limit: int) -> list[JournalEntry]:
         """Return the changes after a version or a cursor."""
-        open_data = self.sealing.open_data
-        return [
-            replace(entry, data=open_data(entry.data, entry.conversation, entry.kind, entry.at))
-            if entry.data
-            else entry
-            for entry in self.inner.journal(conversation, after, limit)
-        ]
+        return [self._entry(entry) for entry in self.inner.journal(conversation, after, limit)]
+
+    def _entry(self, entry: JournalEntry) -> JournalEntry:
+        if not entry.data:
+            return entry
+        data = self.sealing.open_data(entry.data, entry.conversation, entry.kind, entry.at)
+        return replace(entry, data=data)
 
     def records(
         self,

@@ -83,6 +83,7 @@ __all__ = [
     "SealedMessage",
     "Status",
     "StoreReport",
+    "StoredConversation",
     "StoredFrame",
     "Work",
     "boot_id",
@@ -252,6 +253,22 @@ class JournalEntry(Struct, frozen=True, gc=False):
     count: int
     data: Mapping[str, Any] = EMPTY
     cursor: int = 0
+
+
+class StoredConversation(Struct, frozen=True):
+    """A conversation that was read whole, without ancestors: what an export has.
+
+    `stops` and `keys` are by version, `replaces` by position.
+    """
+
+    head: Head
+    journal: list[JournalEntry]
+    stops: dict[int, int]
+    keys: dict[int, str]
+    frames: list[StoredFrame]
+    messages: list[Message]
+    replaces: dict[int, int]
+    records: list[tuple[str, str, bytes]]
 
 
 class AlreadyCommitted(int):

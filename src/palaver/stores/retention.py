@@ -5,6 +5,10 @@ they are written there first: a part of the archive is on disk before its conver
 and each is deleted only at the version that was archived. Whatever is killed in between, running it
 again finds what the archive holds and goes on. A conversation that a younger fork reads from stays.
 
+Others write meanwhile. So a transaction deletes as much as takes a few milliseconds, and behind it,
+as behind a part of the archive, there is a break that is longer than the work was: where the store
+is busy, everything takes longer, and less is done at once.
+
 Erasing an owner deletes the conversations of that owner. Where another owner's conversation was
 forked from one of them, its messages are erased in the whole family, with their summaries, and a
 shell without content stays, since the fork reads its positions. The receipt says what has to be
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -34,7 +38,7 @@ from palaver.stores.transfer.archive import Archive, ArchiveReport
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from palaver.messages import Message
     from palaver.stores.backend import Backend
@@ -54,11 +58,13 @@ __all__ = [
 ]
 
 _PAGE: Final = 500
-_PART: Final = 50  # conversations in a part of an archive
-_TOGETHER: Final = 2  # conversations deleted in one transaction
-_MESSAGES: Final = 200  # and the messages of these; or one conversation
+_PART: Final = 100  # conversations in a part of an archive
 _AT_ONCE: Final = 500  # messages erased in one transaction
-_BREAK: Final = 0.02  # seconds between two transactions, at least
+_TURN: Final = 0.008  # seconds that a transaction should take
+_FEWEST: Final = 10  # conversations and messages deleted in one transaction, or one conversation
+_MOST: Final = 640
+_BREAK: Final = 2.0  # how long a break is, in multiples of the work before it
+_SHORTEST: Final = 0.002
 _LONGEST: Final = 0.5
 
 
@@ -131,6 +137,7 @@ class _Expiry:
         self._gone: list[tuple[str, int]] = []
         self._messages = self._bytes = self._changed = 0
         self._kept: set[str] = set()
+        self._forks_read: dict[str, list[Head]] = {}
 
     # ── which ───────────────────────────────────────────────────────────────────────────────────
 
@@ -140,9 +147,17 @@ class _Expiry:
         after: str | None = f"{self._before}:"
         while after is not None:
             page = self._backend.listing(after=after, limit=_PAGE, tag=self._tag, owner=self._owner)
+            self._read_forks(page.conversations)
             for head in page.conversations:
                 yield from self._with_forks(head, seen)
             after = page.next
+
+    def _read_forks(self, heads: Sequence[Head]) -> None:
+        """Read the forks of a page of conversations at once, where the backend can."""
+        read: Callable[[Sequence[str]], dict[str, list[Head]]] | None
+        read = getattr(self._backend, "forks_of", None)
+        if read is not None and heads:
+            self._forks_read = read([head.id for head in heads])
 
     def _with_forks(self, head: Head, seen: set[str]) -> Iterator[Head]:
         """Yield a conversation after its forks, unless one of them has to stay."""
@@ -167,6 +182,8 @@ class _Expiry:
     def _forks(self, head: Head, seen: set[str]) -> deque[Head]:
         if head.id in seen:
             return deque()
+        if head.id in self._forks_read:
+            return deque(self._forks_read[head.id])
         try:
             return deque(self._backend.forks(head.id))
         except UnknownConversation:  # deleted meanwhile
@@ -186,14 +203,14 @@ class _Expiry:
         """Delete what is found, part by part; each part is archived first."""
         if archive is not None:
             self._settle(archive)
+        pace = _Pace()
         for part in _chunks(self.find(), _PART):
             if archive is not None:
-                self._archive(archive, part)
-            for some in _small(part):
-                begun = time.monotonic()
-                gone = set(self._backend.delete_all([(h.id, h.version) for h in some]))
-                took = time.monotonic() - begun
-                time.sleep(min(max(8 * took, _BREAK), _LONGEST))  # others come in between
+                with pace.work():
+                    self._archive(archive, part)
+            for some in pace.transactions(part):
+                with pace.transaction(some):
+                    gone = set(self._backend.delete_all([(h.id, h.version) for h in some]))
                 for head in some:
                     if head.id in gone:
                         self.count(head)
@@ -202,7 +219,8 @@ class _Expiry:
             if archive is not None:
                 gone = {name for name, _ in self._gone[-len(part) :]}
                 archive.withdraw(head.id for head in part if head.id not in gone)
-        _sweep(self._backend)
+        if self._gone:
+            _sweep(self._backend)
 
     def _archive(self, archive: Archive, part: list[Head]) -> None:
         """Add to the archive what it does not hold yet; what was deleted meanwhile is left out."""
@@ -260,18 +278,47 @@ def _chunks(heads: Iterable[Head], count: int) -> Iterator[list[Head]]:
         yield chunk
 
 
-def _small(heads: list[Head]) -> Iterator[list[Head]]:
-    """Yield what is deleted in one transaction, so that others wait only a moment."""
-    chunk: list[Head] = []
-    messages = 0
-    for head in heads:
-        own = head.length - head.base
-        if chunk and (len(chunk) == _TOGETHER or messages + own > _MESSAGES):
+class _Pace:
+    """How much is done at once, and how long others have the store for themselves then."""
+
+    def __init__(self) -> None:
+        self._size = _FEWEST
+
+    def transactions(self, heads: Iterable[Head]) -> Iterator[list[Head]]:
+        """Yield what is to be deleted in one transaction."""
+        chunk: list[Head] = []
+        for head in heads:
+            if chunk and _rows(*chunk, head) > self._size:
+                yield chunk
+                chunk = []
+            chunk.append(head)
+        if chunk:
             yield chunk
-            chunk, messages = [], 0
-        chunk.append(head)
-        messages += own
-    yield chunk
+
+    @contextmanager
+    def transaction(self, heads: Sequence[Head]) -> Generator[None]:
+        """Take a break after the block, and find out how much goes into the next transaction."""
+        begun = time.monotonic()
+        with self.work():
+            yield
+            took = time.monotonic() - begun
+            if took > _TURN:
+                self._size = max(self._size // 2, _FEWEST)
+            elif took < _TURN / 2 and 2 * _rows(*heads) > self._size:
+                self._size = min(2 * self._size, _MOST)
+
+    @contextmanager
+    def work(self) -> Generator[None]:
+        """Take a break after the block."""
+        begun = time.monotonic()
+        yield
+        took = time.monotonic() - begun
+        time.sleep(min(max(_BREAK * took, _SHORTEST), _LONGEST))
+
+
+def _rows(*heads: Head) -> int:
+    """Return about how much there is to delete of conversations."""
+    return sum(head.length - head.base + 1 for head in heads)
 
 
 # ── everything of an owner ──────────────────────────────────────────────────────────────────────

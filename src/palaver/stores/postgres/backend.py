@@ -69,6 +69,7 @@ from palaver.stores.postgres.erase import (
     erase_rows,
     label,
     prune_rows,
+    reclaim,
 )
 from palaver.stores.postgres.families import Families
 from palaver.stores.postgres.notify import Listener, Notifier, read_settled
@@ -159,6 +160,8 @@ class PostgresBackend:
         self.rows = PostgresRows(
             self._connections, self._index, self._families, read=self._read, clean_up=self._clean_up
         )
+        self.forks_of = self.rows.forks_of
+        self.read_whole = lambda names: self.rows.read_whole(names, self.codec)
         try:
             with self._connections.connect(wait=True) as connection:
                 self.migrated = migrate(connection, migrated=after_migration)
@@ -397,15 +400,14 @@ class PostgresBackend:
 
         def work(connection: TimedConnection, root: str) -> None:
             nonlocal tried
-            where = root, conversation
             with connection.transaction():
                 self._index.lock(connection)
                 if not lock(connection, root, conversation, after):
                     if tried:  # the first try succeeded, and its answer was lost
                         return
                     refuse_unknown(conversation)
-                fork = connection.execute(STATEMENTS["a_fork_of"], where).fetchone()
-                if fork is not None:
+                found = connection.execute(STATEMENTS["a_fork_of"], (root, conversation))
+                for fork in found:
                     refuse_forked(fork[0])
                 delete_rows(connection, root, conversation)
                 tried = True
@@ -421,24 +423,26 @@ class PostgresBackend:
     def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
         """Delete conversations that are still at a version and that nothing was forked from."""
         tried: list[str] = []
+        roots = self._families.find_all(name for name, _ in conversations)
+        wanted = [(name, roots[name], after) for name, after in conversations if name in roots]
 
         def work(connection: TimedConnection) -> list[str]:
             with connection.transaction():
                 self._index.lock(connection)
-                tried[:] = deleted = delete_unforked(connection, wanted, tried)
-            return deleted
+                tried[:] = delete_unforked(connection, wanted, tried, distributed=spread)
+            return [*tried]
 
-        wanted = [
-            (name, root, version)
-            for name, version in conversations
-            if (root := self._families.find(name)) is not None
-        ]
-        deleted = self._connections.run(work)
+        spread = self._cluster is not None
+        deleted = self._connections.run(work) if wanted else []
         for name in deleted:
             self._forget(name)
         self._changed()
         self.erasures += 1
         return deleted
+
+    def sweep(self) -> None:
+        """Let the server use the room of what `delete_all` deleted for what comes next."""
+        reclaim(self._connections)
 
     def family(self, conversation: str) -> list[str]:
         """Return a conversation and all its relatives: those that share its first ancestor."""

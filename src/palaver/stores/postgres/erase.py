@@ -26,7 +26,7 @@ from palaver.stores.postgres.search import PostgresSearchIndex
 from palaver.stores.records import Erased, encode_body, label_hash, placed_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from palaver.messages import Message
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
@@ -40,6 +40,7 @@ __all__ = [
     "erase_rows",
     "label",
     "prune_rows",
+    "reclaim",
 ]
 
 _PATIENCE: Final = 5.0
@@ -47,6 +48,13 @@ _LOCKED: Final = b"SET lock_timeout = '5s'"
 _GENTLE: Final = b"VACUUM "
 _THOROUGH: Final = b"VACUUM FULL "
 _THOROUGH_IF_FREE: Final = b"VACUUM (FULL, SKIP_LOCKED) "
+_DELETED_FROM: Final = ("messages", "journal", "records", "words", "name", "head")
+_TABLES: Final = tuple(
+    b"palaver." + name
+    for name in (b"messages", b"journal", b"words", b"records", b"names", b"conversations")
+)
+_UNHURRIED: Final = (b"SET statement_timeout = 0", b"SET vacuum_cost_delay = '2ms'")
+_UNLESS_LOCKED: Final = b"VACUUM (SKIP_LOCKED) "
 _ERASED_FROM: Final = ("palaver.messages", "palaver.words", "palaver.records")
 
 
@@ -107,32 +115,72 @@ def _replace_bodies(
 
 
 def delete_unforked(
-    connection: TimedConnection, wanted: Sequence[tuple[str, str, int]], tried: Collection[str]
+    connection: TimedConnection,
+    wanted: Sequence[tuple[str, str, int]],
+    tried: Collection[str],
+    *,
+    distributed: bool = False,
 ) -> list[str]:
     """Delete conversations (id, root, version) still at the version and without forks.
 
     Returns which. `tried` are those that an earlier try has deleted, if its answer was lost.
     """
+    versions, forks = _lock_unforked(connection, wanted, distributed=distributed)
+    gone: dict[str, str] = {}
     deleted: list[str] = []
-    found: dict[str, int | None] = {}
-    for name, root, _ in sorted(wanted):  # in one order, so that nobody waits in a circle
-        row = connection.execute(STATEMENTS["lock"], (root, name)).fetchone()
-        found[name] = None if row is None else row[0]
-    for name, root, version in wanted:
-        if found[name] is None and name in tried:
-            deleted.append(name)
-        if found[name] != version:
+    for name, root, version in wanted:  # forks come before what they were forked from
+        found = versions.get(name)
+        if found == version and forks.get(name, set()) <= gone.keys():
+            gone[name] = root
+        elif found is not None or name not in tried:
             continue
-        if connection.execute(STATEMENTS["a_fork_of"], (root, name)).fetchone():
-            continue
-        delete_rows(connection, root, name)
         deleted.append(name)
+    if gone:
+        _delete_all_rows(connection, gone, distributed=distributed)
     return deleted
+
+
+def _lock_unforked(
+    connection: TimedConnection, wanted: Sequence[tuple[str, str, int]], *, distributed: bool
+) -> tuple[dict[str, int], dict[str, set[str]]]:
+    """Lock conversations; return their versions, and the forks that there are of each."""
+    places = {"roots": [root for _, root, _ in wanted], "ids": [name for name, *_ in wanted]}
+    with connection.pipeline():
+        if distributed:  # rows on several nodes are not locked by one statement
+            locked = [
+                (name, connection.execute(STATEMENTS["lock"], (root, name)))
+                for name, root, _ in sorted(wanted)
+            ]
+        else:
+            answer = connection.execute(STATEMENTS["lock_all"], places)
+        children = connection.execute(STATEMENTS["forked_from"], places)
+    if distributed:
+        rows = [(name, row[0]) for name, found in locked if (row := found.fetchone()) is not None]
+    else:
+        rows = answer.fetchall()
+    forks: dict[str, set[str]] = {}
+    for parent, name in children.fetchall():
+        forks.setdefault(parent, set()).add(name)
+    return dict(rows), forks
+
+
+def _delete_all_rows(
+    connection: TimedConnection, gone: Mapping[str, str], *, distributed: bool
+) -> None:
+    """Delete the rows of conversations, given with their roots, in one round trip."""
+    with connection.pipeline():
+        if distributed:
+            for name, root in gone.items():
+                delete_rows(connection, root, name)
+            return
+        places = {"roots": [*gone.values()], "ids": [*gone]}
+        for table in _DELETED_FROM:
+            connection.execute(STATEMENTS[f"delete_all_{table}"], places)
 
 
 def delete_rows(connection: TimedConnection, root: str, conversation: str) -> None:
     """Delete the rows of a conversation; the head goes last: it tells whose the others are."""
-    for table in ("messages", "journal", "records", "words", "name", "head"):
+    for table in _DELETED_FROM:
         connection.execute(STATEMENTS[f"delete_{table}"], (root, conversation))
 
 
@@ -191,6 +239,19 @@ def clean_up(
     except (psycopg.Error, StoreError) as error:
         msg = f"it is erased, but the server could not clean up; erase it again: {error}"
         raise StoreError(msg) from error
+
+
+def reclaim(connections: PostgresConnections) -> None:
+    """Let the server use the room of deleted rows again, at the pace of its own clean-up.
+
+    Where that is not possible, by this role or at this time, the server does it by itself later.
+    """
+    with suppress(psycopg.Error, StoreError), connections.connect() as connection:
+        connection.longest = None
+        if not connections.pooled:
+            for setting in _UNHURRIED:
+                connection.execute(setting)
+        connection.execute(_UNLESS_LOCKED + b", ".join(_TABLES))
 
 
 def _wait_for_readers(connection: TimedConnection, transaction: str) -> None:

@@ -13,7 +13,7 @@ from palaver.stores.backend import refuse_unknown
 from palaver.stores.forks import Lineages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from palaver.stores.postgres.connections import PostgresConnections
 
@@ -65,6 +65,16 @@ class Families:
             return known
         rows = self._connections.fetch("root", (conversation,))
         return self.remember(conversation, rows[0][0]) if rows else None
+
+    def find_all(self, conversations: Iterable[str]) -> dict[str, str]:
+        """Return the roots of several conversations, in one round trip, of those there are."""
+        names = list(conversations)
+        unknown = [name for name in names if name not in self.roots]
+        found = dict(self._connections.fetch("roots", (unknown,))) if unknown else {}
+        for name in names:
+            if name in self.roots:
+                found[name] = self.roots[name]
+        return found
 
     def remember(self, conversation: str, root: str) -> str:
         """Remember a root, and return it."""

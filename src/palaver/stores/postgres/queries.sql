@@ -31,8 +31,17 @@ SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, p
        title, tags, created, updated, erased, owner
 FROM palaver.conversations WHERE root = %s AND parent = %s ORDER BY created, id;
 
+-- The forks of several conversations. Of one that is a fork itself, the root is not known here.
+-- name: forks_of
+SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased, owner
+FROM palaver.conversations WHERE parent = ANY (%s::text[]) ORDER BY created, id;
+
 -- name: root
 SELECT root FROM palaver.names WHERE id = %s;
+
+-- name: roots
+SELECT id, root FROM palaver.names WHERE id = ANY (%s::text[]);
 
 -- name: named
 SELECT id FROM palaver.names WHERE id >= %s AND id < %s ORDER BY id LIMIT %s;
@@ -253,6 +262,43 @@ SELECT version FROM palaver.conversations WHERE root = %s AND id = %s FOR UPDATE
 -- name: a_fork_of
 SELECT id FROM palaver.conversations WHERE root = %s AND parent = %s LIMIT 1;
 
+-- Several conversations, in one order, so that nobody waits in a circle.
+-- name: lock_all
+SELECT c.id, c.version
+FROM unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+JOIN palaver.conversations AS c ON c.root = w.root AND c.id = w.id
+ORDER BY c.id FOR UPDATE OF c;
+
+-- name: forked_from
+SELECT c.parent, c.id
+FROM unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+JOIN palaver.conversations AS c ON c.root = w.root AND c.parent = w.id;
+
+-- name: delete_all_messages
+DELETE FROM palaver.messages AS t USING unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+WHERE t.root = w.root AND t.conversation = w.id;
+
+-- name: delete_all_journal
+DELETE FROM palaver.journal AS t USING unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+WHERE t.root = w.root AND t.conversation = w.id;
+
+-- name: delete_all_records
+DELETE FROM palaver.records AS t USING unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+WHERE t.root = w.root AND t.conversation = w.id;
+
+-- name: delete_all_words
+DELETE FROM palaver.words AS t USING unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+WHERE t.root = w.root AND t.conversation = w.id;
+
+-- name: delete_all_name
+DELETE FROM palaver.names AS t USING unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+WHERE t.root = w.root AND t.id = w.id;
+
+-- name: delete_all_head
+DELETE FROM palaver.conversations AS t
+USING unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
+WHERE t.root = w.root AND t.id = w.id;
+
 -- name: delete_messages
 DELETE FROM palaver.messages WHERE root = %s AND conversation = %s;
 
@@ -406,6 +452,32 @@ ORDER BY p.place;
 SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conversation, seq,
        replaces
 FROM palaver.messages WHERE root = %s AND conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
+
+-- Several conversations whole, of those that are not forks and not long.
+-- name: whole_heads
+SELECT c.id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
+       title, tags, created, updated, erased, owner
+FROM unnest(%(ids)s::text[]) AS w (id)
+JOIN palaver.conversations AS c ON c.root = w.id AND c.id = w.id
+WHERE length <= %(most)s AND version < %(most)s;
+
+-- name: whole_journal
+SELECT conversation, version, kind, at, first, count, data, number, stop, key, frame
+FROM unnest(%(ids)s::text[]) AS w (id)
+JOIN palaver.journal AS t ON t.root = w.id AND t.conversation = w.id
+ORDER BY conversation, version;
+
+-- name: whole_messages
+SELECT conversation, body, replaces
+FROM unnest(%(ids)s::text[]) AS w (id)
+JOIN palaver.messages AS t ON t.root = w.id AND t.conversation = w.id
+ORDER BY conversation, seq;
+
+-- name: whole_records
+SELECT conversation, kind, name, value
+FROM unnest(%(ids)s::text[]) AS w (id)
+JOIN palaver.records AS t ON t.root = w.id AND t.conversation = w.id
+ORDER BY conversation, kind, name;
 
 -- name: label_hash
 SELECT hash, id, parent, base, origin, created, erased, title, tags, owner

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from palaver.errors import AlreadyExists, StoreError, ValidationError
 from palaver.messages.limits import is_text
-from palaver.stores.transfer.export import export_conversation
+from palaver.stores.transfer.export import export_conversation, read_together
 from palaver.stores.transfer.import_ import check_conversation, import_conversation
 
 try:
@@ -335,10 +335,12 @@ class Archive:
         with self._new_part() as part:
             counted.inner = part
             added = list(conversations)
+            found = read_together(store.backend, [name for name, _ in added])
             for name, _ in added:
                 if name in self.held:
                     counted.write(_withdrawal(name))
-                export_conversation(store, name, cast("IO[bytes]", counted))
+                stream = cast("IO[bytes]", counted)
+                export_conversation(store, name, stream, stored=found.get(name))
         for name, version in added:
             self.held.pop(name, None)
             self.held[name] = version

@@ -13,13 +13,15 @@ or the same as JSON lines, for large ones: a header, records, and each change af
 brought; a closing line with the counts shows that the file was not cut off. `frame` is the view as
 every store has it. A fork is exported as a conversation of its own, with the messages it has from
 its ancestors.
+
+Who exports many small conversations lets the backend read some of them together (`read_together`).
 """
 
 from __future__ import annotations
 
 import base64
 from io import TextIOBase
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -29,22 +31,30 @@ from palaver.history.log import packed_count
 from palaver.messages import dump
 from palaver.messages.limits import describe_argument
 from palaver.stores.annotations import ANNOTATION, annotation_records
-from palaver.stores.frame_codec import FrameCodec, open_codec
+from palaver.stores.frame_codec import FrameCodec, open_codec, read_frames
 from palaver.stores.records import Change
 from palaver.stores.transfer.snapshot_v1 import write_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from palaver.history.frame import Frame
     from palaver.messages import Message
     from palaver.stores.backend import Backend
-    from palaver.stores.records import Head, JournalEntry
+    from palaver.stores.records import Head, JournalEntry, StoredConversation, StoredFrame
     from palaver.stores.store import Store
 
     Progress: TypeAlias = Callable[[int, int | None], object]
 
-__all__ = ["FORMS", "Form", "check_stream", "export_conversation", "read_changes", "read_records"]
+__all__ = [
+    "FORMS",
+    "Form",
+    "check_stream",
+    "export_conversation",
+    "read_changes",
+    "read_records",
+    "read_together",
+]
 
 Form: TypeAlias = Literal["lines", "document", "version-1"]
 FORMS: Final[tuple[Form, ...]] = ("lines", "document", "version-1")
@@ -69,11 +79,12 @@ def export_conversation(
     *,
     form: Form = "lines",
     progress: Progress | None = None,
+    stored: StoredConversation | None = None,
 ) -> None:
     """Write a conversation to a stream, as JSON lines, as one document, or as version 1.
 
-    These forms can be imported again; `palaver.wire.convert.export_as` has more, for people and
-    for providers.
+    `stored` is what `read_together` has read of it, if anything. These forms can be imported again;
+    `palaver.wire.convert.export_as` has more, for people and for providers.
 
     >>> import io, json, palaver
     >>> store, file = palaver.open(":memory:"), io.BytesIO()
@@ -91,7 +102,8 @@ def export_conversation(
         view = history.view
         stream.write(dump(write_snapshot(view, team_task=view.team_task, timestamp=at)) + b"\n")
         return
-    lines = _write_lines(store, conversation, progress)
+    backend = store.backend if stored is None else cast("Backend", _StoredReader(stored))
+    lines = _write_lines(backend, conversation, progress)
     if form == "lines":
         for line in lines:
             stream.write(msgspec.json.encode(line) + b"\n")
@@ -100,13 +112,13 @@ def export_conversation(
 
 
 def _write_lines(
-    store: Store, conversation: str, progress: Progress | None
+    backend: Backend, conversation: str, progress: Progress | None
 ) -> Iterator[dict[str, Any]]:
-    head = store.backend.head(conversation)
-    records = read_records(store.backend, conversation)
+    head = backend.head(conversation)
+    records = read_records(backend, conversation)
     if head.parent is not None:  # it has the notes of its ancestors, as it has their messages
         own = {name for kind, name, _ in records if kind == ANNOTATION}
-        notes = annotation_records(store.backend, conversation)
+        notes = annotation_records(backend, conversation)
         records += [(ANNOTATION, name, value) for name, value in notes if name not in own]
     yield {
         "palaver": "conversation",
@@ -116,7 +128,7 @@ def _write_lines(
         "title": head.title,
         "tags": list(head.tags),
         "created": head.created,
-        "teamTask": store.get(conversation).at(head.version).team_task,
+        "teamTask": read_frames(backend, head)[1][-1][1].team_task,
         "messages": head.length,
         **({} if head.owner is None else {"owner": head.owner}),
     }
@@ -124,7 +136,7 @@ def _write_lines(
         data = base64.b64encode(value).decode()
         yield {"record": {"kind": kind, "name": name, "value": data}}
     done = 0
-    for change in read_changes(store.backend, head, standalone=True):
+    for change in read_changes(backend, head, standalone=True):
         for message in change.messages:
             yield {"message": msgspec.Raw(dump(message))}
         yield {"change": _encode_change(change)}
@@ -174,6 +186,56 @@ def _write_document(lines: Iterator[dict[str, Any]], stream: IO[bytes]) -> None:
 
 
 # ── reading a conversation ──────────────────────────────────────────────────────────────────────
+
+
+def read_together(
+    backend: Backend, conversations: Sequence[str]
+) -> dict[str, StoredConversation]:
+    """Return conversations that the backend reads at once; the others have to be read one by one.
+
+    A backend may have a method `read_whole(conversations)`, which does that for those that are no
+    forks and not long: a server answers in a few round trips.
+    """
+    read: Callable[[Sequence[str]], dict[str, StoredConversation]] | None
+    read = getattr(backend, "read_whole", None)
+    return {} if read is None else read(conversations)
+
+
+class _StoredReader:
+    """The part of a backend that an export needs, from a conversation that was read whole."""
+
+    def __init__(self, stored: StoredConversation) -> None:
+        self._stored = stored
+
+    def head(self, _: str) -> Head:
+        return self._stored.head
+
+    def kinds(self, _: str) -> list[str]:
+        return sorted({kind for kind, _, _ in self._stored.records})
+
+    def records(self, _: str, kind: str) -> dict[str, bytes]:
+        return {name: value for found, name, value in self._stored.records if found == kind}
+
+    def journal(self, _: str, after: int, limit: int) -> list[JournalEntry]:
+        return self._stored.journal[after + 1 :][:limit]
+
+    def frames(self, _: str, after: int, upto: int) -> list[StoredFrame]:
+        return [frame for frame in self._stored.frames if after < frame.version <= upto]
+
+    def keys(self, _: str, after: int, upto: int) -> dict[int, str]:
+        return {number: key for number, key in self._stored.keys.items() if after < number <= upto}
+
+    def before(self, _: str, position: int) -> int:
+        return sum(map(packed_count, self._stored.messages[:position]))
+
+    def stop(self, _: str, version: int) -> int:
+        return self._stored.stops[version]
+
+    def messages(self, _: str, start: int, stop: int) -> list[Message]:
+        return self._stored.messages[start:stop]
+
+    def replaced(self, _: str, position: int) -> int | None:
+        return self._stored.replaces.get(position)
 
 
 def read_records(backend: Backend, conversation: str) -> list[tuple[str, str, bytes]]:
