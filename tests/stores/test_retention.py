@@ -20,8 +20,11 @@ import palaver
 from palaver.errors import AlreadyExists, StoreError, UnknownConversation, ValidationError
 from palaver.history.erase import SUMMARY_OF
 from palaver.messages import user
+from palaver.stores import retention
 from palaver.stores.retention import OwnerErased, read_receipt, seal_receipt
-from palaver.stores.transfer import Archive, import_archive, write_archive
+from palaver.stores.encryption import Key
+from palaver.stores.transfer import Archive, export_conversation, import_archive, write_archive
+from palaver.stores.transfer.export import read_together
 from palaver.testing.stores.suite import dump_history
 from tests.profiles import steps
 
@@ -131,6 +134,58 @@ def test_a_wrong_owner_or_tag_is_refused() -> None:
             at(palaver.open(":memory:"), 0).expire(OLD, **wrong)
 
 
+class SlowTime:
+    """A clock that only work and breaks move on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.breaks: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.breaks.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("each", "fewest", "most"), [(0.0001, 30, 60), (0.01, 1, 1)])
+def test_a_transaction_is_as_large_as_takes_a_moment_and_a_break_follows(
+    monkeypatch: pytest.MonkeyPatch, each: float, fewest: int, most: int
+) -> None:
+    """Where deleting is slow, less is deleted at once; others have the store for longer."""
+    store, clock = palaver.open(":memory:"), SlowTime()
+    monkeypatch.setattr(retention, "time", clock)
+    for number in range(400):
+        at(store, 0).create([user("x")] * 10, id=f"old{number:03}")
+    delete_all, sizes = store.backend.delete_all, list[int]()
+
+    def slow(wanted: Any) -> list[str]:  # noqa: ANN401 - pairs
+        clock.now += each * len(wanted)
+        sizes.append(len(wanted))
+        return delete_all(wanted)
+
+    monkeypatch.setattr(store.backend, "delete_all", slow)
+    assert 400 == at(store, 100).expire(OLD).conversations
+    assert fewest <= max(sizes) <= most
+    for size, pause in zip(sizes, clock.breaks, strict=True):
+        assert pause >= min(5 * each * size, 0.5)
+
+
+def test_how_long_the_caller_takes_with_what_it_is_told_is_no_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, clock = palaver.open(":memory:"), SlowTime()
+    monkeypatch.setattr(retention, "time", clock)
+    fill(store)
+
+    def tell(_: int, __: int | None) -> None:
+        clock.now += 100
+
+    at(store, 100).expire(OLD, progress=tell)
+    assert 0.1 > max(clock.breaks)
+
+
 # ── archives ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -182,6 +237,56 @@ def test_a_conversation_that_changed_meanwhile_stays_and_its_copy_is_withdrawn(
     # later it expires, too, and is in the archive once
     assert 2 == at(store, 300).expire(OLD, archive=archive).conversations
     assert 12 == len(import_archive(palaver.open(":memory:"), archive))
+
+
+@pytest.mark.parametrize("key", [None, Key(b"k" * 32)])
+def test_what_is_read_together_is_exported_as_if_it_was_read_alone(
+    postgres: str, key: Key | None
+) -> None:
+    with palaver.open(postgres, key=key) as store:
+        talk = at(store, 0).create(
+            [user("one", id="1"), user("two"), user("three")], id="talk", title="Tea", tags=["a"],
+            owner="anna",
+        )  # fmt: skip
+        talk.replace(1, user("another"))
+        talk.append(user("four"), key="once")
+        talk.insert(0, [user("first")])
+        talk.set_team_task("Brew.")
+        talk.mark(0, "pin")
+        talk.undo()
+        store.put_record("talk", "draft", "d", b"not sent")
+        store.create(id="empty")
+        long = store.create(id="long")
+        for number in range(60):
+            long.append(user(str(number)))
+        talk.fork(id="fork").append(user("of the fork"))
+        names = ["talk", "empty", "long", "fork", "nothing"]
+        together = read_together(store.backend, names)
+        assert {"talk", "empty"} == {*together}
+        for name, stored in together.items():
+            alone, file = io.BytesIO(), io.BytesIO()
+            export_conversation(store, name, alone)
+            export_conversation(store, name, file, stored=stored)
+            assert alone.getvalue() == file.getvalue()
+        assert read_together(palaver.open(":memory:").backend, names) == {}
+
+
+def test_what_is_written_while_it_is_read_together_is_not_in_it(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with palaver.open(postgres) as store, palaver.open(postgres) as other:
+        store.create([user("one")], id="talk").append(user("two"))
+        connections = store.backend._connections
+        fetch = connections.fetch
+
+        def late(*wanted: Any) -> Any:  # noqa: ANN401 - rows
+            found = fetch(*wanted)
+            other.get("talk").append(user("three"))
+            return found
+
+        monkeypatch.setattr(connections, "fetch", late)
+        found = read_together(store.backend, ["talk"])["talk"]
+        assert (1, 2, 2) == (found.head.version, len(found.journal), len(found.messages))
 
 
 def test_an_archive_that_was_archived_before_is_not_doubled(tmp_path: Path) -> None:
@@ -293,11 +398,10 @@ PROGRAM = """
 import os, random, signal, sys
 import palaver
 from datetime import timedelta
-from palaver.stores.sqlite import SQLiteBackend
 from palaver.stores.transfer import archive
 
-path, file, seed, now = sys.argv[1:]
-left = random.Random(int(seed)).randrange(1, 60)
+path, file, seed, now, most = sys.argv[1:]
+left = random.Random(int(seed)).randrange(1, int(most))
 
 def dying(function):
     def call(*arguments, **named):
@@ -311,23 +415,26 @@ def dying(function):
 
 os.fsync = dying(os.fsync)
 archive.export_conversation = dying(archive.export_conversation)
-SQLiteBackend.delete_all = dying(SQLiteBackend.delete_all)
 with palaver.open(path) as store:
+    backend = type(store.backend)
+    backend.delete_all = dying(backend.delete_all)
     store.with_clock(lambda: int(now)).expire(timedelta(days=90), archive=file)
 """
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 def test_after_every_kill_each_conversation_is_in_the_store_or_once_in_the_archive(
-    tmp_path: Path, suffix: str
+    tmp_path: Path, suffix: str, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    path, archive = tmp_path / "chat.db", tmp_path / f"old{suffix}"
+    path = request.getfixturevalue("postgres") if kind == "postgres" else tmp_path / "chat.db"
+    archive = tmp_path / f"old{suffix}"
     with palaver.open(path) as store:
         fill(store, 110)
         everything = there(store)
     killed = 0
     for seed in range(steps(4, in_faults=200)):
-        values = path, archive, seed, START + 100 * DAY
+        values = path, archive, seed, START + 100 * DAY, 60
         program = [sys.executable, "-c", PROGRAM, *map(str, values)]
         ended = subprocess.run(program, check=False, timeout=120).returncode
         assert ended in {0, -signal.SIGKILL}

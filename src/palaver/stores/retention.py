@@ -5,9 +5,9 @@ they are written there first: a part of the archive is on disk before its conver
 and each is deleted only at the version that was archived. Whatever is killed in between, running it
 again finds what the archive holds and goes on. A conversation that a younger fork reads from stays.
 
-Others write meanwhile. So a transaction deletes as much as takes a few milliseconds, and behind it,
-as behind a part of the archive, there is a break that is longer than the work was: where the store
-is busy, everything takes longer, and less is done at once.
+Others write meanwhile. So a transaction deletes as much as takes a few milliseconds, and the break
+after it is several times as long: where the store is busy, everything takes longer, and less is done
+at once.
 
 Erasing an owner deletes the conversations of that owner. Where another owner's conversation was
 forked from one of them, its messages are erased in the whole family, with their summaries, and a
@@ -60,10 +60,11 @@ __all__ = [
 _PAGE: Final = 500
 _PART: Final = 100  # conversations in a part of an archive
 _AT_ONCE: Final = 500  # messages erased in one transaction
-_TURN: Final = 0.008  # seconds that a transaction should take
+_TURN: Final = 0.006  # seconds that a transaction should take
 _FEWEST: Final = 10  # conversations and messages deleted in one transaction, or one conversation
 _MOST: Final = 640
-_BREAK: Final = 2.0  # how long a break is, in multiples of the work before it
+_BREAK: Final = 8  # how long a break after a transaction is, in multiples of what that took
+_READ_BREAK: Final = 2  # and after a part of an archive, which keeps nobody waiting
 _SHORTEST: Final = 0.002
 _LONGEST: Final = 0.5
 
@@ -206,7 +207,7 @@ class _Expiry:
         pace = _Pace()
         for part in _chunks(self.find(), _PART):
             if archive is not None:
-                with pace.work():
+                with _then_break(_READ_BREAK):
                     self._archive(archive, part)
             for some in pace.transactions(part):
                 with pace.transaction(some):
@@ -299,7 +300,7 @@ class _Pace:
     def transaction(self, heads: Sequence[Head]) -> Generator[None]:
         """Take a break after the block, and find out how much goes into the next transaction."""
         begun = time.monotonic()
-        with self.work():
+        with _then_break(_BREAK):
             yield
             took = time.monotonic() - begun
             if took > _TURN:
@@ -307,13 +308,14 @@ class _Pace:
             elif took < _TURN / 2 and 2 * _rows(*heads) > self._size:
                 self._size = min(2 * self._size, _MOST)
 
-    @contextmanager
-    def work(self) -> Generator[None]:
-        """Take a break after the block."""
-        begun = time.monotonic()
-        yield
-        took = time.monotonic() - begun
-        time.sleep(min(max(_BREAK * took, _SHORTEST), _LONGEST))
+
+@contextmanager
+def _then_break(times: int) -> Generator[None]:
+    """Wait after the block, so many times as long as that took."""
+    begun = time.monotonic()
+    yield
+    took = time.monotonic() - begun
+    time.sleep(min(max(times * took, _SHORTEST), _LONGEST))
 
 
 def _rows(*heads: Head) -> int:

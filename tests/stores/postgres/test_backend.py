@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
+from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -347,6 +348,25 @@ def test_a_large_table_is_not_written_anew(postgres: str) -> None:
         assert before == run(postgres, file)
         rows = run(postgres, "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname='messages'")
         assert 1 == len(rows)
+
+
+def test_the_room_of_what_expired_is_used_again(postgres: str, store: Store) -> None:
+    def fill() -> None:
+        for number in range(100):
+            store.with_clock(lambda: 1_000).create([user("x" * 2_000)] * 10, id=f"old{number}")
+
+    size = "SELECT pg_relation_size('palaver.messages'), pg_relation_size('palaver.journal')"
+    run(postgres, "ALTER SYSTEM SET autovacuum = off", "SELECT pg_reload_conf()")
+    try:
+        fill()
+        (before,) = run(postgres, size)
+        assert 100 == store.expire(timedelta(days=1)).conversations
+        fill()
+        (again,) = run(postgres, size)
+        for then, now in zip(before, again, strict=True):
+            assert int(str(now)) < 1.2 * int(str(then))
+    finally:
+        run(postgres, "ALTER SYSTEM RESET autovacuum", "SELECT pg_reload_conf()")
 
 
 def test_an_erasure_waits_for_who_reads(postgres: str, store: Store) -> None:

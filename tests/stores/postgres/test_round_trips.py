@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,3 +176,18 @@ def test_a_refusal_is_one(counted: Counted) -> None:
     assert 1 == refused(LeaseLost, lambda _: store.put_records("talk", records, token=late.token))
     assert 1 == refused(AlreadyExists, lambda _: store.create(id="talk"))
     assert 1 == refused(UnknownConversation, lambda _: store.get("nowhere"))
+
+
+def test_expiring_many_takes_a_few_round_trips_in_all(counted: Counted, tmp_path: Path) -> None:
+    """Not some for each conversation: their forks, their rows and their deletion come together."""
+    past = counted.store.with_clock(lambda: 1_000)
+    for number in range(60):
+        past.create([user("1"), user("2"), user("3")], id=f"old{number:02}", owner="anna")
+    found: list[int] = []
+
+    def expire(store: Store) -> None:
+        found.append(store.expire(timedelta(days=1), archive=tmp_path / "a.jsonl").conversations)
+
+    trips = counted.trips(expire)
+    assert [60] == found
+    assert trips < 3 * 60

@@ -22,11 +22,13 @@ from palaver.errors import EncryptionError, PalaverError, StoreError, UnknownCon
 from palaver.messages import user
 from palaver.stores import Store, StoredHistory
 from palaver.stores.postgres import PostgresBackend
+from palaver.stores.transfer import import_archive
 from palaver.testing import store_conformance
 from palaver.testing.stores.suite import dump_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 SECRET = "the door code is 4711"  # noqa: S105 - nobody's
 GRANTS = """
@@ -91,6 +93,22 @@ def test_each_owner_has_a_store_of_its_own(admin: Store, anna: Store, jim: Store
     anna.delete("fork")
     anna.delete("hers")
     assert {"his"} == {head.id for head in admin}
+    assert [] == list(admin.verify())
+
+
+def test_an_owner_expires_what_is_its_own(
+    admin: Store, anna: Store, jim: Store, tmp_path: Path
+) -> None:
+    """A role that may not clean up the tables can expire all the same."""
+    for store, name in ((anna, "anna"), (jim, "jim")):
+        for number in range(30):
+            store.with_clock(lambda: 1_000).create([user("old")], id=f"{name}{number}")
+        store.create([user("new")], id=f"{name}s")
+    found = anna.expire(timedelta(days=1), archive=tmp_path / "hers.jsonl")
+    assert (30, 30) == (found.conversations, len(import_archive(admin, tmp_path / "hers.jsonl")))
+    assert 30 == anna.expire(timedelta(days=1)).conversations
+    assert {"annas"} == {head.id for head in anna}
+    assert 31 == len(list(jim))
     assert [] == list(admin.verify())
 
 

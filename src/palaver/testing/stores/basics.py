@@ -217,6 +217,13 @@ def several_conversations_are_deleted_at_once(trial: Trial) -> None:
     expect([names[1], names[2], names[4]], there, "those that are there")
     expect([], [hit for name in there for hit in store.verify(name)], "problems")
     expect([], store.backend.delete_all([]), "none of none")
+    fork = store.get(names[2]).fork().id
+    older = next(head.id for head in store.backend.forks(names[2]) if head.id != fork)
+    family = [(fork, 0), (names[2], 0), (older, 0)]
+    expect([fork, older], store.backend.delete_all(family), "forks")
+    expect([names[2]], store.backend.delete_all([(names[2], 0)]), "what they were forked from")
+    family = [(store.get(names[4]).fork(id=f"fork {names[4]}").id, 0), (names[4], 0)]
+    expect([name for name, _ in family], store.backend.delete_all(family), "a family")
 
 
 @CHECKS
