@@ -369,6 +369,15 @@ def test_the_room_of_what_expired_is_used_again(postgres: str, store: Store) -> 
         run(postgres, "ALTER SYSTEM RESET autovacuum", "SELECT pg_reload_conf()")
 
 
+def test_what_expired_is_gone_also_where_the_server_can_not_clean_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erase, "_UNLESS_LOCKED", b"VACUUM nothing, ")
+    store.with_clock(lambda: 1_000).create([user("old")])
+    assert 1 == store.expire(timedelta(days=1)).conversations
+    assert [] == list(store)
+
+
 def test_an_erasure_waits_for_who_reads(postgres: str, store: Store) -> None:
     history = store.create([user("secret")])
     with psycopg.connect(postgres) as line:

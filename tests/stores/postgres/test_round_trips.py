@@ -182,7 +182,7 @@ def test_expiring_many_takes_a_few_round_trips_in_all(counted: Counted, tmp_path
     """Not some for each conversation: their forks, their rows and their deletion come together."""
     past = counted.store.with_clock(lambda: 1_000)
     for number in range(60):
-        past.create([user("1"), user("2"), user("3")], id=f"old{number:02}", owner="anna")
+        past.create([user("old")], id=f"old{number:02}", owner="anna")
     found: list[int] = []
 
     def expire(store: Store) -> None:
@@ -190,4 +190,4 @@ def test_expiring_many_takes_a_few_round_trips_in_all(counted: Counted, tmp_path
 
     trips = counted.trips(expire)
     assert [60] == found
-    assert trips < 3 * 60
+    assert trips < 100
