@@ -21,8 +21,9 @@ from palaver.errors import AlreadyExists, StoreError, UnknownConversation, Valid
 from palaver.history.erase import SUMMARY_OF
 from palaver.messages import user
 from palaver.stores import retention
-from palaver.stores.retention import OwnerErased, read_receipt, seal_receipt
 from palaver.stores.encryption import Key
+from palaver.stores.postgres import PostgresBackend
+from palaver.stores.retention import OwnerErased, read_receipt, seal_receipt
 from palaver.stores.transfer import Archive, export_conversation, import_archive, write_archive
 from palaver.stores.transfer.export import read_together
 from palaver.testing.stores.suite import dump_history
@@ -277,6 +278,7 @@ def test_what_is_written_while_it_is_read_together_is_not_in_it(
 ) -> None:
     with palaver.open(postgres) as store, palaver.open(postgres) as other:
         store.create([user("one")], id="talk").append(user("two"))
+        assert isinstance(store.backend, PostgresBackend)
         connections = store.backend._connections
         fetch = connections.fetch
 

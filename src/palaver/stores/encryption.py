@@ -514,17 +514,17 @@ class EncryptedBackend:
     def _read_whole(self, conversations: Sequence[str]) -> dict[str, StoredConversation]:
         inner: Any = self.inner  # it has `read_whole`, or this is not called
         found: dict[str, StoredConversation] = inner.read_whole(conversations)
-        value = self.sealing.value
-        return {
-            name: replace(
-                stored,
-                head=self._head(stored.head),
-                journal=[self._entry(entry) for entry in stored.journal],
-                frames=[self._frame(frame) for frame in stored.frames],
-                records=[(kind, of, value(name, kind, of, data)) for kind, of, data in stored.records],
-            )
-            for name, stored in found.items()
-        }
+        return {name: self._whole(stored) for name, stored in found.items()}
+
+    def _whole(self, stored: StoredConversation) -> StoredConversation:
+        value, of = self.sealing.value, stored.head.id
+        return replace(
+            stored,
+            head=self._head(stored.head),
+            journal=[self._entry(entry) for entry in stored.journal],
+            frames=[self._frame(frame) for frame in stored.frames],
+            records=[(kind, n, value(of, kind, n, data)) for kind, n, data in stored.records],
+        )
 
     def _begin_work(
         self, conversation: str, holder: str, seconds: float, kinds: Sequence[str]

@@ -6,8 +6,8 @@ and each is deleted only at the version that was archived. Whatever is killed in
 again finds what the archive holds and goes on. A conversation that a younger fork reads from stays.
 
 Others write meanwhile. So a transaction deletes as much as takes a few milliseconds, and the break
-after it is several times as long: where the store is busy, everything takes longer, and less is done
-at once.
+after it is several times as long. Where the store is busy, everything takes longer, and less is
+done at once.
 
 Erasing an owner deletes the conversations of that owner. Where another owner's conversation was
 forked from one of them, its messages are erased in the whole family, with their summaries, and a

@@ -146,22 +146,19 @@ def _lock_unforked(
     """Lock conversations; return their versions, and the forks that there are of each."""
     places = {"roots": [root for _, root, _ in wanted], "ids": [name for name, *_ in wanted]}
     with connection.pipeline():
-        if distributed:  # rows on several nodes are not locked by one statement
-            locked = [
-                (name, connection.execute(STATEMENTS["lock"], (root, name)))
+        if distributed:  # one statement can't lock rows on several nodes
+            heads = [
+                connection.execute(STATEMENTS["lock"], (root, name))
                 for name, root, _ in sorted(wanted)
             ]
         else:
-            answer = connection.execute(STATEMENTS["lock_all"], places)
+            heads = [connection.execute(STATEMENTS["lock_all"], places)]
         children = connection.execute(STATEMENTS["forked_from"], places)
-    if distributed:
-        rows = [(name, row[0]) for name, found in locked if (row := found.fetchone()) is not None]
-    else:
-        rows = answer.fetchall()
+    versions: dict[str, int] = {name: at for found in heads for at, name in found.fetchall()}
     forks: dict[str, set[str]] = {}
     for parent, name in children.fetchall():
         forks.setdefault(parent, set()).add(name)
-    return dict(rows), forks
+    return versions, forks
 
 
 def _delete_all_rows(

@@ -257,14 +257,14 @@ WHERE root = %s AND conversation = %s AND kind = %s AND name >= %s AND name < %s
 ORDER BY name DESC LIMIT %s;
 
 -- name: lock
-SELECT version FROM palaver.conversations WHERE root = %s AND id = %s FOR UPDATE;
+SELECT version, id FROM palaver.conversations WHERE root = %s AND id = %s FOR UPDATE;
 
 -- name: a_fork_of
 SELECT id FROM palaver.conversations WHERE root = %s AND parent = %s LIMIT 1;
 
 -- Several conversations, in one order, so that nobody waits in a circle.
 -- name: lock_all
-SELECT c.id, c.version
+SELECT c.version, c.id
 FROM unnest(%(roots)s::text[], %(ids)s::text[]) AS w (root, id)
 JOIN palaver.conversations AS c ON c.root = w.root AND c.id = w.id
 ORDER BY c.id FOR UPDATE OF c;

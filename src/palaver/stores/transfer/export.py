@@ -188,9 +188,7 @@ def _write_document(lines: Iterator[dict[str, Any]], stream: IO[bytes]) -> None:
 # ── reading a conversation ──────────────────────────────────────────────────────────────────────
 
 
-def read_together(
-    backend: Backend, conversations: Sequence[str]
-) -> dict[str, StoredConversation]:
+def read_together(backend: Backend, conversations: Sequence[str]) -> dict[str, StoredConversation]:
     """Return conversations that the backend reads at once; the others have to be read one by one.
 
     A backend may have a method `read_whole(conversations)`, which does that for those that are no
