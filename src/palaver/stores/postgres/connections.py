@@ -493,6 +493,14 @@ _TEXTS: Final[Mapping[type, Callable[[Any], bytes | None]]] = {
 """How values are written for the server."""
 
 
+def _checked(results: list[PGresult]) -> PGresult:
+    """Return the only result of a statement, or raise the error that it is."""
+    (result,) = results
+    if result.status not in _WELL:
+        raise error_from_result(result)
+    return result
+
+
 def _readiness(socket: int) -> Callable[[int], object]:
     """Return a function that tells whether a socket can be read within so many milliseconds."""
     if not hasattr(select, "poll"):
@@ -627,13 +635,10 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
             while not line.is_busy():
                 result = line.get_result()
                 if result is None:
-                    break
+                    return _checked(results)
                 results.append(result)
-        if not results or line.transaction_status == TransactionStatus.ACTIVE:
-            results += self.wait(generators.execute(line))
-        if results[0].status not in _WELL:
-            raise error_from_result(results[0])
-        return results[0]
+        results += self.wait(generators.execute(line))
+        return _checked(results)
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:  # noqa: ANN401 - psycopg's own
         """Wait for the server's answer, and no longer than the limit for each part of it."""
