@@ -424,18 +424,10 @@ class PostgresBackend:
 
     def delete_all(self, conversations: Sequence[tuple[str, int]]) -> list[str]:
         """Delete conversations that are still at a version and that nothing was forked from."""
-        tried: list[str] = []
         roots = self._families.find_all(name for name, _ in conversations)
         wanted = [(name, roots[name], after) for name, after in conversations if name in roots]
-
-        def work(connection: TimedConnection) -> list[str]:
-            with connection.transaction():
-                self._index.lock(connection)
-                tried[:] = delete_unforked(connection, wanted, tried, distributed=spread)
-            return [*tried]
-
         spread = self._cluster is not None
-        deleted = self._connections.run(work) if wanted else []
+        deleted = delete_unforked(self._connections, self._index, wanted, distributed=spread)
         for name in deleted:
             self._forget(name)
         self._changed()

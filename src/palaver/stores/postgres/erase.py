@@ -115,16 +115,34 @@ def _replace_bodies(
 
 
 def delete_unforked(
-    connection: TimedConnection,
+    connections: PostgresConnections,
+    index: PostgresSearchIndex,
     wanted: Sequence[tuple[str, str, int]],
-    tried: Collection[str],
     *,
     distributed: bool = False,
 ) -> list[str]:
     """Delete conversations (id, root, version) still at the version and without forks.
 
-    Returns which. `tried` are those that an earlier try has deleted, if its answer was lost.
+    It is one transaction. Returns which are gone.
     """
+    tried: list[str] = []  # what a try has deleted, if its answer was lost
+
+    def work(connection: TimedConnection) -> list[str]:
+        with connection.transaction():
+            index.lock(connection)
+            tried[:] = _delete_unforked(connection, wanted, tried, distributed=distributed)
+        return tried
+
+    return connections.run(work) if wanted else []
+
+
+def _delete_unforked(
+    connection: TimedConnection,
+    wanted: Sequence[tuple[str, str, int]],
+    tried: Collection[str],
+    *,
+    distributed: bool,
+) -> list[str]:
     versions, forks = _lock_unforked(connection, wanted, distributed=distributed)
     gone: dict[str, str] = {}
     deleted: list[str] = []
