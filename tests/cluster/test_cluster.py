@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -17,11 +18,14 @@ from palaver.cli.app import app
 from palaver.messages import user
 from palaver.stores.postgres import PostgresBackend, cluster
 from palaver.stores.records import JournalEntry
+from palaver.stores.transfer import import_archive
 from tests.cluster.nodes import nodes_of
 from tests.patience import within
 from tests.stores.frozen import contents, fill
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from palaver.stores import Store, StoredHistory
     from tests.cluster.nodes import Node
 
@@ -71,6 +75,25 @@ def test_a_filled_store_is_brought_over(postgres: str, monkeypatch: pytest.Monke
         assert 1 == len(store.search("worker"))
         store.distribute()  # which it is
     assert 0 == CliRunner().invoke(app, ["doctor", "--store", postgres]).exit_code
+
+
+def test_what_is_old_expires_on_every_node(store: Store, tmp_path: Path) -> None:
+    """In transactions over several nodes; a family goes as a whole, or stays."""
+    past = store.with_clock(lambda: 1_000)
+    for number in range(60):
+        history = past.create([user(str(number))] * 3, id=f"old{number}", owner="anna")
+        if number % 10 == 0:
+            history.fork(id=f"fork{number}").append(user("of the fork"))
+    store.get("old7").fork(id="young")
+    assert 1 <= len(store.search("fork"))  # the index has them, too
+    found = store.expire(timedelta(days=1), archive=tmp_path / "old.jsonl")
+    assert (65, 1, 0) == (found.conversations, found.kept, found.changed)
+    assert {"old7", "young"} == {head.id for head in store}
+    assert [] == store.search("fork")
+    assert [] == list(store.verify())
+    assert 65 == len(import_archive(store, tmp_path / "old.jsonl"))
+    assert ["0", "0", "0", "of the fork"] == [message.text for message in store.get("fork0")]
+    assert [] == list(store.verify())
 
 
 def test_the_doctor_says_what_a_store_runs_on(store: Store, postgres: str) -> None:
