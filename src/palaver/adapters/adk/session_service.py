@@ -129,6 +129,7 @@ class PalaverSessionService(BaseSessionService):
     conversation that was forked from a session with palaver is a session of the same user.
 
     >>> import asyncio, palaver
+    >>> from google.adk.events.event import Event
     >>> from google.genai.types import Content, Part
     >>> store = palaver.open(":memory:")
     >>> service = PalaverSessionService(store)
@@ -605,6 +606,7 @@ class PalaverSessionService(BaseSessionService):
         read = writer.ids if writer.version == history.version else None
         if read is not None and event.id not in read:
             return False
+        history.refresh()  # an edit may have taken it out
         return any(
             to_event(found) == event
             for position in self._store.find_positions(history.id, event.id)
