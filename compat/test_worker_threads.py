@@ -112,6 +112,7 @@ def slow():
     print("done", flush=True)
 
 assert asyncio.run(run_to_end(lambda: 1)) == 1
+time.sleep(0.1)  # the thread is idle now
 if os.fork() == 0:
     assert asyncio.run(run_to_end(lambda: 2)) == 2
     print("child", flush=True)
