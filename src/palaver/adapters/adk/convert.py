@@ -186,8 +186,8 @@ def _fields_reader() -> Callable[[str], Any] | None:
 
 
 _read_fields: Final = _fields_reader()
-_NO_TEXT: Final = ContentPart(text="").__getstate__()
-_NO_CONTENT: Final = Content(role="user", parts=[]).__getstate__()
+_PART: Final = ContentPart(text="").__dict__
+_WHOLE: Final = Content(role="user", parts=[]).__dict__
 
 
 def _read_event(fields: str, content: Content | None) -> Event:
@@ -196,34 +196,32 @@ def _read_event(fields: str, content: Content | None) -> Event:
         event = Event.model_validate_json(fields)
         event.content = content
         return event
-    values, extra, given = _read_fields(fields)
+    values, _, given = _read_fields(fields)
     if content is not None:
         values["content"] = content
         given.add("content")
-    state = {"__dict__": values, "__pydantic_extra__": extra, "__pydantic_fields_set__": given}
-    event = _restored(Event, state)
+    event = _restored(Event, values, given)
     event.model_post_init(None)
     return event
 
 
-def _restored(kind: type[_Model], state: _Json) -> _Model:
-    """Return a model from its state, as `copy` and `pickle` do: nothing is validated."""
-    made = kind.__new__(kind)
-    made.__setstate__({"__pydantic_private__": None, **state})
-    return made
-
-
 def _text_content(role: Role, text: str) -> Content:
     """Return content of one text, unvalidated: that would be half of what an event takes."""
-    part = _restored(ContentPart, _changed(_NO_TEXT, text=text))
     said_by = "model" if role == "assistant" else "user"
-    return _restored(Content, _changed(_NO_CONTENT, parts=[part], role=said_by))
+    part = _restored(ContentPart, {**_PART, "text": text}, {"text"})
+    return _restored(Content, {**_WHOLE, "parts": [part], "role": said_by}, {"parts", "role"})
 
 
-def _changed(state: _Json, **values: object) -> _Json:
-    """Return the state of a model with other values of its fields."""
-    fields, given = state["__dict__"], state["__pydantic_fields_set__"]
-    return {**state, "__dict__": {**fields, **values}, "__pydantic_fields_set__": {*given}}
+def _restored(kind: type[_Model], fields: _Json, given: set[str]) -> _Model:
+    """Return a model with these fields, as `copy` and `pickle` do: nothing is validated."""
+    made = kind.__new__(kind)
+    made.__setstate__({
+        "__dict__": fields,
+        "__pydantic_fields_set__": given,
+        "__pydantic_extra__": None,
+        "__pydantic_private__": None,
+    })  # fmt: skip
+    return made
 
 
 def _write_content(message: Message) -> _Json | None:

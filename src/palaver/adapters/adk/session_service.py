@@ -67,7 +67,7 @@ _TAG: Final = "adk:"
 _POLL_SECONDS: Final = 0.02
 _PATIENCE: Final = 0.000_15
 """How long the loop waits for an append, in seconds: a disk that is slower has the loop go on."""
-_READING: Final = 0.000_5
+_READING: Final = 0.001
 """And for a session that is read, which keeps the interpreter busy and not the disk."""
 _Found = TypeVar("_Found", "Head", "StoredHistory")
 _Json = dict[str, Any]
