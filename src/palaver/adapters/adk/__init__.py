@@ -8,6 +8,11 @@ state of a session is what the events in its view say: an event and its state de
 and an edit, a rollback or a fork takes the state along. The state of an app or a user belongs to
 all of their sessions, and stays.
 
+A `Session` object that appends holds the conversation's lease until its task ends or goes on to
+another session. Another run waits for that, so that two runs never mix their events. A run that
+lost the lease is refused with `StaleSessionError` once another has written. An edit needs no lease:
+the run that is under way sees it before its next request.
+
 `session_service` holds the service; `convert` the events as messages, both ways.
 """
 

@@ -1,12 +1,8 @@
 """ADK's sessions, events and state over conversations in a store.
 
-A `Session` object that appends holds the conversation's lease until its task ends or goes on to
-another session. Another run waits for that, so that two runs never mix their events. A run that
-lost the lease is refused with `StaleSessionError` once another has written. An edit needs no lease:
-the run that is under way sees it before its next request.
-
-An append is one statement in a worker thread. What it needs to know of the session, this object
-has: which events are in it, and whether another run has had the lease since.
+An append is one statement in a worker thread, under the lease of its `Session` object. What it
+needs to know of the session, its writer knows: which events are in it, and whether another run has
+had the lease since.
 """
 
 from __future__ import annotations
