@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -13,13 +14,14 @@ from google.adk.models import Gemini
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
-from google.genai.types import Content, Part
+from google.genai.types import Content, FunctionCall, Part
 
 import palaver
 from palaver.adapters.adk import PalaverSessionService, repair_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from multiprocessing.connection import Connection
     from pathlib import Path
 
     from google.adk.events.event import Event
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from google.adk.sessions.base_session_service import BaseSessionService
     from google.adk.sessions.session import Session
 
-__all__ = ["APP", "USER", "agent", "ask", "main", "said", "weather"]
+__all__ = [
+    "APP", "USER", "ScriptedModel", "agent", "ask", "keep_talking", "main", "run_turns", "said",
+    "scripted", "weather",
+]  # fmt: skip
 
 APP, USER = "tea", "ann"
 
@@ -116,3 +121,34 @@ def main(address: str, url: str, moment: int, told: Path) -> None:
 
     deadly.__name__ = "weather"
     asyncio.run(ask(agent(url, tools=[deadly]), "Weather in Rome?", service, "talk"))
+
+
+def scripted(answer: str) -> LlmAgent:
+    """An agent that asks for the weather once, and then answers."""
+    call = Part(function_call=FunctionCall(name="weather", args={"city": answer}))
+    parts = [Content(role="model", parts=[part]) for part in (call, Part(text=answer))]
+    return agent("", model=ScriptedModel(model="scripted", script=parts))
+
+
+def keep_talking(address: str, first: int, told: Connection) -> None:
+    """Take turn after turn, from a number on, and tell the number of each; until it is killed."""
+    service = PalaverSessionService(palaver.open(address), turn_seconds=0.5)
+    told.send(-1)
+
+    async def go() -> None:
+        for number in itertools.count(first):
+            await ask(scripted(f"answer {number}"), f"question {number}", service, "talk")
+            told.send(number)
+
+    asyncio.run(go())
+
+
+def run_turns(address: str, name: str, turns: int) -> None:
+    """Take so many turns on a session that others write to."""
+    service = PalaverSessionService(palaver.open(address))
+
+    async def go() -> None:
+        for _ in range(turns):
+            await ask(scripted(f"{name} answer"), f"{name} question", service, "talk")
+
+    asyncio.run(go())

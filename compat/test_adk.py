@@ -22,11 +22,24 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 import palaver
-from compat.adk_agent import APP, USER, ScriptedModel, agent, ask, main, said, weather
-from palaver.adapters.adk import PalaverSessionService, from_event, to_event
+from compat.adk_agent import (
+    APP,
+    USER,
+    ScriptedModel,
+    agent,
+    ask,
+    keep_talking,
+    main,
+    run_turns,
+    said,
+    scripted,
+    weather,
+)
+from palaver.adapters.adk import PalaverSessionService, convert, from_event, to_event
 from palaver.messages import ToolCallPart, ToolPart, assistant, user
 from palaver.messages.message import Message
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
+from tests.profiles import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +145,23 @@ def test_an_event_comes_back_exactly(given: types.Content | None, author: str) -
     store = palaver.open(":memory:")
     history = store.create([from_event(event)])
     assert event == to_event(store.get(history.id)[0])
+
+
+@pytest.mark.parametrize("given", CONTENTS)
+def test_an_event_is_read_the_same_by_its_fields_alone(
+    given: types.Content | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short way, and the one for an ADK whose events are built otherwise."""
+    message = from_event(Event(author="ada", content=given, invocation_id="i1", branch="a"))
+    event = to_event(message)
+    assert convert._read_fields is not None
+    monkeypatch.setattr(convert, "_read_fields", None)
+    again = to_event(message)
+    assert event is not None
+    assert again is not None
+    assert again == event
+    assert again.model_fields_set | {"content"} == event.model_fields_set | {"content"}
+    assert again.model_dump_json() == event.model_dump_json()
 
 
 def test_an_event_is_a_message_of_its_role() -> None:
@@ -596,6 +626,58 @@ def test_a_killed_run_is_taken_up_again(address: str, tmp_path: Path, moment: in
             assert [] == list(store.verify())
 
 
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(address: str) -> None:
+    """A process takes turn after turn and is killed somewhere; another takes its place."""
+    with palaver.open(address) as store:
+        asyncio.run(PalaverSessionService(store).create_session(**TALK))
+    told = -1
+    for moment in range(steps(2, in_faults=50)):
+        here, there = NURSERY.Pipe()
+        process = NURSERY.Process(target=keep_talking, args=(address, told + 1, there))
+        process.start()
+        assert -1 == here.recv()
+        told = int(here.recv())
+        here.poll(0.001 * (moment * 7 % 40))
+        process.kill()
+        process.join()
+        there.close()
+        while here.poll():
+            try:
+                told = int(here.recv())
+            except EOFError:
+                break
+        with palaver.open(address) as store:
+            view = store.get("talk").view
+            assert len(view) == len({message.id for message in view})
+            answers = [message.text for message in view if message.text.startswith("answer")]
+            assert [f"answer {number}" for number in range(len(answers))] == answers
+            assert len(answers) > told
+            told = len(answers) - 1
+            service = PalaverSessionService(store)
+            assert "Yes." == asyncio.run(ask(scripted("Yes."), "Still there?", service, "talk"))
+            assert [] == list(store.verify())
+            store.get("talk").truncate(keep_first=len(view))
+
+
+def test_runs_of_several_processes_never_mix_their_turns(address: str) -> None:
+    names, turns = ["one", "two"], steps(3, in_faults=10)
+    with palaver.open(address) as store:
+        asyncio.run(PalaverSessionService(store).create_session(**TALK))
+        processes = [
+            NURSERY.Process(target=run_turns, args=(address, name, turns)) for name in names
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(120)
+        assert [0, 0] == [process.exitcode for process in processes]
+        view = store.get("talk").view
+        assert TURN * turns * len(names) == [message.role for message in view]
+        said_by = [message.text.split()[0] for message in view if message.text]
+        assert said_by[::2] == said_by[1::2]
+        assert dict.fromkeys(names, turns) == {n: said_by[::2].count(n) for n in names}
+
+
 # ── sessions ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -715,6 +797,52 @@ def test_an_event_that_is_sent_again_is_stored_once(store: Store) -> None:
         for lost in (session, session.model_copy(deep=True)):
             with pytest.raises(SessionNotFoundError):
                 await service.append_event(lost, told("Wine?"))
+
+    asyncio.run(talk())
+
+
+def test_an_event_is_looked_for_where_a_session_does_not_have_all(here: Store) -> None:
+    """A session that was read in part, or whose events were edited, does not know by itself."""
+    service = PalaverSessionService(here)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        events = [told(text) for text in ("Tea?", "Rum?")]
+        for event in events:
+            await service.append_event(session, event)
+        config = GetSessionConfig(num_recent_events=1)
+        partly = await service.get_session(**TALK, config=config)
+        assert partly is not None
+        await service.flush()
+        await service.append_event(partly, events[0].model_copy(deep=True))
+        assert ["Tea?", "Rum?"] == [message.text for message in here.get("talk")]
+        here.get("talk").rewrite([range(1, 2)])
+        await service.append_event(partly, told("Wine?"))
+        await service.append_event(partly, events[0])
+        assert ["Rum?", "Wine?", "Tea?"] == [message.text for message in here.get("talk")]
+        await service.flush()
+        await service.append_event(session, told("Milk?"))
+        assert ["Rum?", "Wine?", "Tea?", "Milk?"] == [from_event(e).text for e in session.events]
+        here.get("talk").rewrite([range(1, 4)])
+        await service.append_event(session, events[1])
+        assert ["Wine?", "Tea?", "Milk?", "Rum?"] == [message.text for message in here.get("talk")]
+
+    asyncio.run(talk())
+
+
+def test_an_edit_between_two_turns_is_in_the_session_after_the_next_event(store: Store) -> None:
+    """The session object is the same; nobody else has had the turn."""
+    service = PalaverSessionService(store)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        for text in ("Tea?", "Rum?"):
+            await asyncio.create_task(service.append_event(session, told(text)))
+        await asyncio.sleep(0.2)  # the turn of the last task is over
+        store.get("talk").rewrite([range(1)])
+        await asyncio.create_task(service.append_event(session, told("Milk?")))
+        assert ["Tea?", "Milk?"] == [from_event(event).text for event in session.events]
+        assert ["Tea?", "Milk?"] == [message.text for message in store.get("talk")]
 
     asyncio.run(talk())
 

@@ -374,6 +374,11 @@ class StoredHistory(BaseHistory):
         self._state.merged_positions = found
 
     @property
+    def head(self) -> Head:
+        """Where the conversation stood when it was opened or last refreshed."""
+        return self._head
+
+    @property
     def title(self) -> str | None:
         """The conversation's title."""
         return self._head.title

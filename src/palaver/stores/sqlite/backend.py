@@ -691,7 +691,7 @@ class SQLiteBackend:
             cid = self._cid(lease.conversation, self._writer)
             self._writer.execute(QUERIES["end_lease"], (cid, lease.token))
 
-        self._write(work)
+        self._write(work, atomic=True)
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Store a record beside the log; None removes it."""

@@ -1,17 +1,8 @@
-"""The Agent Development Kit (ADK): its session service, over conversations in a store.
+"""ADK's sessions, events and state over conversations in a store.
 
-    service = PalaverSessionService(palaver.open("chat.db"))
-    runner = Runner(app_name="tea", agent=agent, session_service=service)
-
-An event is a message, and what was not edited comes back to ADK exactly as it was written. The
-state of a session is what the events in its view say: an event and its state delta are one change,
-and an edit, a rollback or a fork takes the state along. The state of an app or a user belongs to
-all of their sessions, and stays.
-
-A `Session` object that appends holds the conversation's lease until its task ends or goes on to
-another session. Another run waits for that, so that two runs never mix their events. A run that
-lost the lease is refused with `StaleSessionError` once another has written. An edit needs no lease:
-the run that is under way sees it before its next request.
+An append is one statement in a worker thread, under the lease of its `Session` object. What it
+needs to know of the session, its writer knows: which events are in it, and whether another run has
+had the lease since.
 """
 
 from __future__ import annotations
@@ -25,72 +16,44 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-import msgspec
-from msgspec.structs import replace
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions.base_session_service import (
+    BaseSessionService,
+    GetSessionConfig,
+    ListSessionsResponse,
+)
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
 
-from palaver.adapters._worker_threads import run_to_end
+from palaver.adapters._worker_threads import Patience, run_in_background, run_to_end
+from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event
 from palaver.errors import (
     AlreadyExists,
     LeaseLost,
     LeaseTaken,
     StoreError,
     UnknownConversation,
-    ValidationError,
-    needs_extra,
 )
-from palaver.history.erase import ERASED
-from palaver.messages.ids import new_id, now_ms, uuid_for
-from palaver.messages.limits import MAX_INT, MAX_NAME, is_object, replace_refused
-from palaver.messages.message import Message
-from palaver.messages.part_base import FilePart
-from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart, UnknownPart
-from palaver.messages.tool_state import ToolCompleted, ToolError, raw_output
+from palaver.messages.ids import new_id, now_ms
 from palaver.stores.records import holder_name
-from palaver.wire.format import Inline, Linked, media_of, raw_block
-from palaver.wire.gemini.blocks import SIGNATURE, read_part, read_response
-from palaver.wire.gemini.request import GEMINI
-from palaver.wire.request import BEGIN, BodyReader
-from palaver.wire.round_trip import apply_changes, diff, fingerprint
-
-with needs_extra("adk"):
-    from google.adk.errors import StaleSessionError
-    from google.adk.errors.already_exists_error import AlreadyExistsError
-    from google.adk.errors.session_not_found_error import SessionNotFoundError
-    from google.adk.events.event import Event
-    from google.adk.events.event_actions import EventActions
-    from google.adk.sessions.base_session_service import (
-        BaseSessionService,
-        GetSessionConfig,
-        ListSessionsResponse,
-    )
-    from google.adk.sessions.session import Session
-    from google.adk.sessions.state import State
-    from google.genai.types import Content
-    from google.genai.types import Part as ContentPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from google.adk.agents.callback_context import CallbackContext
-    from google.adk.models.llm_request import LlmRequest
+    from google.adk.events.event import Event
 
-    from palaver.messages.message import Role
-    from palaver.messages.parts import Part
     from palaver.stores import Store, StoredHistory
     from palaver.stores.records import Head, Lease, Record
 
-__all__ = ["PalaverSessionService", "from_event", "repair_request", "to_event"]
+__all__ = ["PalaverSessionService"]
 
-METADATA_KEY: Final = "adk"
-"""Where a message's metadata keeps its event without the content, and what the content lacks."""
-_NOTHING: Final = UnknownPart({"type": METADATA_KEY})
-"""The content of an event that says nothing, such as a change of state."""
-_TEXT_PART: Final = ContentPart(text="")
-_TEXT_CONTENT: Final = Content(role="user", parts=[_TEXT_PART])
 _RECORDS: Final = METADATA_KEY
-"""The kind of records of a session: its `initial` state, and its `state` now."""
-_PENDING: Final = f"{METADATA_KEY}.pending"
-"""The kind of records with state of the app or the user that is not yet stored where it belongs."""
+"""The kind of records of a session: its `initial` state, its `state` now, and what is pending."""
+_PENDING: Final = "pending "
+"""How the names of records begin with state of the app or the user that is not in its place yet."""
 _SHARED: Final = f"{METADATA_KEY}.state"
 """The kind of records with the state of an app or a user, by key."""
 _SHARED_NAME: Final = "adk-state:"
@@ -98,220 +61,12 @@ _SHARED_NAME: Final = "adk-state:"
 _TAG: Final = "adk:"
 """How the tags begin that name a session's app, and its app and user."""
 _POLL_SECONDS: Final = 0.02
+_PATIENCE: Final = 0.000_15
+"""How long the loop waits for an append, in seconds: a disk that is slower has the loop go on."""
+_READING: Final = 0.001
+"""And for a session that is read, which keeps the interpreter busy and not the disk."""
 _Found = TypeVar("_Found", "Head", "StoredHistory")
 _Json = dict[str, Any]
-
-
-# ── events and messages ─────────────────────────────────────────────────────────────────────────
-
-
-def from_event(event: Event, *, session: str = "") -> Message:
-    """Convert an event to a message, such that `to_event` returns it exactly.
-
-    `session` is the id of the conversation.
-
-    >>> from google.genai.types import Content, Part
-    >>> said = Content(role="user", parts=[Part(text="Tea?")])
-    >>> from_event(Event(author="user", content=said)).text
-    'Tea?'
-    """
-    fields = msgspec.json.decode(event.model_dump_json(by_alias=True, exclude_none=True))
-    theirs = fields.pop("content", None)
-    name = event.id if 0 < len(event.id) <= MAX_NAME and event.id.isprintable() else new_id()
-    role = _role(event.author, theirs)
-    at = int(min(event.timestamp * 1000, MAX_INT)) if event.timestamp > 0 else 0
-    try:
-        made = Message(role, _read_content(theirs, role, session, name), name, at)
-    except ValidationError:  # a character or a number that no store takes: the difference has it
-        content = _read_content(replace_refused(theirs), role, session, name)
-        made = Message(role, content, name, at)
-    ours = _write_content(made)
-    stored = {"event": msgspec.json.encode(fields).decode()}
-    same = isinstance(made.content, str) and ours == theirs  # nothing but text: no 1 that is True
-    if not same and (steps := diff(ours, theirs)):
-        stored["content"] = f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
-    return replace(made, metadata={METADATA_KEY: stored})
-
-
-def _role(author: str, content: Any) -> Role:  # noqa: ANN401 - JSON
-    parts = (content or {}).get("parts") or ()
-    if parts and all("functionResponse" in part for part in parts):
-        return "tool"
-    said_by = (content or {}).get("role") or author
-    return "user" if said_by == "user" else "assistant"
-
-
-def _read_content(content: Any, role: Role, session: str, name: str) -> str | tuple[Part, ...]:  # noqa: ANN401 - JSON
-    reader = BodyReader(GEMINI, session=uuid_for(session), model=None, names={})
-    given: list[_Json] = (content or {}).get("parts") or []
-    if len(given) == 1 and given[0].keys() == {"text"}:
-        return str(given[0]["text"])
-    parts = tuple(_read(part, role, reader, uuid_for(name)) for part in given)
-    return parts or (_NOTHING,)
-
-
-def _read(part: _Json, role: Role, reader: BodyReader, message_id: str) -> Part:
-    result = read_response(part) if role == "tool" else None
-    if result is not None:
-        tool, answer = result
-        response = part["functionResponse"].get("response")
-        if is_object(response) and [*response] == ["result"] and response["result"]:
-            said = response["result"]
-            answer = replace(answer, output=said if isinstance(said, str) else answer.output)
-        return reader.result(message_id, answer, tool)
-    found = None if "functionCall" in part and role != "assistant" else read_part(part)
-    return reader.unknown(part) if found is None else reader.part(message_id, found)
-
-
-def to_event(message: Message, *, author: str = "model", invocation_id: str = "") -> Event | None:
-    """Convert a message to an event: the original one, with what was edited.
-
-    The result is None for a message that was erased. A message that ADK did not write is said by
-    the user, or by `author`, in the invocation `invocation_id`.
-
-    >>> import palaver
-    >>> to_event(palaver.assistant("Yes."), author="ada").content.parts[0].text
-    'Yes.'
-    """
-    if ERASED in message.metadata:
-        return None
-    stored = message.metadata.get(METADATA_KEY)
-    kept = stored if is_object(stored) else {}
-    found = kept.get("event")
-    fields = found if isinstance(found, str) and '"' in found else None  # metadata of anywhere
-    if fields is not None and isinstance(message.content, str) and "content" not in kept:
-        with suppress(ValueError):
-            event = Event.model_validate_json(fields)
-            event.content = _text_content(message.role, message.content)
-            return event
-    content = _write_content(message)
-    then, _, steps = str(kept.get("content", "")).partition(" ")
-    if then and then == fingerprint(content):
-        with suppress(msgspec.DecodeError):
-            content = apply_changes(content, msgspec.json.decode(steps))
-    said = msgspec.json.encode(content).decode()
-    if fields is not None:
-        whole = fields if content is None else f'{fields[:-1]},"content":{said}}}'
-        with suppress(ValueError):
-            return Event.model_validate_json(whole)
-    by = "user" if message.role in ("user", "system") else author
-    at = message.timestamp / 1000
-    return Event.model_validate(
-        {"id": message.id, "author": by, "invocation_id": invocation_id, "timestamp": at,
-         "content": msgspec.json.decode(said)}
-    )  # fmt: skip
-
-
-def _text_content(role: Role, text: str) -> Content:
-    """Return content of one text, unvalidated: that would be half of what an event takes."""
-    part = _TEXT_PART.model_copy(update={"text": text})
-    said_by = "model" if role == "assistant" else "user"
-    return _TEXT_CONTENT.model_copy(update={"parts": [part], "role": said_by})
-
-
-def _write_content(message: Message) -> _Json | None:
-    """Write the content as ADK would have it: None if there is nothing to say."""
-    role = "model" if message.role == "assistant" else "user"
-    if isinstance(message.content, str):
-        return {"parts": [{"text": message.content}], "role": role}
-    if message.content == (_NOTHING,):
-        return None
-    return {"parts": [*filter(None, map(_write, message.content))], "role": role}
-
-
-def _write(part: Part) -> _Json | None:
-    if isinstance(part, TextPart | ReasoningPart):
-        thought = {"thought": True} if isinstance(part, ReasoningPart) else {}
-        return _signed({"text": part.text, **thought}, part)
-    if isinstance(part, ToolCallPart):
-        given = msgspec.to_builtins(part.input)
-        call = {"id": part.call_id, "args": given, "name": part.tool}
-        return _signed({"functionCall": call}, part)
-    if isinstance(part, ToolPart):
-        response = _response(part)
-        return {"functionResponse": {"id": part.call_id, "name": part.tool, "response": response}}
-    if isinstance(part, FilePart):
-        return _write_file(part)
-    if isinstance(part, UnknownPart) and part.type == GEMINI.name:
-        return raw_block(part)
-    return None
-
-
-def _signed(element: _Json, part: TextPart | ReasoningPart | ToolCallPart) -> _Json:
-    """Return the element with the signature that came on its part."""
-    stored = part.metadata.get(GEMINI.provider) if part.metadata else None
-    signature = stored.get(SIGNATURE) if is_object(stored) else None
-    return {**element, SIGNATURE: signature} if isinstance(signature, str) else element
-
-
-def _response(part: ToolPart) -> _Json:
-    """Return what a function gave, as an object."""
-    if isinstance(part.state, ToolError):
-        return {"error": part.state.error}
-    if not isinstance(part.state, ToolCompleted):
-        return {}
-    output = raw_output(part.state)
-    with suppress(msgspec.DecodeError):
-        found = msgspec.json.decode(output)
-        if isinstance(found, dict):
-            return found
-    return {"result": output}
-
-
-def _write_file(part: FilePart) -> _Json:
-    media = media_of(part)
-    named = {"displayName": part.filename} if part.filename else {}
-    if isinstance(media, Inline):
-        data = media.data.replace("+", "-").replace("/", "_")
-        return {"inlineData": {**named, "data": data, "mimeType": part.mime}}
-    url = media.url if isinstance(media, Linked) else part.url
-    return {"fileData": {**named, "fileUri": url, "mimeType": part.mime}}
-
-
-def _state_delta(message: Message) -> _Json:
-    """Return the state that the event of a message sets."""
-    stored = message.metadata.get(METADATA_KEY) if message.metadata else None
-    fields = stored.get("event") if is_object(stored) else None
-    if not isinstance(fields, str) or '"stateDelta":{"' not in fields:
-        return {}
-    with suppress(msgspec.DecodeError):
-        actions = msgspec.json.decode(fields).get("actions")
-        delta = actions.get("stateDelta") if is_object(actions) else None
-        if isinstance(delta, dict):
-            return delta
-    return {}
-
-
-def repair_request(callback_context: CallbackContext, llm_request: LlmRequest) -> None:  # noqa: ARG001 - ADK gives both
-    """Make user and model alternate: a `before_model_callback` where a session may be edited.
-
-    ADK leaves out calls without responses and responses without calls. What then stands side by
-    side of one role becomes one turn; responses stay alone. An answer that comes first gets a
-    short text of the user before it. The session stays as it is.
-
-    >>> from google.adk.models.llm_request import LlmRequest
-    >>> from google.genai.types import Content, Part
-    >>> said = [Content(role="user", parts=[Part(text=text)]) for text in ("Tea?", "Rum?")]
-    >>> request = LlmRequest(contents=said)
-    >>> repair_request(None, request)
-    >>> [[part.text for part in content.parts] for content in request.contents]
-    [['Tea?', 'Rum?']]
-    """
-    turns: list[Content] = []
-    if llm_request.contents and llm_request.contents[0].role != "user":
-        turns.append(Content(role="user", parts=[ContentPart(text=BEGIN)]))
-    for content in llm_request.contents:
-        last = turns[-1] if turns else None
-        if last is None or last.role != content.role or _responds(last) or _responds(content):
-            turns.append(content)
-        else:
-            parts = [*(last.parts or ()), *(content.parts or ())]
-            turns[-1] = Content(role=content.role, parts=parts)
-    llm_request.contents = turns
-
-
-def _responds(content: Content) -> bool:
-    return any(part.function_response is not None for part in content.parts or ())
 
 
 # ── state ───────────────────────────────────────────────────────────────────────────────────────
@@ -348,12 +103,18 @@ def _encode(value: object) -> bytes:
 class _Writer:
     """A `Session` object that was given to ADK: what it has seen, and the lease it writes under."""
 
-    def __init__(self, history: StoredHistory, config: GetSessionConfig | None) -> None:
+    def __init__(
+        self, history: StoredHistory, config: GetSessionConfig | None, ids: set[str] | None = None
+    ) -> None:
         self.holder = holder_name()
         self.history = history
         self.config = config
         self.version: int | None = history.version
+        self.ids = ids
+        """Of all events in the view of this version; None if they were not all read."""
         self.lease: Lease | None = None
+        self.token = 0
+        """Of the last lease that it had."""
         self.renew_at = 0.0
 
 
@@ -364,6 +125,7 @@ class PalaverSessionService(BaseSessionService):
     conversation that was forked from a session with palaver is a session of the same user.
 
     >>> import asyncio, palaver
+    >>> from google.adk.events.event import Event
     >>> from google.genai.types import Content, Part
     >>> store = palaver.open(":memory:")
     >>> service = PalaverSessionService(store)
@@ -396,6 +158,7 @@ class PalaverSessionService(BaseSessionService):
         self._store = store
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
+        self._patience, self._reading = Patience(_PATIENCE), Patience(_READING)
         self._writers: dict[int, _Writer] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], _Writer] = (
             weakref.WeakKeyDictionary()
@@ -423,7 +186,8 @@ class PalaverSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session as its conversation is now, or None."""
-        return await run_to_end(partial(self._get, app_name, user_id, session_id, config))
+        work = partial(self._get, app_name, user_id, session_id, config)
+        return await run_to_end(work, self._reading)
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -619,7 +383,9 @@ class PalaverSessionService(BaseSessionService):
             last_update_time=self._updated(history, events),
         )
         if with_events:
-            self._remember(session, _Writer(history, config))
+            partly = config is not None and (config.num_recent_events, config.after_timestamp)
+            ids = {each.id for each in events} if partly in (False, (None, None)) else None
+            self._remember(session, _Writer(history, config, ids))
         return session
 
     def _remember(self, session: Session, writer: _Writer) -> _Writer:
@@ -652,18 +418,19 @@ class PalaverSessionService(BaseSessionService):
 
     def _merged_state(self, history: StoredHistory, app: str, user: str) -> _Json:
         """Return the state of a session with that of its app and its user."""
-        self._settle(history.id, app, user)
-        _, state = self._own_state(history)
+        records = self._store.records(history.id, _RECORDS)
+        self._settle(history.id, records, app, user)
+        _, state = self._own_state(history, records)
         state.update((State.APP_PREFIX + key, v) for key, v in self._shared(app, None).items())
         state.update((State.USER_PREFIX + key, v) for key, v in self._shared(app, user).items())
         return state
 
-    def _own_state(self, history: StoredHistory) -> tuple[list[int], _Json]:
+    def _own_state(
+        self, history: StoredHistory, kept: Mapping[str, bytes]
+    ) -> tuple[list[int], _Json]:
         """Return the last edit and erasure, and the state that the events of the view then say."""
-        head = self._store.head(history.id)
-        history.refresh(head)
+        head = history.head
         seen = [head.framed, head.erased]
-        kept = self._store.records(history.id, _RECORDS)
         known = json.loads(kept["state"]) if "state" in kept else None
         if known is not None and known["seen"] == seen:
             return seen, dict(known["state"])
@@ -671,7 +438,7 @@ class PalaverSessionService(BaseSessionService):
             return seen, dict(json.loads(kept.get("initial", b"{}")))
         state = self._initial_state(head)
         for message in history.view:
-            state.update(_scopes(_state_delta(message))[2])
+            state.update(_scopes(state_delta(message))[2])
         record = _encode({"seen": seen, "state": state})
         self._store.put_record(history.id, _RECORDS, "state", record)
         return seen, state
@@ -695,20 +462,23 @@ class PalaverSessionService(BaseSessionService):
         """Return the records with which a change says what it sets of the app and the user."""
         if not app and not user:
             return []
-        name = f"{now_ms():015} {new_id()}"
-        return [(_PENDING, name, _encode({"app": app, "user": user}))]
+        name = f"{_PENDING}{now_ms():015} {new_id()}"
+        return [(_RECORDS, name, _encode({"app": app, "user": user}))]
 
-    def _settle(self, name: str, app: str, user: str) -> None:
+    def _settle(self, name: str, records: Mapping[str, bytes], app: str, user: str) -> None:
         """Store the state of the app and the user that changes of a session have set.
 
         A process that dies before this leaves it to the next one that reads the session.
         """
-        for at, value in self._store.records(name, _PENDING).items():
+        for record, value in records.items():
+            if not record.startswith(_PENDING):
+                continue
+            at = record.removeprefix(_PENDING)
             pending = json.loads(value)
             for owner, scope in ((None, "app"), (user, "user")):
                 if pending[scope]:
                     self._share(_shared_name(app, owner), pending[scope], at)
-            self._store.put_record(name, _PENDING, at, None)
+            self._store.put_record(name, _RECORDS, record, None)
 
     def _share(self, name: str, values: _Json, at: str) -> None:
         if name not in self._store:
@@ -744,7 +514,7 @@ class PalaverSessionService(BaseSessionService):
         until = loop.time() + self._wait_seconds
         while True:
             try:
-                await run_to_end(partial(self._append, writer, session, event))
+                await run_to_end(partial(self._append, writer, session, event), self._patience)
             except (LeaseTaken, LeaseLost) as error:
                 if loop.time() >= until:
                     msg = f"Session {session.id} is being written to by another run: {error}"
@@ -756,33 +526,46 @@ class PalaverSessionService(BaseSessionService):
     def _append(self, writer: _Writer, session: Session, event: Event) -> None:
         """Append an event under the lease; what the session holds then is what is stored."""
         history = writer.history
+        shared: list[_Json] = []
         try:
-            lease = self._lease(writer, session, event)
-            if self._is_stored(history, event):
+            history.under(self._lease(writer, session, event))
+            if self._is_stored(writer, event):
                 return
             message = from_event(event, session=history.id)
-            *shared, own = _scopes(_state_delta(message))
-            records = self._pending(*shared)
-            if own:
-                seen, before = self._own_state(history)
-                state: _Json = {**before, **own}
-                records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
-            history.extend([message], records=records, lease=lease)
+            if event.actions.state_delta:
+                *shared, own = _scopes(state_delta(message))
+                history.extend([message], records=self._changed_state(history, shared, own))
+            else:
+                history.append(message)
         except UnknownConversation:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
         except LeaseLost:  # just now: the next try sees what the other has written
             writer.lease = None
             raise
-        app, user = session.app_name, session.user_id
         if any(shared):
-            self._settle(history.id, app, user)
+            records = self._store.records(history.id, _RECORDS)
+            self._settle(history.id, records, session.app_name, session.user_id)
         unseen = writer.version != history.version - 1
         writer.version = history.version
+        if writer.ids is not None:
+            writer.ids.add(event.id)
         if unseen:
             self._bring_up_to_date(writer, session, event)
         else:
             self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
+
+    def _changed_state(
+        self, history: StoredHistory, shared: Sequence[_Json], own: _Json
+    ) -> list[Record]:
+        """Return the records of what an event sets of the app, the user and the session."""
+        records = self._pending(*shared)
+        if own:
+            history.refresh()
+            seen, before = self._own_state(history, self._store.records(history.id, _RECORDS))
+            state: _Json = {**before, **own}
+            records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
+        return records
 
     def _lease(self, writer: _Writer, session: Session, event: Event) -> Lease:
         """Take or renew the lease; what another run has written meanwhile may forbid it."""
@@ -790,10 +573,13 @@ class PalaverSessionService(BaseSessionService):
         if writer.lease is not None and now < writer.renew_at:
             return writer.lease
         lease = self._store.lease(writer.history.id, writer.holder, seconds=self._turn_seconds)
-        continued = writer.lease is not None and writer.lease.token == lease.token
-        writer.lease, writer.renew_at = lease, now + self._turn_seconds / 3
+        alone = lease.token == writer.token + (writer.lease is None)  # nobody had it since
+        had, writer.lease, writer.token = writer.token, lease, lease.token
+        writer.renew_at = now + self._turn_seconds / 3
+        if had and alone:
+            return lease
         writer.history.refresh()
-        if continued or writer.version == writer.history.version:
+        if writer.version == writer.history.version:
             return lease
         known = {each.id for each in session.events}
         view = writer.history.view
@@ -810,8 +596,13 @@ class PalaverSessionService(BaseSessionService):
             raise StaleSessionError(msg)
         return lease
 
-    def _is_stored(self, history: StoredHistory, event: Event) -> bool:
+    def _is_stored(self, writer: _Writer, event: Event) -> bool:
         """Tell whether the view has this very event: appending it again changes nothing."""
+        history = writer.history
+        read = writer.ids if writer.version == history.version else None
+        if read is not None and event.id not in read:
+            return False
+        history.refresh()  # an edit may have taken it out
         return any(
             to_event(found) == event
             for position in self._store.find_positions(history.id, event.id)
@@ -824,6 +615,8 @@ class PalaverSessionService(BaseSessionService):
         history = writer.history
         stored = [each for each in self._events(history, writer.config) if each.id != event.id]
         taken = {each.id for each in stored}
+        if writer.ids is not None:
+            writer.ids = {*taken, event.id}
         local = [
             each
             for each in session.events
@@ -843,7 +636,7 @@ class PalaverSessionService(BaseSessionService):
         """Let others have the session of a task that has ended."""
         writer = self._tasks.pop(task, None)
         if writer is not None and writer.lease is not None:
-            task.get_loop().run_in_executor(None, self._release, writer)
+            run_in_background(partial(self._release, writer))
 
     def _release(self, writer: _Writer) -> None:
         lease, writer.lease = writer.lease, None

@@ -1,0 +1,129 @@
+"""The worker threads of asynchronous adapters: what comes back, what a loop may do meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from palaver.adapters._worker_threads import Patience, run_cancellable, run_to_end
+
+LONG = 30.0
+KINDS = [run_cancellable, run_to_end]
+PATIENCES = [None, 0.0, LONG]
+
+
+@pytest.mark.parametrize("run", KINDS)
+@pytest.mark.parametrize("seconds", PATIENCES)
+def test_a_result_and_an_error_come_back(run: Any, seconds: float | None) -> None:
+    """From another thread, which sees the task's context variables."""
+    who = ContextVar("who", default="nobody")
+    patience = None if seconds is None else Patience(seconds)
+
+    def work() -> tuple[str, int]:
+        return who.get(), threading.get_ident()
+
+    def fail() -> None:
+        raise LookupError("no")
+
+    async def go() -> None:
+        who.set("ann")
+        for _ in range(40):
+            found, thread = await run(work, patience)
+            assert "ann" == found
+            assert threading.get_ident() != thread
+            with pytest.raises(LookupError, match="no"):
+                await run(fail, patience)
+
+    asyncio.run(go())
+
+
+def test_more_work_than_threads_is_all_done() -> None:
+    """What finds no thread waits for one; and there are several at once."""
+    together = threading.Barrier(3)
+
+    async def go() -> list[int]:
+        meeting = [run_to_end(lambda: together.wait(LONG)) for _ in range(3)]
+        many = [run_to_end(lambda: time.sleep(0.001)) for _ in range(300)]
+        return [len(await asyncio.gather(*meeting)), len(await asyncio.gather(*many))]
+
+    assert [3, 300] == asyncio.run(go())
+
+
+def test_a_loop_waits_only_a_moment_for_a_thread() -> None:
+    """The work ends because another task of the loop lets it; after that the loop waits less."""
+    go_on = threading.Event()
+    patience = Patience(0.001)
+
+    async def let_go() -> None:
+        go_on.set()
+
+    async def go() -> bool:
+        other = asyncio.create_task(let_go())
+        found = await run_to_end(lambda: go_on.wait(LONG), patience)
+        await other
+        return found
+
+    assert asyncio.run(go())
+    free = threading.Lock()  # it could be had at once
+    assert [False, False, True] == [patience.wait(free) for _ in range(3)]
+    taken = threading.Lock()
+    taken.acquire()
+    for pause in (2, 4, 8, 16, 32, 64, 64):
+        tries = [patience.wait(taken) for _ in range(pause + 1)]
+        assert not any(tries)
+    free.release()
+    assert patience.wait(free)
+
+
+def test_a_task_that_works_without_a_break_lets_others_in() -> None:
+    """The loop need not be woken for any of it, and yet it looks at its other tasks."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def go() -> None:
+        patience = Patience(LONG)
+        other = asyncio.create_task(count())
+        for _ in range(100):
+            await run_to_end(lambda: None, patience)
+        other.cancel()
+
+    asyncio.run(go())
+    assert turns >= 5
+
+
+PROGRAM = """
+import asyncio, os, time
+from palaver.adapters._worker_threads import run_in_background, run_to_end
+
+def slow():
+    time.sleep(0.2)
+    print("done", flush=True)
+
+assert asyncio.run(run_to_end(lambda: 1)) == 1
+time.sleep(0.1)  # the thread is idle now
+if os.fork() == 0:
+    assert asyncio.run(run_to_end(lambda: 2)) == 2
+    print("child", flush=True)
+    os._exit(0)
+os.wait()
+run_in_background(slow)
+"""
+
+
+def test_a_child_has_threads_of_its_own_and_work_ends_before_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ["child", "done"] == done.stdout.split()
