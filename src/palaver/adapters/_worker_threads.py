@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from contextvars import Context
 
 __all__ = ["run_cancellable", "run_to_end"]
@@ -135,14 +135,14 @@ class _Uncancellable(asyncio.Future[Any]):
         return False
 
 
-async def run_cancellable(work: Callable[[], _T]) -> _T:
+def run_cancellable(work: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
     """Run some work on a worker thread; it is abandoned when the task is cancelled."""
-    return await _run(work, asyncio.get_running_loop().create_future())
+    return _run(work, asyncio.get_running_loop().create_future())
 
 
-async def run_to_end(work: Callable[[], _T]) -> _T:
+def run_to_end(work: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
     """Run some work on a worker thread to its end, even if the task is cancelled."""
-    return await _run(work, _Uncancellable(loop=asyncio.get_running_loop()))
+    return _run(work, _Uncancellable(loop=asyncio.get_running_loop()))
 
 
 async def _run(work: Callable[[], _T], done: asyncio.Future[Any]) -> _T:

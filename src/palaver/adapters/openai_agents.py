@@ -304,6 +304,8 @@ class _PlainReader:
         self.found: list[tuple[Message, Sequence[Any]]] = []
         self._items, self._session, self._tools = items, session, {**tools}
         self._at = now_ms()
+        self._names: set[str] = set()
+        self._calls: set[str] = set()
         self._begin(0)
 
     def _begin(self, index: int) -> None:
@@ -311,8 +313,6 @@ class _PlainReader:
         self._parts: list[Part] = []
         self._ours: list[Item] = []
         self._steps: list[Any] = []
-        self._names: set[str] = set()
-        self._calls: set[str] = set()
         self._after: str | None = None
 
     def take(self, item: Item, index: int) -> None:
@@ -439,7 +439,7 @@ class _PlainReader:
         call_id, output = item.get("call_id"), item.get("output")
         if type(call_id) is not str or type(output) is not str or not output:
             raise _Unusual
-        if not _fits_call(call_id):
+        if call_id not in self._calls and not _fits_call(call_id):
             raise _Unusual
         self.close(index)
         tool = self._tools.get(call_id) or "unknown"
@@ -734,10 +734,11 @@ def _replace_last(history: StoredHistory, last: int, rest: list[Message]) -> Non
 def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, str]:
     """Return the tools of earlier calls that these items have outputs of, by call id."""
     made, asked = set[str](), set[str]()
-    for item in filter(is_object, items):
-        if item.get("type") == "function_call":
+    for item in items:
+        kind = item.get("type") if type(item) is dict or is_object(item) else None
+        if kind == "function_call":
             made.add(str(item.get("call_id")))
-        elif item.get("type") == "function_call_output":
+        elif kind == "function_call_output":
             asked.add(str(item.get("call_id")))
     asked -= made
     if not asked:
