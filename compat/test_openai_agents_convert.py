@@ -27,10 +27,15 @@ from palaver.adapters.openai_agents import (
 from palaver.errors import ValidationError
 from palaver.messages import (
     Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolPart,
     UnknownPart,
     assistant,
     dump,
     fail,
+    parse_message,
     pending,
     start,
     text_part,
@@ -226,6 +231,22 @@ def test_reading_without_detours_comes_to_the_same(
             assert spelled(from_any_items(batch, NIL_ID, {"call_9": "rain"})) == spelled(quick)
 
 
+@at_least(40, in_faults=5_000)
+@given(st.lists(st.sampled_from(PLAIN), min_size=1, max_size=8), st.text(max_size=20))
+def test_what_is_read_without_detours_is_as_valid_as_what_checks_itself(
+    items: list[Any], text: str
+) -> None:
+    items = [{**item, "content": text} if "role" in item and "id" not in item else item
+             for item in items]  # fmt: skip
+    items = [{**item, "output": text} if "output" in item else item for item in items]
+    for message, _ in from_plain_items(items, NIL_ID, {}) or ():
+        assert type(message) is Message
+        assert message == parse_message(dump(message))
+        assert set(map(type, message.parts)) <= {ReasoningPart, TextPart, ToolCallPart, ToolPart}
+        for part in message.parts:
+            assert part == replace(part)  # which checks itself
+
+
 def test_what_the_sdk_writes_needs_no_detour() -> None:
     quick = from_plain_items(PLAIN, NIL_ID, {})
     assert quick is not None
@@ -260,6 +281,12 @@ def test_what_the_sdk_writes_needs_no_detour() -> None:
         [gave(1, [])],
         [{**gave(1), "call_id": "c" * 80}],
         [{"type": "web_search_call", "id": "ws_1"}],
+        [{"role": "user", "content": "Tea\0?"}],
+        [{"role": "user", "content": "Tea\ud800?"}],
+        [{"role": "user", "content": "Tea?", "note": "\0"}],
+        [called(1, '{"city": "Ro\\u0000me"}')],
+        [gave(1, "4\0")],
+        [{"role": "user", "content": "Tea?", "asked": object()}],
     ],
 )
 def test_what_is_unusual_is_read_with_care(items: list[Any]) -> None:

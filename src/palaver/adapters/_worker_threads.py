@@ -86,22 +86,20 @@ class _Workers:
         job = inbox.get()
         while job is not None:
             outcome = job.run()
-            following = self._following(inbox)
+            following = self._next_job(inbox)
             job.report(outcome)
             del job, outcome  # they hold what was read, and the thread may be idle for long
-            job = inbox.get() if following is inbox else following
+            job = inbox.get() if following is None else following
 
-    def _following(
-        self, inbox: SimpleQueue[_Job | None]
-    ) -> _Job | SimpleQueue[_Job | None] | None:
-        """Return the next job; or the inbox that it will come to; or None at the end."""
+    def _next_job(self, inbox: SimpleQueue[_Job | None]) -> _Job | None:
+        """Return a job that waits; without one the thread is idle, and the next comes by inbox."""
         with self._gate:
             if self._waiting:
                 return self._waiting.popleft()
-            if self._ended:
-                return None
             self._idle.append(inbox)
-            return inbox
+            if self._ended:
+                inbox.put(None)
+            return None
 
     def end(self) -> None:
         """Let the threads finish what they have, and wait for them."""
