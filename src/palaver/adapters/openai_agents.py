@@ -57,7 +57,7 @@ from palaver.messages.tool_state import CompletedTime, ToolCompleted
 from palaver.stores import StoredHistory
 from palaver.wire.format import Writer, raw_block
 from palaver.wire.openai_responses.blocks import CALLS, ITEMS, RESULTS, pair_of
-from palaver.wire.openai_responses.request import OPENAI_RESPONSES, ItemReader
+from palaver.wire.openai_responses.request import OPENAI_RESPONSES, SENDABLE_IDS, ItemReader
 from palaver.wire.pairing import INTERRUPTED, Pairing
 from palaver.wire.request import ANY_TARGET, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
@@ -194,6 +194,8 @@ def _write_items(message: Message) -> list[Item]:
     given, calls = [message], 0
     if role == "tool" and len(content) == 1 and (output := _plain_output(content[0])):
         return [output]
+    if role == "assistant" and (items := write_plain_answer(content)):
+        return items
     if role == "tool":  # a result is written with its call, and the call left out
         parts = [part for part in content if type(part) is ToolPart]
         calls = len(parts)
@@ -222,6 +224,65 @@ def _plain_output(part: Part) -> Item | None:
     return {"type": "function_call_output", "call_id": part.call_id, "output": state.output}
 
 
+def write_plain_answer(parts: tuple[Part, ...]) -> list[Item] | None:
+    """Write an answer without detours: its items have their ids, and nothing that is unusual.
+
+    Return None for any other answer, which the format of the provider writes.
+    """
+    items: list[Item] = []
+    names, calls = set[str](), set[str]()
+    after = None
+    for part in parts:
+        metadata: Mapping[str, Any] = getattr(part, "metadata", EMPTY)
+        stored = metadata.get("openai") if len(metadata) == 1 else None
+        if not is_object(stored):
+            return None
+        name, came = stored.get("id"), stored.get("after")
+        if type(name) is not str or name in names or (came is not None and came != after):
+            return None
+        if len(stored) != (1 if came is None else 2):
+            return None
+        item = _write_plain_part(part, name)
+        if item is None:
+            return None
+        if type(part) is ReasoningPart:
+            after = name
+        elif type(part) is ToolCallPart:
+            if part.call_id in calls:
+                return None
+            calls.add(part.call_id)
+        names.add(name)
+        items.append(item)
+    return items if parts and type(parts[-1]) is not ReasoningPart else None
+
+
+def _write_plain_part(part: Part, name: str) -> Item | None:
+    """Write a part of an answer that has nothing but the id of its item."""
+    if type(part) is ToolCallPart:
+        fits = _fits_call(part.call_id) and _fits_tool(part.tool) and _is_call_item_id(name)
+        return {
+            "type": "function_call", "call_id": part.call_id, "name": part.tool,
+            "arguments": part.raw, "id": name,
+        } if fits and _is_object_text(part.raw) else None  # fmt: skip
+    if type(part) is TextPart:
+        block: Item = {"type": "output_text", "text": part.text, "annotations": []}
+        return {
+            "type": "message", "id": name, "role": "assistant", "status": "completed",
+            "content": [block],
+        } if _is_message_id(name) and not part.ignored else None  # fmt: skip
+    if type(part) is ReasoningPart and not part.text and _is_reasoning_id(name):
+        return {"type": "reasoning", "id": name, "summary": []}
+    return None
+
+
+def _is_object_text(raw: str) -> bool:
+    try:
+        _check_json(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return raw.lstrip()[:1] == "{"
+
+
 def _make_call(part: ToolPart) -> Any:  # noqa: ANN401 - a part
     return tool_call_part(part.session_id, part.message_id, part.tool, {}, call_id=part.call_id)
 
@@ -232,17 +293,14 @@ METADATA_KEY: Final = "openai_agents"
 """Where a message's metadata keeps what its items say beyond it."""
 _IN_PARTS: Final = frozenset(("phase", "namespace", "caller", "encrypted_content"))
 """What `items` keeps in a part."""
-_IDS: Final = {
-    prefix: re.compile(rf"{prefix}[a-zA-Z0-9_-]{{1,{64 - len(prefix)}}}").fullmatch
-    for prefix in ("rs", "msg", "fc")
-}
-"""The ids of OpenAI's that may be sent to it again."""
 _MAX_PLAIN: Final = MAX_TEXT // 2
 """Items of so many bytes have no text that is too long, not even the one of what they add."""
 _QUESTION: Final = 2
 """How many fields of a question palaver writes."""
 _OUTPUT: Final = 3
 """And of an output."""
+_is_reasoning_id, _is_message_id, _is_call_item_id = (SENDABLE_IDS[k] for k in ("rs", "msg", "fc"))
+_check_json: Final = msgspec.json.Decoder(msgspec.Raw).decode  # parses, and builds no value
 _fits_call: Final = OPENAI_RESPONSES.call_ids.fits
 _fits_tool: Final = OPENAI_RESPONSES.tool_names.fits
 
@@ -382,7 +440,7 @@ class _PlainReader:
         self._add(role, text, index + 1)
 
     def _reasoning(self, item: Item) -> None:
-        name = self._name(item, _IDS["rs"])
+        name = self._name(item, _is_reasoning_id)
         if item.get("summary") != [] or item.get("content") not in ([], None):
             raise _Unusual
         draft = _Reasoned(
@@ -394,7 +452,7 @@ class _PlainReader:
         self._after = name
 
     def _text(self, item: Item) -> None:
-        name, content = self._name(item, _IDS["msg"]), item.get("content")
+        name, content = self._name(item, _is_message_id), item.get("content")
         block = content[0] if type(content) is list and len(content) == 1 else None
         if type(block) is not dict or item.get("status") != "completed":
             raise _Unusual
@@ -415,7 +473,7 @@ class _PlainReader:
         self._write(written, item)
 
     def _call(self, item: Item) -> None:
-        name = self._name(item, _IDS["fc"])
+        name = self._name(item, _is_call_item_id)
         call_id, tool, raw = item.get("call_id"), item.get("name"), item.get("arguments")
         if not (type(call_id) is type(tool) is type(raw) is str):
             raise _Unusual

@@ -173,6 +173,13 @@ class ResponsesFormat(Format):
         items.close()
 
 
+SENDABLE_IDS: Final = {
+    prefix: re.compile(rf"{prefix}[a-zA-Z0-9_-]{{1,{64 - len(prefix)}}}").fullmatch
+    for prefix in ("rs", "msg", "fc", "ctc")
+}
+"""The ids of OpenAI's items that may be sent to it again, by what they begin with."""
+
+
 class _AssistantWriter:
     """Writes one answer; knows which reasoning it wrote last, and whether it needs a follower."""
 
@@ -327,7 +334,7 @@ class _AssistantWriter:
         name, after = stored.get("id"), stored.get("after")
         if not isinstance(name, str) or not self._ours or (after and after != self._reasoning_id):
             return None
-        if not re.fullmatch(rf"{prefix}[a-zA-Z0-9_-]{{1,{64 - len(prefix)}}}", name):
+        if not SENDABLE_IDS[prefix](name):
             return None
         return name if self._writer.claim_id(name) else None
 
