@@ -25,7 +25,6 @@ from palaver.adapters.openai_agents import (
     repair_input,
     repair_items,
     to_items,
-    write_plain_answer,
 )
 from palaver.errors import ValidationError
 from palaver.messages import (
@@ -50,6 +49,7 @@ from palaver.messages import (
 from palaver.messages.ids import NIL_ID, new_id
 from palaver.stores import StoredHistory
 from palaver.testing.providers import check_request
+from palaver.wire.openai_responses.request import write_plain_answer
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.round_trip import fingerprint
 from tests.profiles import at_least
@@ -248,7 +248,7 @@ def test_what_is_read_without_detours_is_as_valid_as_what_checks_itself(
         assert message == parse_message(dump(message))
         assert set(map(type, message.parts)) <= {ReasoningPart, TextPart, ToolCallPart, ToolPart}
         for part in message.parts:
-            assert part == replace(part)  # which checks itself
+            assert isinstance(part, UnknownPart) or part == replace(part)  # which checks itself
 
 
 EDITS: list[dict[str, Any]] = [
@@ -293,7 +293,7 @@ def test_writing_without_detours_comes_to_the_same(parts: list[Any]) -> None:
     message = assistant(parts)
     quick = write_plain_answer(message.parts)
     if quick is not None:
-        with mock.patch.object(openai_agents, "write_plain_answer", lambda _parts: None):
+        with mock.patch.object(openai_agents, "write_plain_answer", return_value=None):
             assert to_items(message) == quick
             assert fingerprint(to_items(message)) == fingerprint(quick)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_more_work_than_threads_waits_for_them_and_is_done() -> None:
         return number
 
     async def ask() -> list[int]:
-        asked = (run_cancellable(lambda n=number: work(n)) for number in range(150))
+        asked = (run_cancellable(partial(work, number)) for number in range(150))
         return await asyncio.gather(*asked)
 
     assert list(range(150)) == asyncio.run(ask())
@@ -92,7 +93,7 @@ asyncio.run(ask())
 
 
 def test_what_is_under_way_is_finished_before_the_program_ends() -> None:
-    ran = subprocess.run(  # noqa: S603 - this Python
+    ran = subprocess.run(
         [sys.executable, "-c", _ABANDONED], capture_output=True, text=True, timeout=60, check=True
     )
     assert ("done\n", "") == (ran.stdout, ran.stderr)

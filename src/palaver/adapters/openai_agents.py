@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import sys
 import threading
 from functools import partial
@@ -57,7 +56,12 @@ from palaver.messages.tool_state import CompletedTime, ToolCompleted
 from palaver.stores import StoredHistory
 from palaver.wire.format import Writer, raw_block
 from palaver.wire.openai_responses.blocks import CALLS, ITEMS, RESULTS, pair_of
-from palaver.wire.openai_responses.request import OPENAI_RESPONSES, SENDABLE_IDS, ItemReader
+from palaver.wire.openai_responses.request import (
+    OPENAI_RESPONSES,
+    SENDABLE_IDS,
+    ItemReader,
+    write_plain_answer,
+)
 from palaver.wire.pairing import INTERRUPTED, Pairing
 from palaver.wire.request import ANY_TARGET, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
@@ -224,65 +228,6 @@ def _plain_output(part: Part) -> Item | None:
     return {"type": "function_call_output", "call_id": part.call_id, "output": state.output}
 
 
-def write_plain_answer(parts: tuple[Part, ...]) -> list[Item] | None:
-    """Write an answer without detours: its items have their ids, and nothing that is unusual.
-
-    Return None for any other answer, which the format of the provider writes.
-    """
-    items: list[Item] = []
-    names, calls = set[str](), set[str]()
-    after = None
-    for part in parts:
-        metadata: Mapping[str, Any] = getattr(part, "metadata", EMPTY)
-        stored = metadata.get("openai") if len(metadata) == 1 else None
-        if not is_object(stored):
-            return None
-        name, came = stored.get("id"), stored.get("after")
-        if type(name) is not str or name in names or (came is not None and came != after):
-            return None
-        if len(stored) != (1 if came is None else 2):
-            return None
-        item = _write_plain_part(part, name)
-        if item is None:
-            return None
-        if type(part) is ReasoningPart:
-            after = name
-        elif type(part) is ToolCallPart:
-            if part.call_id in calls:
-                return None
-            calls.add(part.call_id)
-        names.add(name)
-        items.append(item)
-    return items if parts and type(parts[-1]) is not ReasoningPart else None
-
-
-def _write_plain_part(part: Part, name: str) -> Item | None:
-    """Write a part of an answer that has nothing but the id of its item."""
-    if type(part) is ToolCallPart:
-        fits = _fits_call(part.call_id) and _fits_tool(part.tool) and _is_call_item_id(name)
-        return {
-            "type": "function_call", "call_id": part.call_id, "name": part.tool,
-            "arguments": part.raw, "id": name,
-        } if fits and _is_object_text(part.raw) else None  # fmt: skip
-    if type(part) is TextPart:
-        block: Item = {"type": "output_text", "text": part.text, "annotations": []}
-        return {
-            "type": "message", "id": name, "role": "assistant", "status": "completed",
-            "content": [block],
-        } if _is_message_id(name) and not part.ignored else None  # fmt: skip
-    if type(part) is ReasoningPart and not part.text and _is_reasoning_id(name):
-        return {"type": "reasoning", "id": name, "summary": []}
-    return None
-
-
-def _is_object_text(raw: str) -> bool:
-    try:
-        _check_json(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
-    return raw.lstrip()[:1] == "{"
-
-
 def _make_call(part: ToolPart) -> Any:  # noqa: ANN401 - a part
     return tool_call_part(part.session_id, part.message_id, part.tool, {}, call_id=part.call_id)
 
@@ -295,12 +240,8 @@ _IN_PARTS: Final = frozenset(("phase", "namespace", "caller", "encrypted_content
 """What `items` keeps in a part."""
 _MAX_PLAIN: Final = MAX_TEXT // 2
 """Items of so many bytes have no text that is too long, not even the one of what they add."""
-_QUESTION: Final = 2
-"""How many fields of a question palaver writes."""
-_OUTPUT: Final = 3
-"""And of an output."""
+_QUESTION, _OUTPUT = 2, 3  # how many fields of a question and an output palaver writes
 _is_reasoning_id, _is_message_id, _is_call_item_id = (SENDABLE_IDS[k] for k in ("rs", "msg", "fc"))
-_check_json: Final = msgspec.json.Decoder(msgspec.Raw).decode  # parses, and builds no value
 _fits_call: Final = OPENAI_RESPONSES.call_ids.fits
 _fits_tool: Final = OPENAI_RESPONSES.tool_names.fits
 
@@ -352,11 +293,6 @@ class _PlainReader:
     `_ours` is how palaver writes the items of the message that is being read, and `_steps` what
     they say beyond that.
     """
-
-    __slots__ = (
-        "_after", "_at", "_calls", "_items", "_message_id", "_names", "_ours", "_parts", "_session",
-        "_start", "_steps", "_tools", "found",
-    )  # fmt: skip
 
     def __init__(self, items: Sequence[Any], session: str, tools: Mapping[str, str]) -> None:
         self.found: list[tuple[Message, Sequence[Any]]] = []
@@ -417,9 +353,9 @@ class _PlainReader:
     def _name(self, item: Item, fits: Callable[[str], object]) -> str:
         """The id of an item of the model's: one that may be sent again, and stands once."""
         name = item.get("id")
-        if type(name) is not str or not fits(name) or not _IN_PARTS.isdisjoint(item):
+        if type(name) is not str or not fits(name) or name in self._names:
             raise _Unusual
-        if name in self._names:
+        if not _IN_PARTS.isdisjoint(item):
             raise _Unusual
         self._names.add(name)
         if not self._message_id:

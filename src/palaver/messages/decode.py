@@ -92,6 +92,7 @@ __all__ = [
 
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound="Struct")
 _decoders: Final[dict[Any, Decoder[Any]]] = {}
 _decoders_lock: Final = threading.Lock()
 _drafts_lock: Final = threading.Lock()
@@ -243,7 +244,7 @@ def _set_class(drafts: Iterable[Any], kind: type[Struct]) -> None:
         draft.__class__ = kind
 
 
-def draft_class(kind: type[_T]) -> type[_T]:
+def draft_class(kind: type[_S]) -> type[_S]:
     """Return the class of a kind's drafts, which check nothing; `accept` ends a draft.
 
     It is for a reader that has checked every field already: all texts of a batch in one go, say.
@@ -253,10 +254,10 @@ def draft_class(kind: type[_T]) -> type[_T]:
     >>> accept(draft, Message) == Message("user", "hi", draft.id, draft.timestamp)
     True
     """
-    return _draft(kind, {})  # type: ignore[type-var,no-any-return]
+    return _draft(kind, {})  # type: ignore[no-any-return]
 
 
-def accept(draft: _T, kind: type[_T]) -> _T:
+def accept(draft: _S, kind: type[_S]) -> _S:
     """Give a draft of which every field is right its real class, and return it."""
     draft.__class__ = kind
     return draft
