@@ -13,6 +13,7 @@ import importlib
 import itertools
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ _LAST: Final = 20
 
 
 def rows(run: Run) -> Iterator[Row]:
-    """Adding a turn, in memory and on disk; reading the end and the whole; bytes."""
+    """Adding a turn, in memory and on disk; reading the end and all, also anew; bytes."""
     memory = _MEMORY if _MEMORY.is_dir() else None
     for where, folder, clock in (
         ("processor time", memory, time.process_time),
@@ -58,16 +59,16 @@ class _Pair:
     def _file(self) -> Path:
         return self._folder / f"{next(self._numbers)}.db"
 
-    def ours(self) -> tuple[Any, Path]:
-        """A session of palaver's, and its file."""
+    def ours(self, path: Path | None = None) -> tuple[Any, Path]:
+        """A session of palaver's, and its file: a new one, unless it is given."""
         module: Any = importlib.import_module("palaver.adapters.openai_agents")
-        path = self._file()
+        path = path or self._file()
         return module.PalaverSession(palaver.open(path), "talk"), path
 
-    def theirs(self) -> tuple[Any, Path]:
-        """A session of the SDK's, and its file."""
+    def theirs(self, path: Path | None = None) -> tuple[Any, Path]:
+        """A session of the SDK's, and its file: a new one, unless it is given."""
         module: Any = importlib.import_module("agents.memory")
-        path = self._file()
+        path = path or self._file()
         return module.SQLiteSession("talk", path), path
 
     def durability(self) -> set[tuple[str, int]]:
@@ -154,10 +155,29 @@ def _reading(pair: _Pair, run: Run) -> Iterator[Row]:
                 f"OpenAI Agents: {name} of {count:,} items", *(one * 1e3 for one in took),
                 n=count, unit="µs", goal=AtLeast(1), note=_NOTE,
             )  # fmt: skip
+        anew = paired(
+            run.rounds(7), partial(_reading_anew, pair.run, pair.ours, our_file),
+            partial(_reading_anew, pair.run, pair.theirs, their_file), time.process_time,
+        )  # fmt: skip
+        yield against_peer(
+            f"OpenAI Agents: all of {count:,} items, opened anew", *(one * 1e3 for one in anew),
+            n=count, unit="µs", note=f"{_NOTE}; palaver makes checked messages of what it reads",
+        )  # fmt: skip
         sizes = [_size(path) for path in (our_file, their_file)]
         yield against_peer(
             f"OpenAI Agents: bytes of {count:,} items", *sizes, n=count, unit="kB", note=_NOTE
         )
+
+
+def _reading_anew(
+    run: Callable[[Any], object],
+    opened: Callable[[Path], tuple[Any, Path]],
+    path: Path,
+    _number: int,
+) -> Ready:
+    """Read all with a session that has read nothing before, as in a process that just began."""
+    session, _ = opened(path)
+    return lambda: run(session.get_items())
 
 
 def _size(path: Path) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from agents import Agent
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import palaver
+from palaver.adapters import openai_agents
 from palaver.adapters.openai_agents import (
     METADATA_KEY,
     PalaverSession,
@@ -27,20 +29,27 @@ from palaver.adapters.openai_agents import (
 from palaver.errors import ValidationError
 from palaver.messages import (
     Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolPart,
     UnknownPart,
     assistant,
     dump,
     fail,
+    parse_message,
     pending,
+    reasoning_part,
     start,
     text_part,
     tool_call_part,
     tool_part,
     user,
 )
-from palaver.messages.ids import NIL_ID
+from palaver.messages.ids import NIL_ID, new_id
 from palaver.stores import StoredHistory
 from palaver.testing.providers import check_request
+from palaver.wire.openai_responses.request import write_plain_answer
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.round_trip import fingerprint
 from tests.profiles import at_least
@@ -226,11 +235,85 @@ def test_reading_without_detours_comes_to_the_same(
             assert spelled(from_any_items(batch, NIL_ID, {"call_9": "rain"})) == spelled(quick)
 
 
+@at_least(40, in_faults=5_000)
+@given(st.lists(st.sampled_from(PLAIN), min_size=1, max_size=8), st.text(max_size=20))
+def test_what_is_read_without_detours_is_as_valid_as_what_checks_itself(
+    items: list[Any], text: str
+) -> None:
+    items = [{**item, "content": text} if "role" in item and "id" not in item else item
+             for item in items]  # fmt: skip
+    items = [{**item, "output": text} if "output" in item else item for item in items]
+    for message, _ in from_plain_items(items, NIL_ID, {}) or ():
+        assert type(message) is Message
+        assert message == parse_message(dump(message))
+        assert set(map(type, message.parts)) <= {ReasoningPart, TextPart, ToolCallPart, ToolPart}
+        for part in message.parts:
+            assert isinstance(part, UnknownPart) or part == replace(part)  # which checks itself
+
+
+EDITS: list[dict[str, Any]] = [
+    {}, {}, {}, {"id": "x"}, {"id": "rs_0"}, {"id": "msg_0"}, {"id": "fc_0"}, {"after": "rs_9"},
+    {"phase": "commentary"}, {"refusal": True}, {"custom": True}, {"bare": True}, {"text": "Hm."},
+    {"text": ""}, {"ignored": True}, {"raw": "[1]"}, {"raw": ""}, {"raw": '{"a": 1'},
+    {"call_id": "call_0"}, {"call_id": "c" * 80}, {"tool": "a b"},
+]  # fmt: skip
+
+
+@st.composite
+def answer_parts(draw: st.DrawFn) -> list[Any]:
+    """Parts of an answer as the SDK's items give them, one of them perhaps edited."""
+    owner, made, after = new_id(), list[Any](), dict[str, str]()
+    kinds = draw(st.lists(st.sampled_from(["rs", "msg", "fc"]), min_size=1, max_size=4))
+    edited, edit = draw(st.integers(0, len(kinds) - 1)), draw(st.sampled_from(EDITS))
+    for number, kind in enumerate(kinds):
+        fields: dict[str, Any] = {
+            "id": f"{kind}_{number}", **({} if kind == "rs" else after), "bare": False,
+            "text": "" if kind == "rs" else "Hm.", "ignored": None, "raw": '{"a": 1}',
+            "call_id": f"call_{number}", "tool": "rain", **(edit if number == edited else {}),
+        }  # fmt: skip
+        names = ("id", "after", "phase", "refusal", "custom")
+        stored = {name: fields[name] for name in names if name in fields}
+        metadata = {} if fields["bare"] else {"openai": stored}
+        if kind == "rs":
+            after = {"after": fields["id"]}
+            part: Any = reasoning_part(NIL_ID, owner, fields["text"], start=1, metadata=metadata)
+        elif kind == "msg":
+            part = text_part(NIL_ID, owner, fields["text"], metadata=metadata,
+                             ignored=fields["ignored"])  # fmt: skip
+        else:
+            part = tool_call_part(NIL_ID, owner, fields["tool"], {}, call_id=fields["call_id"],
+                                  raw=fields["raw"], metadata=metadata)  # fmt: skip
+        made.append(part)
+    return made
+
+
+@at_least(400, in_faults=5_000)
+@given(answer_parts())
+def test_writing_without_detours_comes_to_the_same(parts: list[Any]) -> None:
+    message = assistant(parts)
+    quick = write_plain_answer(message.parts)
+    if quick is not None:
+        with mock.patch.object(openai_agents, "write_plain_answer", return_value=None):
+            assert to_items(message) == quick
+            assert fingerprint(to_items(message)) == fingerprint(quick)
+
+
+def test_ids_that_stand_twice_are_written_with_care() -> None:
+    first = tool_call_part(NIL_ID, new_id(), "rain", {}, call_id="call_1", raw="{}",
+                           metadata={"openai": {"id": "fc_1"}})  # fmt: skip
+    other = replace(first, id=new_id(), call_id="call_2", metadata={"openai": {"id": "fc_2"}})
+    assert write_plain_answer((first, other)) is not None
+    assert write_plain_answer((first, replace(other, call_id="call_1"))) is None
+    assert write_plain_answer((first, replace(other, metadata=first.metadata))) is None
+
+
 def test_what_the_sdk_writes_needs_no_detour() -> None:
     quick = from_plain_items(PLAIN, NIL_ID, {})
     assert quick is not None
     assert spelled(from_any_items(PLAIN, NIL_ID, {})) == spelled(quick)
     assert PLAIN == [item for message, _ in quick for item in to_items(message)]
+    answers = [message.parts for message, _ in quick if message.role == "assistant"]
+    assert all(map(write_plain_answer, answers))
     found = from_plain_items([gave(9)], NIL_ID, {"call_9": "rain"}) or []
     assert ["rain"] == [getattr(part, "tool", "") for part in found[0][0].parts]
 
@@ -260,6 +343,12 @@ def test_what_the_sdk_writes_needs_no_detour() -> None:
         [gave(1, [])],
         [{**gave(1), "call_id": "c" * 80}],
         [{"type": "web_search_call", "id": "ws_1"}],
+        [{"role": "user", "content": "Tea\0?"}],
+        [{"role": "user", "content": "Tea\ud800?"}],
+        [{"role": "user", "content": "Tea?", "note": "\0"}],
+        [called(1, '{"city": "Ro\\u0000me"}')],
+        [gave(1, "4\0")],
+        [{"role": "user", "content": "Tea?", "asked": object()}],
     ],
 )
 def test_what_is_unusual_is_read_with_care(items: list[Any]) -> None:

@@ -44,6 +44,44 @@ def test_a_result_and_an_error_come_back(run: Any, seconds: float | None) -> Non
     asyncio.run(go())
 
 
+def test_who_waits_for_each_result_is_served_by_one_thread() -> None:
+    """A thread has a connection of its own to read through, which is warm the second time."""
+
+    async def ask() -> set[int]:
+        return {await run_to_end(threading.get_ident) for _ in range(50)}
+
+    seen = asyncio.run(ask())
+    assert len(seen) == 1
+    assert threading.get_ident() not in seen
+
+
+@pytest.mark.parametrize("to_end", [True, False])
+def test_a_cancelled_task_waits_for_what_runs_to_its_end_and_abandons_the_rest(
+    to_end: bool,  # noqa: FBT001 - a case
+) -> None:
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        go_on.wait(10)
+        ended.set()
+
+    async def ask() -> bool:
+        task = asyncio.create_task((run_to_end if to_end else run_cancellable)(work))
+        await asyncio.to_thread(began.wait, 10)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        try:
+            await task
+        except asyncio.CancelledError:
+            return ended.is_set()
+        return ended.is_set()
+
+    assert to_end == asyncio.run(ask())
+    go_on.set()
+    assert ended.wait(10)
+
+
 def test_more_work_than_threads_is_all_done() -> None:
     """What finds no thread waits for one; and there are several at once."""
     together = threading.Barrier(3)

@@ -2,8 +2,10 @@
 
 A hop to a thread and back takes longer than a small append. So the threads stay, whichever loop or
 task they work for, and the one that became idle last works next: its caches and its connection to
-the store are warm. Half of a hop is waking the loop. With `Patience` the loop waits for the thread
-for a moment, shorter than that takes, and is woken only where the thread needs longer.
+the store are warm. A thread is idle before it reports a result, so whoever waits for each result
+before asking again is always served by the same one. Half of a hop is waking the loop. With
+`Patience` the loop waits for the thread for a moment, shorter than that takes, and is woken only
+where the thread needs longer.
 """
 
 from __future__ import annotations
@@ -78,6 +80,9 @@ class _Job:
             self.value = self._work()
         except BaseException as error:  # noqa: BLE001 - raised to the caller
             self.error = error
+
+    def report(self) -> None:
+        """Let whoever waits for the outcome go on."""
         self.done.release()
         if self.waiter is not None:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
@@ -102,7 +107,10 @@ class _Worker:
         job = self.jobs.get()
         while job is not None:
             job.run()
-            job = self._pool.next_for(self) or self.jobs.get()
+            following = self._pool.next_for(self)
+            job.report()
+            del job  # it holds what was read, and the thread may be idle for long
+            job = following or self.jobs.get()
 
 
 class _Pool:
@@ -113,10 +121,13 @@ class _Pool:
         self._workers: list[_Worker] = []
         self._idle: list[_Worker] = []
         self._waiting: deque[_Job] = deque()
+        self._ended = False
 
     def submit(self, job: _Job) -> None:
         """Give a job to an idle worker or a new one; where there are enough, it waits for one."""
         with self._lock:
+            if self._ended:
+                raise RuntimeError("the program is ending, and its worker threads have ended")
             if self._idle:
                 worker = self._idle.pop()
             elif len(self._workers) < _MOST:
@@ -137,6 +148,8 @@ class _Pool:
 
     def end(self) -> None:
         """Wait for the jobs that have begun, when the interpreter ends."""
+        with self._lock:
+            self._ended = True
         for worker in self._workers:
             worker.jobs.put(None)
         for worker in self._workers:

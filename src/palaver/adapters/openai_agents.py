@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import sys
 import threading
 from functools import partial
@@ -32,23 +31,37 @@ from msgspec.structs import replace
 from palaver.adapters._worker_threads import run_cancellable, run_to_end
 from palaver.errors import Conflict, UnknownConversation, ValidationError, needs_extra
 from palaver.history.erase import ERASED
+from palaver.messages.decode import accept, draft_class
 from palaver.messages.ids import new_id, now_ms, uuid_for
-from palaver.messages.limits import EMPTY, is_list, is_object, replace_refused
-from palaver.messages.message import Message
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_TEXT,
+    freeze_checked,
+    freeze_mapping,
+    is_list,
+    is_object,
+    replace_refused,
+)
+from palaver.messages.message import MAX_PARTS, Message
 from palaver.messages.parts import (
+    ReasoningPart,
+    TextPart,
+    TextTime,
     ToolCallPart,
     ToolPart,
     UnknownPart,
-    reasoning_part,
-    text_part,
     tool_call_part,
-    tool_part,
 )
 from palaver.messages.tool_state import CompletedTime, ToolCompleted
 from palaver.stores import StoredHistory
 from palaver.wire.format import Writer, raw_block
 from palaver.wire.openai_responses.blocks import CALLS, ITEMS, RESULTS, pair_of
-from palaver.wire.openai_responses.request import OPENAI_RESPONSES, ItemReader
+from palaver.wire.openai_responses.request import (
+    OPENAI_RESPONSES,
+    SENDABLE_IDS,
+    ItemReader,
+    write_plain_answer,
+)
 from palaver.wire.pairing import INTERRUPTED, Pairing
 from palaver.wire.request import ANY_TARGET, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
@@ -185,6 +198,8 @@ def _write_items(message: Message) -> list[Item]:
     given, calls = [message], 0
     if role == "tool" and len(content) == 1 and (output := _plain_output(content[0])):
         return [output]
+    if role == "assistant" and (items := write_plain_answer(content)):
+        return items
     if role == "tool":  # a result is written with its call, and the call left out
         parts = [part for part in content if type(part) is ToolPart]
         calls = len(parts)
@@ -223,13 +238,20 @@ METADATA_KEY: Final = "openai_agents"
 """Where a message's metadata keeps what its items say beyond it."""
 _IN_PARTS: Final = frozenset(("phase", "namespace", "caller", "encrypted_content"))
 """What `items` keeps in a part."""
-_IDS: Final = {
-    prefix: re.compile(rf"{prefix}[a-zA-Z0-9_-]{{1,{64 - len(prefix)}}}").fullmatch
-    for prefix in ("rs", "msg", "fc")
-}
-"""The ids of OpenAI's that may be sent to it again."""
+_MAX_PLAIN: Final = MAX_TEXT // 2
+"""Items of so many bytes have no text that is too long, not even the one of what they add."""
+_QUESTION, _OUTPUT = 2, 3  # how many fields of a question and an output palaver writes
+_is_reasoning_id, _is_message_id, _is_call_item_id = (SENDABLE_IDS[k] for k in ("rs", "msg", "fc"))
 _fits_call: Final = OPENAI_RESPONSES.call_ids.fits
 _fits_tool: Final = OPENAI_RESPONSES.tool_names.fits
+
+
+_Calling: Final = draft_class(ToolCallPart)
+_Completed: Final = draft_class(ToolCompleted)
+_Drafted: Final = draft_class(Message)
+_Reasoned: Final = draft_class(ReasoningPart)
+_Result: Final = draft_class(ToolPart)
+_Said: Final = draft_class(TextPart)
 
 
 class _Unusual(Exception):  # noqa: N818 - nothing is wrong
@@ -239,7 +261,17 @@ class _Unusual(Exception):  # noqa: N818 - nothing is wrong
 def from_plain_items(
     items: Sequence[Any], session: str, tools: Mapping[str, str]
 ) -> list[tuple[Message, Sequence[Any]]] | None:
-    """The messages of some items, each with its own; None where one of them is unusual."""
+    """The messages of some items, each with its own; None where one of them is unusual.
+
+    What is of the items in these messages is texts, which are checked here, all in one go, and the
+    arguments of calls. So they are made as drafts, which don't check themselves once more.
+    """
+    try:
+        text = msgspec.json.encode(items)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None  # half a character, or no JSON
+    if b"\\u0000" in text or len(text) > _MAX_PLAIN or len(items) > MAX_PARTS:
+        return None
     reader = _PlainReader(items, session, tools)
     try:
         for index, item in enumerate(items):
@@ -256,16 +288,22 @@ def encode_difference(ours: list[Item], steps: list[Any]) -> str:
 
 
 class _PlainReader:
-    """Reads items one by one; an answer goes on until something comes that is not the model's."""
+    """Reads items one by one; an answer goes on until something comes that is not the model's.
+
+    `_ours` is how palaver writes the items of the message that is being read, and `_steps` what
+    they say beyond that.
+    """
 
     def __init__(self, items: Sequence[Any], session: str, tools: Mapping[str, str]) -> None:
         self.found: list[tuple[Message, Sequence[Any]]] = []
         self._items, self._session, self._tools = items, session, {**tools}
         self._at = now_ms()
+        self._names: set[str] = set()
+        self._calls: set[str] = set()
         self._begin(0)
 
     def _begin(self, index: int) -> None:
-        self._start, self._message_id = index, new_id()
+        self._start, self._message_id = index, ""
         self._parts: list[Part] = []
         self._ours: list[Item] = []
         self._steps: list[Any] = []
@@ -290,56 +328,67 @@ class _PlainReader:
     def close(self, index: int) -> None:
         """End the answer that is being read, where there is one, before this index."""
         if self._parts:
-            if self._ours[-1]["type"] == "reasoning":
+            if type(self._parts[-1]) is ReasoningPart:
                 raise _Unusual
             self._add("assistant", tuple(self._parts), index)
 
     def _add(self, role: Role, content: str | tuple[Part, ...], stop: int) -> None:
-        metadata = (
-            {METADATA_KEY: encode_difference(self._ours, self._steps)} if self._steps else EMPTY
-        )
-        message = Message(role, content, self._message_id, self._at, metadata)
-        self.found.append((message, self._items[self._start : stop]))
+        metadata = EMPTY
+        if self._steps:
+            difference = encode_difference(self._ours, self._steps)
+            metadata = freeze_checked({METADATA_KEY: difference})
+        draft = _Drafted(role, content, self._message_id or new_id(), self._at, metadata)
+        self.found.append((accept(draft, Message), self._items[self._start : stop]))
         self._begin(stop)
 
     def _write(self, ours: Item, theirs: Item) -> None:
         """Note how palaver writes an item, and what the item says beyond that."""
         if len(theirs) > len(ours):
             index = len(self._ours)
-            self._steps += [[[index, key], theirs[key]] for key in theirs if key not in ours]
+            for key in theirs:
+                if key not in ours:
+                    self._steps.append([[index, key], theirs[key]])
         self._ours.append(ours)
 
-    def _name(self, item: Item, prefix: str) -> str:
-        """The id of an item: one that may be sent again, and stands once."""
+    def _name(self, item: Item, fits: Callable[[str], object]) -> str:
+        """The id of an item of the model's: one that may be sent again, and stands once."""
         name = item.get("id")
-        if type(name) is not str or not _IDS[prefix](name) or not _IN_PARTS.isdisjoint(item):
+        if type(name) is not str or not fits(name) or name in self._names:
             raise _Unusual
-        if any(name == known["id"] for known in self._ours):
+        if not _IN_PARTS.isdisjoint(item):
             raise _Unusual
+        self._names.add(name)
+        if not self._message_id:
+            self._message_id = new_id()
         return name
 
-    def _part_metadata(self, name: str) -> dict[str, Any]:
-        return {"openai": {"id": name, "after": self._after} if self._after else {"id": name}}
+    def _part_metadata(self, name: str) -> Mapping[str, Any]:
+        openai = {"id": name, "after": self._after} if self._after else {"id": name}
+        return freeze_checked({"openai": freeze_checked(openai)})
 
     def _question(self, item: Item, index: int) -> None:
         role, text = item.get("role"), item.get("content")
         if role not in ("user", "system") or type(text) is not str:
             raise _Unusual
         self.close(index)
-        self._write({"role": role, "content": text}, item)
+        if len(item) > _QUESTION:
+            self._write({"role": role, "content": text}, item)
         self._add(role, text, index + 1)
 
     def _reasoning(self, item: Item) -> None:
-        name = self._name(item, "rs")
+        name = self._name(item, _is_reasoning_id)
         if item.get("summary") != [] or item.get("content") not in ([], None):
             raise _Unusual
-        stored = {"openai": {"id": name}}
-        self._parts.append(reasoning_part(self._session, self._message_id, "", metadata=stored))
+        draft = _Reasoned(
+            id=new_id(), session_id=self._session, message_id=self._message_id, text="",
+            time=TextTime(self._at), metadata=self._part_metadata(name),
+        )  # fmt: skip
+        self._parts.append(accept(draft, ReasoningPart))
         self._write({"type": "reasoning", "id": name, "summary": []}, item)
         self._after = name
 
     def _text(self, item: Item) -> None:
-        name, content = self._name(item, "msg"), item.get("content")
+        name, content = self._name(item, _is_message_id), item.get("content")
         block = content[0] if type(content) is list and len(content) == 1 else None
         if type(block) is not dict or item.get("status") != "completed":
             raise _Unusual
@@ -350,29 +399,32 @@ class _PlainReader:
         if len(block) > len(ours):
             inner = [len(self._ours), "content", 0]
             self._steps += [[[*inner, key], block[key]] for key in block if key not in ours]
+        draft = _Said(
+            id=new_id(), session_id=self._session, message_id=self._message_id, text=text,
+            metadata=self._part_metadata(name),
+        )  # fmt: skip
+        self._parts.append(accept(draft, TextPart))
         written = {"type": "message", "id": name, "role": "assistant", "status": "completed",
                  "content": [ours]}  # fmt: skip
-        stored = self._part_metadata(name)
-        self._parts.append(text_part(self._session, self._message_id, text, metadata=stored))
         self._write(written, item)
 
     def _call(self, item: Item) -> None:
-        name = self._name(item, "fc")
+        name = self._name(item, _is_call_item_id)
         call_id, tool, raw = item.get("call_id"), item.get("name"), item.get("arguments")
-        if type(call_id) is not str or type(tool) is not str or type(raw) is not str:
+        if not (type(call_id) is type(tool) is type(raw) is str):
             raise _Unusual
         given = msgspec.json.decode(raw)
         if type(given) is not dict or not (_fits_call(call_id) and _fits_tool(tool)):
             raise _Unusual
-        if any(call_id == known.get("call_id") for known in self._ours):
+        if call_id in self._calls:
             raise _Unusual
+        self._calls.add(call_id)
         self._tools[call_id] = tool
-        self._parts.append(
-            tool_call_part(
-                self._session, self._message_id, tool, given, call_id=call_id, raw=raw,
-                metadata=self._part_metadata(name),
-            )
+        draft = _Calling(
+            id=new_id(), session_id=self._session, message_id=self._message_id, call_id=call_id,
+            tool=tool, input=freeze_mapping(given), raw=raw, metadata=self._part_metadata(name),
         )  # fmt: skip
+        self._parts.append(accept(draft, ToolCallPart))
         ours = {"type": "function_call", "call_id": call_id, "name": tool, "arguments": raw,
                 "id": name}  # fmt: skip
         self._write(ours, item)
@@ -381,16 +433,21 @@ class _PlainReader:
         call_id, output = item.get("call_id"), item.get("output")
         if type(call_id) is not str or type(output) is not str or not output:
             raise _Unusual
-        if not _fits_call(call_id):
+        if call_id not in self._calls and not _fits_call(call_id):
             raise _Unusual
         self.close(index)
         tool = self._tools.get(call_id) or "unknown"
         time = CompletedTime(self._at, self._at)
-        state = ToolCompleted(input=EMPTY, output=output, title=tool, metadata=EMPTY, time=time)
-        part = tool_part(self._session, self._message_id, call_id, tool, state)
-        ours = {"type": "function_call_output", "call_id": call_id, "output": output}
-        self._write(ours, item)
-        self._add("tool", (part,), index + 1)
+        state = _Completed(input=EMPTY, output=output, title=tool, metadata=EMPTY, time=time)
+        self._message_id = new_id()
+        draft = _Result(
+            id=new_id(), session_id=self._session, message_id=self._message_id, call_id=call_id,
+            tool=tool, state=accept(state, ToolCompleted),
+        )  # fmt: skip
+        if len(item) > _OUTPUT:
+            ours = {"type": "function_call_output", "call_id": call_id, "output": output}
+            self._write(ours, item)
+        self._add("tool", (accept(draft, ToolPart),), index + 1)
 
 
 _log = logging.getLogger("palaver.adapters.openai_agents")
@@ -671,10 +728,11 @@ def _replace_last(history: StoredHistory, last: int, rest: list[Message]) -> Non
 def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, str]:
     """Return the tools of earlier calls that these items have outputs of, by call id."""
     made, asked = set[str](), set[str]()
-    for item in filter(is_object, items):
-        if item.get("type") == "function_call":
+    for item in items:
+        kind = item.get("type") if type(item) is dict or is_object(item) else None
+        if kind == "function_call":
             made.add(str(item.get("call_id")))
-        elif item.get("type") == "function_call_output":
+        elif kind == "function_call_output":
             asked.add(str(item.get("call_id")))
     asked -= made
     if not asked:

@@ -70,6 +70,7 @@ __all__ = [
     "describe_argument",
     "describe_number",
     "freeze",
+    "freeze_checked",
     "freeze_field",
     "freeze_mapping",
     "is_list",
@@ -193,10 +194,11 @@ class FrozenList(list[_V]):
 
 _new_dict = dict.__new__
 _fill_dict = dict.update
+_set_item = dict.__setitem__
 
 
-def _object(checked: dict[str, Any]) -> FrozenDict[str, Any]:
-    """A FrozenDict of what has been checked and frozen already."""
+def freeze_checked(checked: dict[str, Any]) -> FrozenDict[str, Any]:
+    """Return a FrozenDict of keys and values that have been checked and frozen already."""
     made: FrozenDict[str, Any] = _new_dict(FrozenDict)
     _fill_dict(made, checked)
     return made
@@ -209,7 +211,7 @@ def _list(checked: list[object]) -> FrozenList[object]:
     return made
 
 
-EMPTY: Final[FrozenDict[str, Any]] = _object({})
+EMPTY: Final[FrozenDict[str, Any]] = freeze_checked({})
 """No metadata."""
 
 
@@ -510,7 +512,8 @@ def _plain(value: dict[Any, Any], levels: int) -> FrozenDict[str, Any] | None:
 
     Return None for anything else, which the slower way then checks.
     """
-    inner: dict[str, Any] = {}
+    made: FrozenDict[str, Any] = _new_dict(FrozenDict)
+    _fill_dict(made, value)
     for key, item in value.items():
         if type(key) is not str or not key.isascii() or "\0" in key or len(key) > MAX_TEXT:
             return None
@@ -522,13 +525,13 @@ def _plain(value: dict[Any, Any], levels: int) -> FrozenDict[str, Any] | None:
             if not -MAX_INT <= item <= MAX_INT:
                 return None
         elif kind is dict and levels:
-            made = _plain(item, levels - 1)
-            if made is None:
+            inner = _plain(item, levels - 1)
+            if inner is None:
                 return None
-            inner[key] = made
+            _set_item(made, key, inner)
         elif item is not None and item is not False and item is not True:
             return None
-    return _object({**value, **inner} if inner else value)
+    return made
 
 
 def _freeze(value: object, levels: int, trail: list[str | int]) -> object:
@@ -546,7 +549,7 @@ def _freeze(value: object, levels: int, trail: list[str | int]) -> object:
         if made is not None:
             return made
     if is_object(value):
-        return _object(_items(value, levels - 1, trail))
+        return freeze_checked(_items(value, levels - 1, trail))
     if is_list(value):
         return _list(_elements(value, levels - 1, trail))
     raise ValidationError(f"must be JSON, not {kind_of(value)}")

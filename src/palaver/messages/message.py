@@ -422,15 +422,18 @@ def check_kind(value: object, path: str, *kinds: type) -> None:
 
 def as_parts(parts: object, path: str) -> tuple[Part, ...]:
     """Return parts as a tuple; raise `ValidationError` for anything else, or for too many."""
-    if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Iterable):
+    if type(parts) is tuple:
+        found = parts
+    elif isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Iterable):
         wanted = "text or a list of parts" if path == "$.content" else "a list of parts"
         detail = f"must be {wanted}, not {kind_of(parts)}"
         raise ValidationError(detail, path=path, rule="schema")
-    found = parts if type(parts) is tuple else tuple(parts)
+    else:
+        found = tuple(parts)
     if len(found) > MAX_PARTS:
         detail = f"has {len(found):,} parts; {MAX_PARTS:,} is the most"
         raise ValidationError(detail, path=path, rule="size")
-    if not set(map(type, found)) <= _PARTS:
+    if not _PARTS.issuperset(map(type, found)):
         index = next(i for i, part in enumerate(found) if type(part) not in _PARTS)
         detail = f"must be a part, not {type(found[index]).__name__}"
         raise ValidationError(detail, path=f"{path}[{index}]", rule="schema")

@@ -103,6 +103,7 @@ __all__ = [
 Listener: TypeAlias = Callable[[JournalEntry], None]
 """A method that is called with every change; see `StoredHistory.listen`."""
 _log: Final = logging.getLogger("palaver.stores")
+_MESSAGES: Final = frozenset((Message,))
 _CACHED: Final = 20_000
 _NEAR: Final = 8
 """Ranges this close are read together: the messages between them cost less than another query."""
@@ -680,24 +681,29 @@ class StoredHistory(BaseHistory):
         `unless` is called with the view that they would follow; what it raises stops the change.
         `expect` is the version that they must follow; `VersionMismatch` if it is not the newest.
         """
-        check_idempotency_key(key)
+        if key is not None:
+            check_idempotency_key(key)
         records = tuple(records)
-        check_records(records)
-        if isinstance(messages, list | tuple) and {*map(type, messages)} <= {Message}:
+        if records:
+            check_records(records)
+        if isinstance(messages, list | tuple) and _MESSAGES.issuperset(map(type, messages)):
             new = cast("tuple[Message, ...]", tuple(messages))  # the usual case, without a call
         else:
             new = read_messages(messages)
         if not new:  # nothing to add: only `expect` counts
             records, unless = (), None
-        ending = LastChange(self._backend, lease if release else None)
+        ending = LastChange(self._backend, lease) if release else None
         with self._lock:
             self._commit(
                 lambda state: plan_append(state, new), key=key, records=records, lease=lease,
-                unless=unless, expect=expect, commit_with=ending.commit,
+                unless=unless, expect=expect,
+                commit_with=None if ending is None else ending.commit,
             )  # fmt: skip
             result = self._state.result()
-        ending.release()
-        self._announce()
+        if ending is not None:
+            ending.release()
+        if self._made:
+            self._announce()
         return result
 
     def execute(

@@ -103,6 +103,7 @@ _FEW: Final = 16
 _APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for more in range(_FEW)]
 """The statements that append one message, two, and so on."""
 
+_SYSTEM, _USER, _ASSISTANT, _ = ROLE_NUMBERS.values()
 _PLAIN: Final = BodyCodec()
 _PAGE: Final = 500
 _MAX_HEADS: Final = 1_000  # heads that are cached
@@ -824,54 +825,47 @@ def _decode_data(text: str | None) -> Mapping[str, Any]:
 
 def _columns(cid: int, change: Change, latest: Latest) -> tuple[tuple[Any, ...], Latest]:
     """Return the columns of all rows of a plain append, one after the other."""
-    if len(change.messages) == 1:
-        return _row(cid, change, 0, unpack_counts(change.counts), 1, latest)
     rows, latest = _rows(cid, change, latest)
-    return tuple(chain.from_iterable(rows)), latest
+    return rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)), latest
 
 
 def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...]], Latest]:
     """Return the rows of a change's messages, and which is the latest in order then.
 
-    A plain append's last row is its journal record, too.
+    A row has the columns that are not the same for the whole change. A plain append's last row is
+    its journal record, too.
     """
     rows: list[tuple[Any, ...]] = []
     system, user, assistant = unpack_counts(change.counts)
-    count = len(change.messages)
+    position, version, at, replaced = change.first, change.after + 1, change.at, change.replaces
+    left = len(change.messages) if change.plain else 0
+    last = position + left - 1
     for index, message in enumerate(change.messages):
-        batch = count if change.plain and index == count - 1 else 0
-        row, latest = _row(cid, change, index, (system, user, assistant), batch, latest)
-        rows.append(row)
-        system += message.role == "system"
-        user += message.role == "user"
-        assistant += message.role == "assistant"
+        role = ROLE_NUMBERS[message.role]
+        rank = (system, user, assistant, position - system - user - assistant)[role]
+        batch, key = (left, change.key) if position == last else (0, None)
+        replaces = replaced.get(index) if replaced else None
+        body = encode(message)
+        # the same as `row_hash`, written out: it is a fifth of what Python does for an append
+        hashed = _HASH.copy()
+        hashed.update(
+            b"%d\0%d\0%b\0%d\0%d\0%d\0%b\0%b" % (
+                cid, position, _NONE if replaces is None else b"%d" % replaces, version, batch,
+                at, _NONE if key is None else key.encode(), body,
+            )
+        )  # fmt: skip
+        mark = int.from_bytes(hashed.digest(), "big", signed=True)
+        sent, name = message.timestamp, message.id
+        behind, latest = follow(latest, position, sent, name)
+        rows.append(
+            (position, batch, role, rank, system, user, assistant, sent, replaces, mark, key, name,
+             body.decode(), behind)
+        )  # fmt: skip
+        position += 1
+        system += role == _SYSTEM
+        user += role == _USER
+        assistant += role == _ASSISTANT
     return rows, latest
-
-
-def _row(  # noqa: PLR0917 - what a row is made of
-    cid: int, change: Change, index: int, counts: tuple[int, int, int], batch: int, latest: Latest
-) -> tuple[tuple[Any, ...], Latest]:
-    """Return the columns of a message's row that are not the same for its whole change."""
-    message, position, version = change.messages[index], change.first + index, change.after + 1
-    system, user, assistant = counts
-    role = ROLE_NUMBERS[message.role]
-    rank = (system, user, assistant, position - system - user - assistant)[role]
-    key = change.key if batch else None
-    replaces = change.replaces.get(index)
-    body = encode(message)
-    # the same as `row_hash`, written out: it is a fifth of what Python does for an append
-    hashed = _HASH.copy()
-    hashed.update(
-        b"%d\0%d\0%b\0%d\0%d\0%d\0%b\0%b" % (
-            cid, position, _NONE if replaces is None else b"%d" % replaces, version, batch,
-            change.at, _NONE if key is None else key.encode(), body,
-        )
-    )  # fmt: skip
-    mark = int.from_bytes(hashed.digest(), "big", signed=True)
-    sent, name = message.timestamp, message.id
-    behind, latest = follow(latest, position, sent, name)
-    return (position, batch, role, rank, system, user, assistant, sent, replaces, mark, key, name,
-            body.decode(), behind), latest  # fmt: skip
 
 
 def _parse_json(text: str) -> Any:  # noqa: ANN401 - what was written

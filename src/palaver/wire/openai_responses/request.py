@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from palaver.messages.ids import new_id
-from palaver.messages.limits import is_list, is_object
+from palaver.messages.limits import EMPTY, is_list, is_object
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, UnknownPart
 from palaver.messages.tool_state import ToolCompleted
@@ -54,7 +55,13 @@ if TYPE_CHECKING:
     from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader
 
-__all__ = ["OPENAI_RESPONSES", "ItemReader", "ResponsesFormat"]
+__all__ = [
+    "OPENAI_RESPONSES",
+    "SENDABLE_IDS",
+    "ItemReader",
+    "ResponsesFormat",
+    "write_plain_answer",
+]
 
 _OFFICE: Final = "application/vnd.openxmlformats-officedocument."
 _FILES: Final = frozenset(
@@ -171,6 +178,14 @@ class ResponsesFormat(Format):
         for position, item in enumerate(body["input"]):
             items.read(item, position)
         items.close()
+
+
+SENDABLE_IDS: Final = {
+    prefix: re.compile(rf"{prefix}[a-zA-Z0-9_-]{{1,{64 - len(prefix)}}}").fullmatch
+    for prefix in ("rs", "msg", "fc", "ctc")
+}
+"""The ids of OpenAI's items that may be sent to it again, by what they begin with."""
+_check_json: Final = msgspec.json.Decoder(msgspec.Raw).decode  # parses, and builds no value
 
 
 class _AssistantWriter:
@@ -327,9 +342,69 @@ class _AssistantWriter:
         name, after = stored.get("id"), stored.get("after")
         if not isinstance(name, str) or not self._ours or (after and after != self._reasoning_id):
             return None
-        if not re.fullmatch(rf"{prefix}[a-zA-Z0-9_-]{{1,{64 - len(prefix)}}}", name):
+        if not SENDABLE_IDS[prefix](name):
             return None
         return name if self._writer.claim_id(name) else None
+
+
+def write_plain_answer(parts: tuple[Part, ...]) -> list[Element] | None:
+    """Write an answer without detours: its items have their ids, and nothing that is unusual.
+
+    Return None for any other answer, which `OPENAI_RESPONSES` writes with care, to the same items.
+    """
+    items: list[Element] = []
+    names, calls = set[str](), set[str]()
+    after = None
+    for part in parts:
+        metadata: Mapping[str, Any] = getattr(part, "metadata", EMPTY)
+        stored = metadata.get("openai") if len(metadata) == 1 else None
+        if not is_object(stored):
+            return None
+        name, came = stored.get("id"), stored.get("after")
+        if type(name) is not str or name in names or (came is not None and came != after):
+            return None
+        if len(stored) != (1 if came is None else 2):
+            return None
+        item = _write_plain_part(part, name)
+        if item is None:
+            return None
+        if type(part) is ReasoningPart:
+            after = name
+        elif type(part) is ToolCallPart:
+            if part.call_id in calls:
+                return None
+            calls.add(part.call_id)
+        names.add(name)
+        items.append(item)
+    return items if parts and type(parts[-1]) is not ReasoningPart else None
+
+
+def _write_plain_part(part: Part, name: str) -> Element | None:
+    """Write a part of an answer that has nothing but the id of its item."""
+    if type(part) is ToolCallPart:
+        form = OPENAI_RESPONSES
+        fits = form.call_ids.fits(part.call_id) and form.tool_names.fits(part.tool)
+        return {
+            "type": "function_call", "call_id": part.call_id, "name": part.tool,
+            "arguments": part.raw, "id": name,
+        } if fits and SENDABLE_IDS["fc"](name) and _is_object_text(part.raw) else None  # fmt: skip
+    if type(part) is TextPart:
+        block: Element = {"type": "output_text", "text": part.text, "annotations": []}
+        return {
+            "type": "message", "id": name, "role": "assistant", "status": "completed",
+            "content": [block],
+        } if SENDABLE_IDS["msg"](name) and not part.ignored else None  # fmt: skip
+    if type(part) is ReasoningPart and not part.text and SENDABLE_IDS["rs"](name):
+        return {"type": "reasoning", "id": name, "summary": []}
+    return None
+
+
+def _is_object_text(raw: str) -> bool:
+    try:
+        _check_json(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return raw.lstrip()[:1] == "{"
 
 
 def _known_item(part: UnknownPart) -> Element | None:
