@@ -381,7 +381,7 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     `base` is the version that its input followed, `start` the version with its input, `end` the one
     after its output. `outputs` are the positions of its messages in the log. `pieces` are the
     lengths of the pieces in which its items were streamed, so that a stream can be repeated with
-    the same numbers.
+    the same numbers; they are not known of a response that was `killed` with its process.
     """
 
     request: dict[str, Any]
@@ -399,6 +399,7 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     reason: str | None = None
     hosted: tuple[str, ...] = ()
     conversation: str | None = None
+    killed: bool = False
 
     @property
     def over(self) -> bool:
