@@ -11,6 +11,7 @@ import pytest
 from palaver.messages import user
 from palaver.messages.parts import FREEFORM
 from palaver.server.openai import responses
+from palaver.server.openai.events import LiveEvents
 from palaver.server.openai.ids import read_response_id
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.openai.door import FUNCTION, HOSTED, Door, text_of
@@ -373,6 +374,24 @@ def test_a_cancelled_response_has_what_had_arrived() -> None:
         over = door.good("POST", f"responses/{begun['id']}/cancel")
         assert ("cancelled", "Half") == (over["status"], text_of(over))
         assert over == door.good("POST", f"responses/{begun['id']}/cancel")
+
+
+def test_a_response_that_is_cancelled_when_it_is_complete_ends_as_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Door(Scripted(saying("Done."))) as door:
+        steps, wait = door.app.service.steps, LiveEvents.wait
+
+        def cancel(events: LiveEvents, items: Any) -> None:  # noqa: ANN401 - JSON
+            wait(events, items)
+            for running in steps._running.values():
+                running.scope.cancel()
+
+        monkeypatch.setattr(LiveEvents, "wait", cancel)
+        begun = door.create("Hi", background=True)
+        path = f"responses/{begun['id']}"
+        over = wait_for(lambda: (got := door.good("GET", path))["status"] == "completed" and got)
+        assert "Done." == text_of(over)
 
 
 def test_a_response_that_another_process_runs_can_be_looked_at_and_waited_for(

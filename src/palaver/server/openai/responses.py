@@ -637,8 +637,7 @@ class _Work:
         except anyio.get_cancelled_exc_class():
             stopped = self._responses.stopping() and not self._run.cancelled
             error = {"code": "server_error", "message": _STOPPED} if stopped else None
-            with anyio.CancelScope(shield=True):
-                await self._finish("failed" if stopped else "cancelled", error)
+            await self._finish("failed" if stopped else "cancelled", error)
             raise
         except Exception as error:
             await self._finish("failed", _describe(error), failure=error)
@@ -730,7 +729,8 @@ class _Work:
 
         self._live.end()
         try:
-            response = await to_thread.run_sync(store)
+            with anyio.CancelScope(shield=True):  # whoever waits for it would wait forever
+                response = await to_thread.run_sync(store)
         except Exception as problem:
             _log.exception("how a response has ended could not be stored")
             broken = replace(run.record, status="failed", error=_describe(problem))
