@@ -321,8 +321,15 @@ def _message(message: Message, conversation: str) -> dict[str, Any]:
         "id": name,
         "role": role,
         "status": "completed",
-        "content": [dict(block) for block in blocks],
+        "content": [_shown_block(block) for block in blocks],
     }
+
+
+def _shown_block(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a message with everything that a client may count on."""
+    if block.get("type") == "input_image":
+        return {"image_url": None, "detail": "auto", **block}
+    return dict(block)
 
 
 def _outputs(
