@@ -23,6 +23,7 @@ from tests.models.providers import KEYS, PROVIDERS, QUICK
 from tests.profiles import steps
 from tests.server.openai import published
 from tests.server.openai.door import FUNCTION, HOSTED, Door, check_response
+from tests.server.openai.test_schema import without_encrypted
 from tests.server.scripted_server import wait_for
 
 if TYPE_CHECKING:
@@ -219,6 +220,9 @@ class Client:
             events = self.door.checked(answer.text)
             assert list(range(len(events))) == [event["sequence_number"] for event in events]
             found: dict[str, Any] = events[-1]["response"]
+            self.door.forget()
+            again = self.door.again(found["id"])
+            assert [*map(without_encrypted, events)] == [*map(without_encrypted, again)]
             return found
         found = answer.json()
         check_response(found)

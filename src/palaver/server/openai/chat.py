@@ -173,7 +173,7 @@ class _Run:
     def on_delta(self, delta: Delta) -> None:
         """Write what has arrived as a chunk."""
         if isinstance(delta, TextDelta):
-            self.chunk({"content": delta.text})
+            self.chunk({"refusal" if delta.refused else "content": delta.text})
         elif isinstance(delta, CallStarted):
             self._deltas[delta.index] = False
             function = {"name": delta.tool, "arguments": ""}

@@ -44,7 +44,15 @@ if TYPE_CHECKING:
     from palaver.errors import ValidationError
     from palaver.messages import Part
 
-__all__ = ["Approval", "Input", "read_input", "render_items", "seal_summary", "without_item"]
+__all__ = [
+    "Approval",
+    "Input",
+    "is_whole",
+    "read_input",
+    "render_items",
+    "seal_summary",
+    "without_item",
+]
 
 _FORM: Final = "openai-responses"
 _RAN: Final = "ran"
@@ -391,8 +399,7 @@ class _Answer:
             items = [self._text([message.content])] if message.content else []
         else:
             items = [item for group in _groups(message.parts) for item in self.render(group)]
-        finish = getattr(message.info, "finish", None)
-        if finish not in _WHOLE and items and "status" in items[-1]:
+        if not is_whole(message) and items and "status" in items[-1]:
             items[-1]["status"] = "incomplete"
         return items
 
@@ -480,6 +487,11 @@ class _Answer:
         }
 
 
+def is_whole(message: Message) -> bool:
+    """Tell whether an answer was not broken off, or cut."""
+    return getattr(message.info, "finish", None) in _WHOLE
+
+
 def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[str]]:
     """Return a message without one of its items, and the calls that went with it.
 
@@ -508,14 +520,16 @@ def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[s
 
 
 def _groups(parts: Iterable[Part]) -> list[list[Part]]:
-    """Group what a stream can't tell apart: neighbouring texts, and neighbouring reasoning."""
+    """Group what a stream can't tell apart: neighbouring texts, refusals, and reasoning."""
     groups: list[list[Part]] = []
+    last: object = None
     for part in parts:
-        kind = type(part)
-        if kind in (TextPart, ReasoningPart) and groups and type(groups[-1][0]) is kind:
+        kind = (type(part), isinstance(part, TextPart) and _is_refusal(part))
+        if kind[0] in (TextPart, ReasoningPart) and groups and last == kind:
             groups[-1].append(part)
         elif not (isinstance(part, TextPart) and not part.text):
             groups.append([part])
+            last = kind
     return groups
 
 

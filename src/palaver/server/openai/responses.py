@@ -42,7 +42,7 @@ from palaver.server.openai.ids import (
     read_item_id,
     read_response_id,
 )
-from palaver.server.openai.items import read_input, render_items
+from palaver.server.openai.items import is_whole, read_input, render_items
 from palaver.server.openai.plan import Planner
 from palaver.server.openai.shapes import (
     ResponseRecord,
@@ -678,7 +678,7 @@ class _Work:
         self._last = step
         if self._running is not None:
             self._running.draft.clear()
-        self._live.end()
+        self._live.end(whole=is_whole(step.message))
 
     def _on_outcome(self, outcome: ToolOutcome) -> None:
         if outcome.message is not None:
@@ -727,7 +727,7 @@ class _Work:
             self._responses.finish(run, chat, record)
             return response_object(str(run.name), record, items)
 
-        self._live.end()
+        self._live.end(whole=status == "completed")
         try:
             with anyio.CancelScope(shield=True):  # whoever waits for it would wait forever
                 response = await to_thread.run_sync(store)
