@@ -24,7 +24,7 @@ from palaver.messages.parts import UnknownPart
 from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
 from palaver.server.openai.routes import ROUTES as OPENAI_ROUTES
 from palaver.server.openai.routes import Door
-from palaver.server.openai.shapes import encode_error
+from palaver.server.openai.shapes import encode_error, respond_to_error
 from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
 from palaver.server.security import HEADERS, OPEN, RateLimit, read_headers, read_path
@@ -34,6 +34,7 @@ from palaver.server.static import page_files
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from litestar import Request, Response
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
     from litestar.types import HTTPScope, Message, Receive, Scope, Send
@@ -89,7 +90,7 @@ def make_app(store: Store, settings: Settings) -> App:
         dependencies={"service": Provide(provide_service), "door": Provide(provide_door)},
         dto=BodyDTO,
         return_dto=BodyDTO,
-        exception_handlers={Exception: error_response},
+        exception_handlers={Exception: _respond_to_error},
         guards=[_refuse_writes] if settings.read_only else None,  # each costs time per request
         lifespan=[run_service],
         logging_config=None,
@@ -98,6 +99,12 @@ def make_app(store: Store, settings: Settings) -> App:
         state=State({"service": service}),
         type_encoders={UnknownPart: lambda part: part.raw},
     )
+
+
+def _respond_to_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The response for any exception, in the form that the client of its path knows."""
+    respond = respond_to_error if request.scope["path"].startswith(_OPENAI) else error_response
+    return respond(request, error)
 
 
 async def _refuse_writes(

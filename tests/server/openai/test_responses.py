@@ -7,12 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from openai.types.responses import (
+    EasyInputMessageParam,
+    ParsedResponseFunctionToolCall,
+    ParsedResponseOutputText,
+    ResponseCompactionItem,
+    ResponseCustomToolCall,
+    ResponseCustomToolCallOutputParam,
+    ResponseFunctionToolCallItem,
+    ResponseFunctionToolCallOutputItem,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+)
+from openai.types.responses import response_input_item_param as items
 
 from palaver.messages import user
 from palaver.messages.parts import FREEFORM
 from palaver.server.openai import responses
 from palaver.server.openai.events import LiveEvents
 from palaver.server.openai.ids import read_response_id
+from palaver.server.openai.shapes import _ITEM_TYPES, _OutputText
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.openai.door import FUNCTION, HOSTED, Door, text_of
 from tests.server.scripted_server import wait_for
@@ -458,6 +472,21 @@ def test_a_client_that_goes_away_loses_nothing() -> None:
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
+SDK_ITEMS: dict[str, list[Any]] = {
+    "message": [ResponseOutputMessage, EasyInputMessageParam, items.Message],
+    "function_call": [ParsedResponseFunctionToolCall, ResponseFunctionToolCallItem],
+    "function_call_output": [items.FunctionCallOutput, ResponseFunctionToolCallOutputItem],
+    "custom_tool_call": [ResponseCustomToolCall],
+    "custom_tool_call_output": [ResponseCustomToolCallOutputParam],
+    "reasoning": [ResponseReasoningItem],
+    "compaction": [ResponseCompactionItem],
+    "item_reference": [items.ItemReference],
+    "mcp_call": [items.McpCall],
+    "mcp_approval_request": [items.McpApprovalRequest],
+    "mcp_approval_response": [items.McpApprovalResponse],
+    "mcp_list_tools": [items.McpListTools],
+}
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
 REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
     ({"foo": 1}, "foo", "unknown_parameter"),
     ({"input": 5}, "input", "invalid_type"),
@@ -486,9 +515,33 @@ REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
      "tool_choice.tools[0]", "unknown_tool"),
     ({"input": []}, "input", "missing"),
     ({"input": [{"type": "hologram"}]}, "input[0]", "invalid_value"),
-    ({"input": [{"role": "user", "content": "x", "foo": 1}]}, "input[0].foo", "invalid_value"),
+    ({"input": [{"role": "user", "content": "x", "foo": 1}]}, "input[0].foo", "unknown_parameter"),
     ({"input": [{"type": "item_reference", "id": "msg_x"}]}, "input[0].id", "item_not_found"),
-    ({"input": [{"type": "mcp_approval_response"}]}, "input[0]", "invalid_value"),
+    ({"input": [{"type": "mcp_approval_response"}]}, "input[0].approval_request_id",
+     "invalid_type"),
+    ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
+    ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 5}]}]},
+     "input[0].content[0].text", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{"type": "hologram"}]}]},
+     "input[0].content[0].type", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{**IMAGE, "size": 3}]}]},
+     "input[0].content[0].size", "unknown_parameter"),
+    ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]},
+     "input[0].arguments", "invalid_type"),
+    ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}",
+                 "surprise": 1}]}, "input[0].surprise", "unknown_parameter"),
+    ({"input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": 5}]}]},
+     "input[0].summary[0].text", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{**IMAGE, "image_url": None}]}]},
+     "input[0].content[0]", "invalid_value"),
+    ({"input": [{"role": "user", "content": [{"type": "input_file", "filename": "a"}]}]},
+     "input[0].content[0]", "invalid_value"),
+    ({"input": [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": True},
+                {"role": "user", "content": "x"}]},
+     "input[0].approval_request_id", "approval_request_not_found"),
+    ({"tools": [{"type": "custom", "name": "p", "format": {"type": "grammar"}}]},
+     "tools[0].format.syntax", "invalid_type"),
     ({"input": [{"type": "compaction", "encrypted_content": "x"}]},
      "input[0].encrypted_content", "unsupported"),
 ]  # fmt: skip
@@ -518,6 +571,28 @@ def test_what_is_not_there_is_not_found() -> None:
         assert 404 == door.refused("models/nobody", None, "GET")[0]
         assert "stage:actor" in [m["id"] for m in door.good("GET", "models")["data"]]
         assert "stage" == door.good("GET", "models/stage:actor")["owned_by"]
+
+
+def test_a_path_or_a_method_that_is_not_there_is_refused_in_openais_form(quiet: Door) -> None:
+    for path in ("nothing", "responses/x/y", "models/a/b", "chat"):
+        assert (404, None, "not_found") == quiet.refused(path, None, "GET")
+    for method, path in (("PUT", "responses"), ("GET", "conversations"), ("DELETE", "models")):
+        assert (405, None, "method_not_allowed") == quiet.refused(path, None, method)
+
+
+def test_a_reference_may_leave_out_its_type(quiet: Door) -> None:
+    wanted = (400, "input[0].id", "item_not_found")
+    assert wanted == quiet.refused("responses", {"input": [{"id": "msg_x"}]})
+
+
+def test_every_field_that_the_sdk_knows_of_an_item_may_be_sent() -> None:
+    block, text = _OutputText.__struct_encode_fields__, ParsedResponseOutputText.model_fields
+    assert {*text} - {"type"} <= {*block}
+    for name, shape in _ITEM_TYPES.items():
+        known = {*shape.__struct_encode_fields__}
+        for kind in SDK_ITEMS[name]:
+            fields = getattr(kind, "model_fields", None) or kind.__annotations__
+            assert {each.removesuffix("_") for each in fields} <= known, kind
 
 
 def test_a_parameter_without_an_effect_is_refused(quiet: Door) -> None:

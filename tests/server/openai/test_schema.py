@@ -90,7 +90,9 @@ def test_streams_and_objects_fit_and_a_repeated_stream_is_the_same(
     door.forget()
     assert response == door.good("GET", f"responses/{response['id']}")
     again = door.again(response["id"])
-    assert [without_encrypted(event) for event in events] == [without_encrypted(event) for event in again]
+    assert [without_encrypted(event) for event in events] == [
+        without_encrypted(event) for event in again
+    ]
     shown = door.good("GET", f"responses/{response['id']}/input_items")["data"]
     assert ["message"] == [item["type"] for item in shown]
 

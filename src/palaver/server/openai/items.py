@@ -35,7 +35,14 @@ from palaver.messages import (
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.parts import UnknownPart, reasoning_part
 from palaver.server.openai.ids import ItemId, read_item_id
-from palaver.server.openai.shapes import SERVER_LABEL, join_name, refuse, split_name
+from palaver.server.openai.shapes import (
+    SERVER_LABEL,
+    check_item,
+    item_type,
+    join_name,
+    refuse,
+    split_name,
+)
 from palaver.wire.format import freeform_text, is_freeform, raw_block
 
 if TYPE_CHECKING:
@@ -60,8 +67,13 @@ _RAN: Final = "ran"
 _CLIENT: Final = "client"
 _WHOLE: Final = (None, "stop", "tool-calls", "other")
 _SUMMARY: Final = "The conversation so far, in short:\n\n"
-_DROPPED: Final = ("id", "status", "internal_chat_message_metadata_passthrough")
-"""Fields of an item that say nothing about what was said."""
+_DROPPED: Final = frozenset(
+    (
+        *("id", "status", "created_by", "internal_chat_message_metadata_passthrough"),
+        *("parsed", "parsed_arguments"),
+    )
+)
+"""Fields of an item that say nothing about what was said, or say it a second time."""
 _CALLS: Final = ("function_call", "custom_tool_call")
 
 
@@ -126,14 +138,21 @@ def read_input(
     items: list[dict[str, Any]] = []
     places: list[int] = []
     approvals: list[Approval] = []
+    shown: set[object] = set()
     for index, item in enumerate(given):
         path = f"{where}[{index}]"
-        if item.get("type") == "mcp_approval_response":
-            approvals.append(_read_approval(item, path))
+        check_item(item, path)
+        kind = item_type(item)
+        if kind == "mcp_approval_request":
+            shown.add(item.get("id"))
+        if kind == "mcp_approval_response":
+            name, approve = item["approval_request_id"], item["approve"]
+            if name not in shown:  # otherwise it is part of a history that is sent again
+                approvals.append(Approval(name, approve, item.get("reason") or "", path))
             continue
         found: Sequence[Mapping[str, Any]] = [item]
-        if item.get("type") == "item_reference":
-            found = resolve(str(item.get("id")), path)
+        if kind == "item_reference":
+            found = resolve(item["id"], path)
         for each in found:
             plain = _plain_items(each, path)
             items += plain
@@ -163,8 +182,8 @@ def _plain_items(item: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         call = {
             "type": "function_call",
             "call_id": call_id,
-            "name": item.get("name"),
-            "arguments": item.get("arguments"),
+            "name": item["name"],
+            "arguments": item["arguments"],
         }
         output = item.get("output") or item.get("error")
         if output is None:
@@ -172,28 +191,24 @@ def _plain_items(item: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
         return [call, {"type": "function_call_output", "call_id": call_id, "output": text}]
     if kind == "compaction":
-        summary = _unseal(item.get("encrypted_content")).get("summary")
+        summary = _unseal(item["encrypted_content"]).get("summary")
         if not isinstance(summary, str):
             raise refuse("is no compaction of this server", f"{path}.encrypted_content")
         return [{"role": "user", "content": _SUMMARY + summary}]
-    found = {name: value for name, value in item.items() if name not in _DROPPED}
-    if found.get("phase", "") is None:
-        del found["phase"]
-    namespace = found.get("namespace")
-    if kind in _CALLS and isinstance(namespace, str) and isinstance(found.get("name"), str):
-        found["name"] = join_name(found["name"], namespace)
-        del found["namespace"]
+    found = _without_dropped(item)
+    if is_list(found.get("content")):
+        found["content"] = [
+            _without_dropped(each) if is_object(each) else each for each in found["content"]
+        ]
+    if kind in _CALLS and "namespace" in found:
+        found["name"] = join_name(found["name"], found.pop("namespace"))
     return [found]
 
 
-def _read_approval(item: Mapping[str, Any], path: str) -> Approval:
-    name, approve, reason = (
-        item.get(field) for field in ("approval_request_id", "approve", "reason")
-    )
-    if not isinstance(name, str) or not isinstance(approve, bool):
-        detail = "needs approval_request_id (string) and approve (boolean)"
-        raise refuse(detail, path, "invalid_value")
-    return Approval(name, approve, reason if isinstance(reason, str) else "", path)
+def _without_dropped(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in fields.items() if name not in _DROPPED and value is not None
+    }
 
 
 def _mark_results(message: Message) -> Message:

@@ -322,6 +322,11 @@ class Responses:
             if call_id not in open_calls:
                 detail = f"no call {call_id!r} waits for an output"
                 raise refuse(detail, f"{where}[{index}].call_id", "call_not_found")
+        for approval in given.approvals:
+            if not any(_names_call(approval.request, call) for call, _ in calls):
+                detail = f"no call waits for an answer to {approval.request!r}"
+                param = f"{approval.where}.approval_request_id"
+                raise refuse(detail, param, "approval_request_not_found")
         decided = {approval.request for approval in given.approvals}
         for call, is_last in calls:
             asked = any(_names_call(each, call) for each in decided)
