@@ -111,6 +111,21 @@ def test_what_was_erased_is_gone_from_responses_and_their_input() -> None:
         assert "1234" not in str(again) + str(shown)
 
 
+def test_of_follow_ups_at_once_one_goes_on_and_the_others_fork() -> None:
+    with Door(Scripted(*[saying("Yes.")] * 9)) as door:
+        first = door.create("Hi")
+
+        def follow(number: int) -> dict[str, Any]:
+            return door.create(f"Follow {number}", previous_response_id=first["id"])
+
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(follow, range(8)))
+        assert 8 == len({conversation_of(each) for each in found})
+        assert conversation_of(first) in {conversation_of(each) for each in found}
+        asked = sorted(texts(door.asked(index))[-1] for index in range(1, 9))
+        assert [f"Follow {number}" for number in range(8)] == asked
+
+
 def test_a_conversation_takes_responses_in_turn() -> None:
     with Door(Scripted(saying("One."), saying("Two."))) as door:
         name = door.good("POST", "conversations", {"metadata": {"topic": "tea"}})["id"]
@@ -329,7 +344,7 @@ def test_a_deleted_response_is_gone_and_a_conversation_of_its_own_goes_with_it()
         gone = door.good("DELETE", f"responses/{first['id']}")
         assert {"id": first["id"], "object": "response", "deleted": True} == gone
         assert 404 == door.ask.get(f"/v1/responses/{first['id']}").status_code
-        wanted = (404, "previous_response_id", "not_found")
+        wanted = (404, "previous_response_id", "previous_response_not_found")
         body = {"input": "x", "previous_response_id": first["id"]}
         assert wanted == door.refused("responses", body)
         assert door.good("GET", f"responses/{second['id']}")
@@ -486,6 +501,9 @@ SDK_ITEMS: dict[str, list[Any]] = {
     "mcp_approval_response": [items.McpApprovalResponse],
     "mcp_list_tools": [items.McpListTools],
 }
+USER = {"role": "user", "content": "x"}
+CALL = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "a", "output": "sun"}
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
 REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
     ({"foo": 1}, "foo", "unknown_parameter"),
@@ -540,6 +558,12 @@ REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
     ({"input": [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": True},
                 {"role": "user", "content": "x"}]},
      "input[0].approval_request_id", "approval_request_not_found"),
+    ({"input": [USER, {**CALL, "call_id": "b"}, CALL, OUTPUT]}, "input[1].call_id",
+     "missing_tool_output"),
+    ({"input": [USER, OUTPUT, CALL]}, "input[1].call_id", "call_not_found"),
+    ({"input": [USER, CALL, OUTPUT, OUTPUT]}, "input[3].call_id", "call_not_found"),
+    ({"input": [USER, CALL, CALL, OUTPUT]}, "input[2].call_id", "duplicate_call"),
+    ({"input": [USER, {"role": "user", "content": "a\0b"}]}, "input[1].content", "text_nul"),
     ({"tools": [{"type": "custom", "name": "p", "format": {"type": "grammar"}}]},
      "tools[0].format.syntax", "invalid_type"),
     ({"input": [{"type": "compaction", "encrypted_content": "x"}]},
@@ -565,7 +589,7 @@ def test_what_is_not_supported_is_refused_by_its_name(
 def test_what_is_not_there_is_not_found() -> None:
     with Door(Scripted()) as door:
         unknown = {"input": "Hi", "model": "nobody:knows"}
-        assert (404, "model", "not_found") == door.refused("responses", unknown)
+        assert (404, "model", "model_not_found") == door.refused("responses", unknown)
         assert 404 == door.refused("responses", {"input": "Hi", "conversation": "none"})[0]
         assert 404 == door.refused("responses/resp_x", None, "GET")[0]
         assert 404 == door.refused("models/nobody", None, "GET")[0]

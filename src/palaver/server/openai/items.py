@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palaver import wire
+from palaver.errors import ValidationError
 from palaver.messages import (
     AssistantInfo,
     Message,
@@ -48,8 +49,8 @@ from palaver.wire.format import freeform_text, is_freeform, raw_block
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from palaver.errors import ValidationError
     from palaver.messages import Part
+    from palaver.wire.notes import ParsedConversation
 
 __all__ = [
     "Approval",
@@ -75,6 +76,7 @@ _DROPPED: Final = frozenset(
 )
 """Fields of an item that say nothing about what was said, or say it a second time."""
 _CALLS: Final = ("function_call", "custom_tool_call")
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
 class Approval(Struct, frozen=True):
@@ -86,11 +88,23 @@ class Approval(Struct, frozen=True):
     where: str
 
 
+class Pairing(Struct, frozen=True):
+    """A call or an output among the items of an input; `where` is its path."""
+
+    call_id: str
+    is_output: bool
+    where: str
+
+
 class Input(Struct, frozen=True):
-    """The input of a request: the messages that it adds, and what it decides."""
+    """The input of a request: the messages that it adds, and what it decides.
+
+    `pairing` are its calls and outputs in order, as the client has sent them.
+    """
 
     messages: tuple[Message, ...] = ()
     approvals: tuple[Approval, ...] = ()
+    pairing: tuple[Pairing, ...] = ()
 
     @property
     def results(self) -> dict[str, int]:
@@ -102,6 +116,29 @@ class Input(Struct, frozen=True):
             for part in message.parts
             if isinstance(part, ToolPart) and part.call_id not in calls
         }
+
+    def check_pairing(self, waiting: Iterable[str], *, complete: bool) -> None:
+        """Refuse an output without its call, and a call that has no output if it must have one.
+
+        `waiting` are the calls before this input that have no output.
+        """
+        stored, sent = set(waiting), dict[str, str]()
+        for each in self.pairing:
+            known = each.call_id in sent or each.call_id in stored
+            if each.is_output and not known:
+                detail = f"no call {each.call_id!r} waits for an output"
+                raise refuse(detail, f"{each.where}.call_id", "call_not_found")
+            if not each.is_output and known:
+                detail = f"there is a call {each.call_id!r} already, which waits for its output"
+                raise refuse(detail, f"{each.where}.call_id", "duplicate_call")
+            if each.is_output:
+                sent.pop(each.call_id, None)
+                stored.discard(each.call_id)
+            else:
+                sent[each.call_id] = each.where
+        for call_id, path in sent.items() if complete else ():
+            detail = f"no output follows for the call {call_id!r}"
+            raise refuse(detail, f"{path}.call_id", "missing_tool_output")
 
     def with_tools(self, names: Mapping[str, str]) -> Input:
         """Return the input with the names of the tools whose outputs it has."""
@@ -138,11 +175,14 @@ def read_input(
     items: list[dict[str, Any]] = []
     places: list[int] = []
     approvals: list[Approval] = []
+    pairing: list[Pairing] = []
     shown: set[object] = set()
     for index, item in enumerate(given):
         path = f"{where}[{index}]"
         check_item(item, path)
         kind = item_type(item)
+        if kind in _CALLS or kind in _OUTPUTS:
+            pairing.append(Pairing(item["call_id"], kind in _OUTPUTS, path))
         if kind == "mcp_approval_request":
             shown.add(item.get("id"))
         if kind == "mcp_approval_response":
@@ -157,12 +197,26 @@ def read_input(
             plain = _plain_items(each, path)
             items += plain
             places += [index] * len(plain)
-    parsed = wire.from_(_FORM, {"input": items})
+    parsed = _parse(items, places, where)
+    messages = _with_reasoning(list(parsed.messages), items)
+    return Input(tuple(map(_mark_results, messages)), tuple(approvals), tuple(pairing))
+
+
+def _parse(items: Sequence[Mapping[str, Any]], places: list[int], where: str) -> ParsedConversation:
+    """Parse items; what is wrong or would be lost is refused at the path that the client knows."""
+    try:
+        parsed = wire.from_(_FORM, {"input": items})
+    except ValidationError:
+        for item, place in zip(items, places, strict=True):
+            try:
+                wire.from_(_FORM, {"input": [item]})
+            except ValidationError as error:
+                raise error.under(f"$.{where}[{place}]") from None
+        raise
     for note in parsed.notes:
         if note.action == "lost":
             raise _lost(note.where, note.detail, places, where)
-    messages = _with_reasoning(list(parsed.messages), items)
-    return Input(tuple(map(_mark_results, messages)), tuple(approvals))
+    return parsed
 
 
 def _lost(path: str, detail: str, places: list[int], where: str) -> ValidationError:

@@ -74,6 +74,7 @@ _NEXT: Final = "response-next"
 """The kind of record that says at which version the next response began."""
 _MAX_STEPS: Final = 20
 _ATTEMPTS: Final = 20
+_LOOK_AGAIN_SECONDS: Final = 0.02
 _LOOKBACK: Final = 200
 """How many messages are searched for calls without a result."""
 _ANSWER_SHARE: Final = 8
@@ -182,7 +183,9 @@ class Responses:
         name = read_response_id(text)
         if name is None or self.find(name) is None:
             detail = f"there is no response {text!r}; it was deleted, or it was not stored"
-            raise RequestRefused(404, detail, path=f"$.{param}", rule=f"{param}_not_found")
+            raise RequestRefused(
+                404, detail, path=f"$.{param}", rule=f"{param.removesuffix('_id')}_not_found"
+            )
         return name
 
     def find(self, name: ResponseId) -> ResponseRecord | None:
@@ -214,7 +217,11 @@ class Responses:
                 if str(name) in self._runs and not self._runs[str(name)].done.is_set():
                     raise _busy()
                 await self._settle(name)
-            running = self._service.steps.claim(place.target, plan.name)
+            try:
+                running = self._service.steps.claim(place.target, plan.name)
+            except LeaseTaken:  # by one that is about to begin, and will be what came next
+                await anyio.sleep(_LOOK_AGAIN_SECONDS)
+                continue
             try:
                 chat, run = await to_thread.run_sync(self._begin, plan, place)
             except VersionMismatch:  # somebody edited it, or answered first: look again
@@ -225,8 +232,7 @@ class Responses:
                 raise
             self._launch(run, plan, chat, running)
             return run
-        detail = "the conversation changes too fast; send the request again"
-        raise RequestRefused(409, detail, headers={"Retry-After": "1"})
+        raise _busy()
 
     def _begin(self, plan: Plan, place: _Place) -> tuple[Conversation, RunningResponse]:
         """Append the input, with the record of the response, in one change."""
@@ -318,10 +324,7 @@ class Responses:
     ) -> Input:
         """Refuse outputs without their calls, and calls that would go without their outputs."""
         open_calls = {call.call_id: call.tool for call, _ in calls}
-        for call_id, index in given.results.items():
-            if call_id not in open_calls:
-                detail = f"no call {call_id!r} waits for an output"
-                raise refuse(detail, f"{where}[{index}].call_id", "call_not_found")
+        given.check_pairing(open_calls, complete=where == "input")
         for approval in given.approvals:
             if not any(_names_call(approval.request, call) for call, _ in calls):
                 detail = f"no call waits for an answer to {approval.request!r}"
@@ -467,10 +470,10 @@ class Responses:
         """The events of a response after a number: from this process, or repeated."""
         run = self._runs.get(text)
         heartbeat = self._service.settings.heartbeat
-        if run is not None:
+        if run is not None and not run.done.is_set():
             return run.stream(after, heartbeat)
         name = await to_thread.run_sync(self._known, text, "response_id")
-        return self._repeat(name, after, heartbeat)
+        return self._repeat(name, after, heartbeat) if run is None else run.stream(after, heartbeat)
 
     async def _repeat(
         self, name: ResponseId, after: int, heartbeat: float

@@ -692,7 +692,7 @@ def usage_object(
 
 # ── errors ──────────────────────────────────────────────────────────────────────────────────────
 
-_BAD: Final = 400
+_NOT_FOUND: Final = 404
 _KINDS: Final = {
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_error", "forbidden"),
@@ -729,9 +729,16 @@ def encode_error(problem: ProblemDetails) -> tuple[int, bytes]:
         "message": named,
         "type": kind,
         "param": param,
-        "code": code or (rule or "invalid_request").replace("-", "_").replace(".", "_"),
+        "code": _code(status, code, rule),
     }
     return status, msgspec.json.encode({"error": error})
+
+
+def _code(status: int, usual: str, rule: str | None) -> str:
+    """The code of an error: the rule that was broken, or what is usual for its status."""
+    if usual and not (rule and status == _NOT_FOUND):
+        return usual
+    return (rule or "invalid_request").replace("-", "_").replace(".", "_")
 
 
 def respond_to_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
