@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -662,6 +663,16 @@ def test_a_client_may_send_the_whole_history_itself() -> None:
         assert "Yes." == text_of(door.create(history, store=False))
         roles = [message["role"] for message in door.asked()]
         assert ["user", "assistant", "tool", "assistant", "user"] == roles[1:]
+
+
+@pytest.mark.parametrize("parts", [5, [5], [["x", {}]], [[-1, {}]], [[1, []]], [[9, {}], [1, {}]]])
+def test_reasoning_that_somebody_else_has_sealed_does_no_harm(parts: Any) -> None:  # noqa: ANN401 - JSON
+    sealed = urlsafe_b64encode(json.dumps({"by": ["a", "b"], "parts": parts}).encode()).decode()
+    summary = [{"type": "summary_text", "text": "Hm."}]
+    reasoning = {"type": "reasoning", "summary": summary, "encrypted_content": sealed}
+    said = {"role": "assistant", "content": "Yes."}
+    with Door(Scripted(saying("Fine."))) as door:
+        assert "Fine." == text_of(door.create([USER, reasoning, said, USER]))
 
 
 def test_what_the_server_ran_may_be_sent_back_as_it_was_shown() -> None:

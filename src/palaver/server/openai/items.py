@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from palaver import wire
@@ -33,6 +33,7 @@ from palaver.messages import (
     ToolPart,
     user,
 )
+from palaver.messages.decode import convert
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.parts import UnknownPart, reasoning_part
 from palaver.server.openai.ids import ItemId, read_item_id
@@ -313,17 +314,31 @@ def _with_reasoning(messages: list[Message], items: Sequence[Mapping[str, Any]])
     ]
 
 
+class _Envelope(Struct, frozen=True):
+    """What `encrypted_content` holds: whose reasoning it is, and the lengths of its parts."""
+
+    by: tuple[str, str]
+    parts: list[tuple[Annotated[int, Meta(ge=0)], dict[str, Any]]]
+
+
+def _read_envelope(sealed: Mapping[str, Any] | None) -> _Envelope | None:
+    """Read what was sealed; None where it is of another server, which only that one can read."""
+    try:
+        return None if sealed is None else convert(sealed, _Envelope)
+    except msgspec.ValidationError:
+        return None
+
+
 def _unsealed(message: Message, sealed: Mapping[str, Mapping[str, Any]]) -> Message:
     model: ModelRef | None = None
     parts: list[Part] = []
     for part in message.parts:
-        envelope = sealed.get(part.id) if isinstance(part, ReasoningPart) else None
-        by, pieces = (envelope or {}).get("by"), (envelope or {}).get("parts")
-        if not isinstance(part, ReasoningPart) or not is_list(by) or not is_list(pieces):
+        envelope = _read_envelope(sealed.get(part.id))
+        if not isinstance(part, ReasoningPart) or envelope is None:
             parts.append(part)
             continue
-        model, start = ModelRef(*map(str, by[:2])), 0
-        for size, metadata in pieces:
+        model, start = ModelRef(*envelope.by), 0
+        for size, metadata in envelope.parts:
             text = part.text[start : start + size]
             parts.append(
                 reasoning_part(

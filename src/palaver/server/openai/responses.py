@@ -31,7 +31,6 @@ from palaver.errors import (
     VersionMismatch,
 )
 from palaver.messages import Message, ToolCallPart, ToolPart
-from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.events import EventWriter, LiveEvents, encode_event, ending, replay
@@ -51,6 +50,7 @@ from palaver.server.openai.shapes import (
     usage_object,
 )
 from palaver.stores import open_store
+from palaver.stores.records import decode_record
 from palaver.tools.approval import Decision, save_decisions
 
 if TYPE_CHECKING:
@@ -167,7 +167,11 @@ class Responses:
             if newest == name.record:
                 return _Place(head.id, head.id, head.version, newest=newest)
             ended = self._read(name.conversation, _NEXT, name.record)
-            version = head.version if ended is None else int(ended)
+            version = (
+                head.version
+                if ended is None
+                else decode_record(ended, int, "where the next response began")
+            )
             return _Place(new_conversation_id(), head.id, version, forked=True)
         wanted = request.conversation_id
         if wanted is None:
@@ -194,8 +198,10 @@ class Responses:
             found = self._read(name.conversation, RESPONSE, name.record)
         except PalaverError:
             return None
-        record = None if found is None else decode(found, ResponseRecord)
-        return None if record is None or record.status == "deleted" else record
+        if found is None:
+            return None
+        record = decode_record(found, ResponseRecord, f"the response {name}")
+        return None if record.status == "deleted" else record
 
     def _read(self, conversation: str, kind: str, name: str) -> bytes | None:
         return self._store.records(conversation, kind, since=name, until=f"{name}~").get(name)
@@ -574,7 +580,11 @@ class Responses:
             return
         history = chat.history.refresh()
         ended = self._read(name.conversation, _NEXT, name.record)
-        last = history.version if ended is None else int(ended)
+        last = (
+            history.version
+            if ended is None
+            else decode_record(ended, int, "where the next response began")
+        )
         found: list[Message] = []
         for change in self._store.journal(name.conversation, record.start, 1_000):
             if change.version <= last and change.count and change.kind == "append":
