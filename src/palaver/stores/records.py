@@ -371,7 +371,7 @@ def decode_record(value: bytes, kind: type[_T], what: str) -> _T:
     palaver.errors.StoreDamaged: the counts can't be read: JSON is malformed: ...
     """
     try:
-        return cast("_T", decoder_for(kind).decode(value))
+        return decoder_for(kind).decode(value)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise StoreDamaged(f"{what} can't be read: {error}") from None
 

@@ -9,14 +9,13 @@ out before the check, and the types of OpenAI's SDK hold it instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import openresponses_types as published
 from pydantic import BaseModel, RootModel, TypeAdapter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["EVENTS", "check_event", "check_item", "check_object", "is_published"]
 
@@ -87,8 +86,8 @@ def check_event(found: Mapping[str, Any]) -> None:
 def _plain_request(response: Mapping[str, Any]) -> dict[str, Any]:
     """What a response repeats of its request, without what is OpenAI's own.
 
-    The specification's schema has only functions among tools, knows no efforts but its own, and says
-    of the schema of a structured output that it is null.
+    The specification's schema has only functions among tools, knows no efforts but its own, and
+    says of the schema of a structured output that it is null.
     """
     choice, text = response["tool_choice"], response["text"]
     if isinstance(choice, dict):

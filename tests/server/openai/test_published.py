@@ -90,8 +90,9 @@ def answers() -> st.SearchStrategy[Any]:
     """What a provider says, or how it fails."""
     calls = st.lists(
         st.sampled_from(
-            [("weather", {"city": "Rome"}), ("weather", {}), ("clock", {}), ("calculate", {"expression": "6*7"}),
-             ("calculate", {"expression": "?"}), ("patch", {"freeform_input": "+x"})]
+            [("weather", {"city": "Rome"}), ("weather", {}), ("clock", {}),
+             ("calculate", {"expression": "6*7"}), ("calculate", {"expression": "?"}),
+             ("patch", {"freeform_input": "+x"})]
         ),
         max_size=2,
     )  # fmt: skip
@@ -297,7 +298,7 @@ def test_a_compaction_is_as_published(client: Client) -> None:
         ({"temperature": None}, "temperature"),
         ({"text": {"format": {"type": "text"}, "verbosity": None}}, "verbosity"),
         ({"truncation": "sometimes"}, "truncation"),
-        ({"output": [{"type": "message", "id": "m", "role": "assistant", "content": []}]}, "status"),
+        ({"output": [{"type": "message", "id": "m", "role": "user", "content": []}]}, "status"),
         ({"output": [{"type": "reasoning", "id": "r", "summary": [], "encrypted_content": None}]},
          "encrypted_content"),
     ],

@@ -200,7 +200,7 @@ class _ToolSaid(_Said, frozen=True, kw_only=True, tag="tool"):
     tool_call_id: str
 
 
-_Message = _SystemSaid | _DeveloperSaid | _UserSaid | _AssistantSaid | _ToolSaid
+_Message: Any = _SystemSaid | _DeveloperSaid | _UserSaid | _AssistantSaid | _ToolSaid
 
 
 class ChatRequest(_Shape, frozen=True):
