@@ -113,6 +113,8 @@ class RunningResponse:
         self.failure: Exception | None = None
         self.done = asyncio.Event()
         self.cancelled = False
+        self.messages: list[Message] | None = None
+        """The whole conversation after it, of a response that was not to be stored."""
         self._news = asyncio.Event()
 
     def _emit(self, event: dict[str, Any]) -> None:
@@ -211,11 +213,16 @@ class Responses:
 
     # ── beginning ───────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, request: ResponseRequest) -> RunningResponse:
-        """Store the input of a response and begin to answer it."""
+    async def create(
+        self, request: ResponseRequest, before: list[Message] | None = None
+    ) -> RunningResponse:
+        """Store the input of a response and begin to answer it.
+
+        `before` is what a response that was not stored left behind, where it is the previous one.
+        """
         plan = await to_thread.run_sync(self.planner.plan, request)
         if not request.stored:
-            return await self._create_unstored(plan)
+            return await self._create_unstored(plan, before)
         for _ in range(_ATTEMPTS):
             place = await to_thread.run_sync(self._place, request)
             if place.newest is not None and not place.forked:
@@ -347,7 +354,7 @@ class Responses:
         return given.with_tools(open_calls)
 
     @staticmethod
-    def open_calls(view: View) -> list[tuple[ToolCallPart, bool]]:
+    def open_calls(view: View | list[Message]) -> list[tuple[ToolCallPart, bool]]:
         """The calls near the end that have no result, and whether nothing was said after each."""
         answered: set[str] = set()
         found: list[tuple[ToolCallPart, bool]] = []
@@ -377,16 +384,18 @@ class Responses:
         if decisions:
             save_decisions(chat, decisions)
 
-    async def _create_unstored(self, plan: Plan) -> RunningResponse:
+    async def _create_unstored(
+        self, plan: Plan, known: list[Message] | None = None
+    ) -> RunningResponse:
         """Answer in a store in memory: nothing is written, and nothing can be read afterwards."""
         if self._memory is None:
             self._memory = open_store(":memory:")
         request, memory = plan.request, self._memory
 
         def begin() -> tuple[Conversation, RunningResponse]:
-            before: list[Message] = []
-            calls: list[tuple[ToolCallPart, bool]] = []
-            if request.previous_response_id is not None:
+            before: list[Message] = known or []
+            calls = self.open_calls(before)
+            if request.previous_response_id is not None and known is None:
                 place = self._place(request)
                 parent = self._service.conversations.get(str(place.parent)).history
                 view = parent.at(place.version)
@@ -438,6 +447,7 @@ class Responses:
         if chat.store is self._store:
             self._store.put_records(run.name.conversation, [_record(run.name, record)])
         else:
+            run.messages = list(chat.history.view)
             chat.store.delete(run.name.conversation)
 
     def stopping(self) -> bool:
@@ -746,15 +756,14 @@ class _Work:
             return response_object(str(run.name), record, items)
 
         self._live.end(whole=status == "completed")
-        try:
-            with anyio.CancelScope(shield=True):  # whoever waits for it would wait forever
-                response = await to_thread.run_sync(store)
-        except Exception as problem:
-            _log.exception("how a response has ended could not be stored")
-            broken = replace(run.record, status="failed", error=_describe(problem))
-            run.finish(response_object(str(run.name), broken, []), failure or problem)
-            raise
-        run.finish(response, failure)
+        with anyio.CancelScope(shield=True):  # whoever waits for it would wait forever
+            try:
+                run.finish(await to_thread.run_sync(store), failure)
+            except Exception as problem:
+                _log.exception("how a response has ended could not be stored")
+                broken = replace(run.record, status="failed", error=_describe(problem))
+                run.finish(response_object(str(run.name), broken, []), failure or problem)
+                raise
 
     def _take_back(self, record: ResponseRecord) -> None:
         """Take the input of a response without any answer out again: it will be sent again."""
