@@ -249,9 +249,13 @@ async def _refuse_socket(scope: Any, send: Send, refusal: RequestRefused) -> Non
         return
     given = {**refusal.headers, "content-type": "application/json"}
     headers = [(name.lower().encode(), value.encode()) for name, value in given.items()]
-    start: Any = {"type": "websocket.http.response.start", "status": status}
-    await send({**start, "headers": [*headers, *HEADERS]})
+    start: Any = {
+        "type": "websocket.http.response.start",
+        "status": status,
+        "headers": [*headers, *HEADERS],
+    }
     end: Any = {"type": "websocket.http.response.body", "body": body}
+    await send(start)
     await send(end)
 
 

@@ -1,7 +1,7 @@
 """What the compliance cases of Open Responses ask for, under the cases' own names, over HTTP.
 
-Its cases of WebSockets (`websocket-…`) do not apply: there are none here. Those of `file-search`
-and `offline-web-search`, which were optional once, need tools that are OpenAI's.
+Its cases of WebSockets (`websocket-…`) are in `test_socket.py`. Those of `file-search` and
+`offline-web-search`, which were optional once, need tools that are OpenAI's.
 """
 
 from __future__ import annotations
