@@ -89,7 +89,7 @@ class Approval(Struct, frozen=True):
     where: str
 
 
-class Pairing(Struct, frozen=True):
+class PairedItem(Struct, frozen=True):
     """A call or an output among the items of an input; `where` is its path."""
 
     call_id: str
@@ -105,7 +105,7 @@ class Input(Struct, frozen=True):
 
     messages: tuple[Message, ...] = ()
     approvals: tuple[Approval, ...] = ()
-    pairing: tuple[Pairing, ...] = ()
+    pairing: tuple[PairedItem, ...] = ()
 
     @property
     def results(self) -> dict[str, int]:
@@ -176,14 +176,14 @@ def read_input(
     items: list[dict[str, Any]] = []
     places: list[int] = []
     approvals: list[Approval] = []
-    pairing: list[Pairing] = []
+    pairing: list[PairedItem] = []
     shown: set[object] = set()
     for index, item in enumerate(given):
         path = f"{where}[{index}]"
         check_item(item, path)
         kind = item_type(item)
         if kind in _CALLS or kind in _OUTPUTS:
-            pairing.append(Pairing(item["call_id"], kind in _OUTPUTS, path))
+            pairing.append(PairedItem(item["call_id"], kind in _OUTPUTS, path))
         if kind == "mcp_approval_request":
             shown.add(item.get("id"))
         if kind == "mcp_approval_response":
