@@ -70,6 +70,27 @@ def test_an_older_response_is_forked_and_shares_its_messages() -> None:
         assert (conversation_of(first), 2) == (head.parent, head.base)
 
 
+def test_input_items_show_forks_and_deletions() -> None:
+    with Door(Scripted(*map(saying, ("One.", "Two.", "Three.", "Four.")))) as door:
+
+        def given(response: dict[str, Any]) -> list[str]:
+            path = f"responses/{response['id']}/input_items"
+            found = door.good("GET", path, order="asc")["data"]
+            return [item["content"][0]["text"] for item in found]
+
+        first = door.create("Hi")
+        second = door.create("More", previous_response_id=first["id"])
+        other = door.create("Else", previous_response_id=first["id"])
+        assert ["Hi", "One.", "More"] == given(second)
+        assert ["Hi", "One.", "Else"] == given(other)
+        item = first["output"][0]["id"]
+        door.good("DELETE", f"conversations/{conversation_of(first)}/items/{item}")
+        third = door.create("Last", previous_response_id=second["id"])
+        assert ["Hi", "More", "Two.", "Last"] == given(third)
+        assert ["Hi", "One.", "More"] == given(second), "it is what it was"
+        assert ["Hi", "One.", "Else"] == given(other)
+
+
 def test_instructions_are_those_of_one_response_only() -> None:
     with Door(Scripted(saying("Aye."), saying("Yes."))) as door:
         first = door.create("Hi", instructions="Talk like a pirate.")
