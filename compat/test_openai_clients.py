@@ -222,6 +222,27 @@ def test_a_conversation_and_its_items(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_responses_over_a_websocket(serving: Serving, model: str) -> None:
+    answer = Answer("Warm.")
+    serving.then(model, answer, answer)
+    with connect(serving).responses.connect() as connection:
+        previous: Any = None
+        for text in ("Rome?", "Sure?"):
+            connection.response.create(
+                model=model, input=text, store=False, previous_response_id=previous
+            )
+            events: list[Any] = []
+            for event in connection:
+                events.append(event)
+                if event.type in ("response.completed", "error"):
+                    break
+            assert "response.completed" == events[-1].type
+            assert "Warm." == events[-1].response.output_text
+            previous = events[-1].response.id
+    assert all(each in str(serving.sent(model)) for each in ("Rome?", "Warm.", "Sure?"))
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_chat_completions_with_a_tool(serving: Serving, model: str) -> None:
     client = connect(serving)
     serving.calls_weather(model, "Rome", "Oslo")

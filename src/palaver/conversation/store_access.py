@@ -57,7 +57,7 @@ from palaver.messages import (
 from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
-from palaver.stores.records import Lease, check_idempotency_key
+from palaver.stores.records import Lease, check_idempotency_key, decode_record
 from palaver.wire import Converter, Request, converter
 
 if TYPE_CHECKING:
@@ -585,7 +585,10 @@ class StoreAccess:
     def intents(self) -> dict[str, StepIntent]:
         """Return the intents of the steps that were begun and not finished."""
         found = self.store.records(self.history.id, STEP)
-        return {name: decode(value, StepIntent) for name, value in found.items()}
+        return {
+            name: decode_record(value, StepIntent, f"the step {name!r}")
+            for name, value in found.items()
+        }
 
     def drafts(self) -> dict[str, Message]:
         """Return what had arrived of their answers."""

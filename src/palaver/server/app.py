@@ -22,9 +22,10 @@ from litestar.di import Provide
 
 from palaver.messages.parts import UnknownPart
 from palaver.server.errors import PROBLEM_JSON, RequestRefused, error_response
+from palaver.server.openai import socket
 from palaver.server.openai.routes import ROUTES as OPENAI_ROUTES
 from palaver.server.openai.routes import Door
-from palaver.server.openai.shapes import encode_error
+from palaver.server.openai.shapes import encode_error, respond_to_error
 from palaver.server.requests import BodyDTO
 from palaver.server.routes import ROUTES
 from palaver.server.security import HEADERS, OPEN, RateLimit, read_headers, read_path
@@ -34,6 +35,7 @@ from palaver.server.static import page_files
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from litestar import Request, Response
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
     from litestar.types import HTTPScope, Message, Receive, Scope, Send
@@ -89,7 +91,7 @@ def make_app(store: Store, settings: Settings) -> App:
         dependencies={"service": Provide(provide_service), "door": Provide(provide_door)},
         dto=BodyDTO,
         return_dto=BodyDTO,
-        exception_handlers={Exception: error_response},
+        exception_handlers={Exception: _respond_to_error},
         guards=[_refuse_writes] if settings.read_only else None,  # each costs time per request
         lifespan=[run_service],
         logging_config=None,
@@ -98,6 +100,12 @@ def make_app(store: Store, settings: Settings) -> App:
         state=State({"service": service}),
         type_encoders={UnknownPart: lambda part: part.raw},
     )
+
+
+def _respond_to_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The response for any exception, in the form that the client of its path knows."""
+    respond = respond_to_error if request.scope["path"].startswith(_OPENAI) else error_response
+    return respond(request, error)
 
 
 async def _refuse_writes(
@@ -123,12 +131,12 @@ class App(Litestar):
         self._page = page_files()
         self._rate = RateLimit(self._settings.rate)
         self._processing = 0
+        self._sockets = 0
 
     async def __call__(self, scope: Scope | Any, receive: Receive | Any, send: Send | Any) -> None:  # noqa: ANN401 - as litestar has it
         """Answer a request or refuse it."""
         if scope["type"] == "websocket":
-            reason = "this server has no websockets"
-            await send({"type": "websocket.close", "code": 1008, "reason": reason})
+            await self._serve_socket(scope, receive, send)
             return
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
@@ -153,6 +161,36 @@ class App(Litestar):
             await response.refuse(refusal)
             return
         await self._process(request, receive, response)
+
+    async def _serve_socket(self, scope: Any, receive: Receive, send: Send) -> None:  # noqa: ANN401 - ASGI's
+        """Let OpenAI's clients in, with the token; there are no other WebSockets."""
+        request = cast("HTTPScope", {**scope, "method": "POST"})
+        client = scope.get("client")
+        try:
+            self._admit(request)
+            self._check_socket(request["path"])
+        except RequestRefused as refusal:
+            await _refuse_socket(scope, send, refusal)
+            return
+        self._sockets += 1
+        try:
+            await socket.ResponseSocket(
+                self.door.responses,
+                receive,
+                send,
+                check=lambda: self._rate.check(client[0] if client else ""),
+                most_bytes=self._settings.body,
+            ).serve()
+        finally:
+            self._sockets -= 1
+
+    def _check_socket(self, path: str) -> None:
+        if path != socket.PATH:
+            raise RequestRefused(404, "there is no WebSocket here")
+        if self._settings.read_only:
+            raise RequestRefused(403, "this server is read-only")
+        if self._sockets >= self._settings.steps:
+            raise RequestRefused(429, "too many WebSockets are open")
 
     async def _process(self, scope: HTTPScope, receive: Receive, response: _Response) -> None:
         """Let litestar answer a request whose body has arrived, if there is room for it."""
@@ -201,6 +239,24 @@ class App(Litestar):
     def _is_page(self, path: str) -> bool:
         """Tell whether a path is that of one of the page's files."""
         return not path.startswith("/api/") and self._page.has(path)
+
+
+async def _refuse_socket(scope: Any, send: Send, refusal: RequestRefused) -> None:  # noqa: ANN401 - ASGI's
+    """Refuse a WebSocket before it is open: with a status, where the server can send one."""
+    status, body = encode_error(refusal.problem)
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": refusal.problem.detail})
+        return
+    given = {**refusal.headers, "content-type": "application/json"}
+    headers = [(name.lower().encode(), value.encode()) for name, value in given.items()]
+    start: Any = {
+        "type": "websocket.http.response.start",
+        "status": status,
+        "headers": [*headers, *HEADERS],
+    }
+    end: Any = {"type": "websocket.http.response.body", "body": body}
+    await send(start)
+    await send(end)
 
 
 async def _receive_body(

@@ -25,9 +25,11 @@ import h11
 import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from palaver.errors import PalaverError
 from palaver.server.errors import PROBLEM_JSON, RequestRefused
+from palaver.server.openai.socket import PATH as SOCKET_PATH
 from palaver.server.security import HEADERS
 
 if TYPE_CHECKING:
@@ -163,7 +165,15 @@ class UvicornConfig(uvicorn.Config):
     def __init__(self, app: Any, connections: ClientConnections, **more: Any) -> None:  # noqa: ANN401 - uvicorn's
         """Take the application, its connections, and everything that uvicorn takes."""
         idle = math.ceil(connections.settings.idle_seconds)  # uvicorn's own timer is no earlier
-        super().__init__(app, http=ClientConnection, ws="none", timeout_keep_alive=idle, **more)
+        super().__init__(
+            app,
+            http=ClientConnection,
+            ws=SocketConnection,
+            ws_max_size=connections.settings.body,
+            ws_per_message_deflate=False,  # a small message could be a large one
+            timeout_keep_alive=idle,
+            **more,
+        )
         self.connections = connections
 
 
@@ -182,6 +192,7 @@ class ClientConnection(H11Protocol):
         self._since = self._paused = 0.0
         self._arrived = 0
         self._is_checked = False
+        self._is_handed_over = False  # to the protocol of WebSockets
         self._seen: object = None  # the request that the state is about
         self._timer: asyncio.TimerHandle | None = None
 
@@ -257,6 +268,18 @@ class ClientConnection(H11Protocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Ignore an upgrade, as HTTP allows, without a warning."""
 
+    def _should_upgrade_to_ws(self) -> bool:
+        """Take WebSockets at the one path that has them; elsewhere the upgrade is ignored."""
+        return (self.scope["method"], self.scope["path"]) == ("GET", SOCKET_PATH)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over; it still counts as one."""
+        self._is_handed_over = True
+        super().handle_websocket_upgrade(event)
+        protocol = self.transport.get_protocol()
+        if isinstance(protocol, SocketConnection):
+            protocol.on_lost = lambda: self._connections.remove(self)
+
     # ── states and deadlines ────────────────────────────────────────────────────────────────────
 
     def set_trusted(self, *, trusted: bool) -> None:
@@ -290,6 +313,8 @@ class ClientConnection(H11Protocol):
     def _current_state(self) -> State:
         if self.transport.is_closing():
             return "closing"
+        if self._is_handed_over:
+            return "working"
         theirs = self.conn.their_state
         if theirs is h11.IDLE:
             return "head" if self.conn.trailing_data[0] else "idle"
@@ -355,6 +380,18 @@ class ClientConnection(H11Protocol):
                 for event in (start, h11.Data(data=body), h11.EndOfMessage()):
                     self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """uvicorn's protocol for WebSockets, which says when the connection is lost."""
+
+    on_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection."""
+        if self.on_lost is not None:
+            self.on_lost()
+        super().connection_lost(exc)
 
 
 _SHUTDOWN_SECONDS: Final = 20

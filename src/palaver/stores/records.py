@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from palaver.messages import Role
     from palaver.stores.backend import Backend
+
+_T = TypeVar("_T")
 
 __all__ = [
     "ALLOWED",
@@ -100,6 +102,7 @@ __all__ = [
     "check_title",
     "check_words",
     "decode_body",
+    "decode_record",
     "describe_holder",
     "encode_body",
     "follow",
@@ -371,6 +374,23 @@ _SYSTEM, _USER, _ASSISTANT, _TOOL = (SHIFTS[role] for role in ROLES)
 
 PRUNED: Final = "palaver.pruned"
 """The metadata key of a message whose content was pruned: the time when it was done."""
+
+
+def decode_record(value: bytes, kind: type[_T], what: str) -> _T:
+    """Decode the value of a record; `what` it holds is said where it can't be read.
+
+    A record may come from an import, so it is as trustworthy as the file was.
+
+    >>> decode_record(b'{"a": 1}', dict[str, int], "the counts")
+    {'a': 1}
+    >>> decode_record(b"?", dict[str, int], "the counts")
+    Traceback (most recent call last):
+    palaver.errors.StoreDamaged: the counts can't be read: JSON is malformed: ...
+    """
+    try:
+        return decoder_for(kind).decode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise StoreDamaged(f"{what} can't be read: {error}") from None
 
 
 def pruned_message(message: Message, at: int) -> Message:

@@ -61,10 +61,11 @@ __all__ = [
 # ── deltas ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class TextDelta(Struct, frozen=True, tag=True):
-    """More of the model's text."""
+class TextDelta(Struct, frozen=True, tag=True, omit_defaults=True, repr_omit_defaults=True):
+    """More of the model's text; `refused`, if it is how the model says that it won't answer."""
 
     text: str
+    refused: bool = False
 
 
 class ReasoningDelta(Struct, frozen=True, tag=True):
@@ -214,11 +215,11 @@ class ReplyBuilder:
 
     def text(self, key: BlockKey, piece: str, **metadata: Any) -> None:  # noqa: ANN401 - JSON, here and below
         """Add to a text; `metadata` is what the provider wants to see again."""
-        self._grow(self._block(key, "text", metadata), piece, TextDelta)
+        self._grow(self._block(key, "text", metadata), piece)
 
     def reasoning(self, key: BlockKey, piece: str, **metadata: Any) -> None:  # noqa: ANN401
         """Add to the reasoning."""
-        self._grow(self._block(key, "reasoning", metadata), piece, ReasoningDelta)
+        self._grow(self._block(key, "reasoning", metadata), piece)
 
     def settle(self, key: BlockKey, text: str) -> None:
         """Set a block's text: the provider has repeated it whole."""
@@ -233,7 +234,7 @@ class ReplyBuilder:
         elif block.kind == "call":
             self._grow_call(block, rest)
         else:
-            self._grow(block, rest, TextDelta if block.kind == "text" else ReasoningDelta)
+            self._grow(block, rest)
 
     def call(
         self,
@@ -349,11 +350,13 @@ class ReplyBuilder:
         block.metadata.update(metadata)
         return block
 
-    def _grow(self, block: _Block, piece: str, delta: type[TextDelta | ReasoningDelta]) -> None:
+    def _grow(self, block: _Block, piece: str) -> None:
         piece = self.cut_to_limit(piece)
         if piece:
             block.pieces.append(piece)
-            self.deltas.append(delta(piece))
+            refused = block.metadata.get("refusal") is True
+            said = block.kind == "text"
+            self.deltas.append(TextDelta(piece, refused) if said else ReasoningDelta(piece))
 
     def _grow_call(self, block: _Block, piece: str) -> None:
         piece = self.cut_to_limit(piece)

@@ -1,4 +1,7 @@
-"""A server behind OpenAI's paths: asked in few words, with every answer held to the SDK's types."""
+"""A server behind OpenAI's paths, asked in few words.
+
+Every answer is held to the types of OpenAI's SDK, and to those that Open Responses publishes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.response_item_list import ResponseItemList
 from pydantic import TypeAdapter
 
+from tests.server.openai import published
 from tests.server.scripted_server import ScriptedServer
 
 if TYPE_CHECKING:
@@ -28,14 +32,16 @@ _EVENT: Final[TypeAdapter[Any]] = TypeAdapter(ResponseStreamEvent)
 
 
 def check_response(found: Mapping[str, Any]) -> None:
-    """Check that a response is one by the SDK's types."""
+    """Check that a response is one by the SDK's types and by the published ones."""
     Response.model_validate(found, strict=False)
     assert isinstance(found["created_at"], int)
+    published.check_object(found)
 
 
 def check_event(found: Mapping[str, Any]) -> None:
-    """Check that an event is one by the SDK's types."""
+    """Check that an event is one by the SDK's types and by the published ones."""
     _EVENT.validate_python(found)
+    published.check_event(found)
     if "response" in found:
         check_response(found["response"])
 
@@ -72,17 +78,18 @@ class Door(ScriptedServer):
         answer = self.ask.post("/v1/responses", json={"input": given, "stream": True, **body})
         assert answer.is_success, answer.text
         assert answer.headers["content-type"].startswith("text/event-stream")
-        return self._checked(answer.text)
+        return self.checked(answer.text)
 
     def again(self, name: str, after: int | None = None) -> list[dict[str, Any]]:
         """The events of a response from one on."""
         query = {"stream": "true"} | ({} if after is None else {"starting_after": str(after)})
         answer = self.ask.get(f"/v1/responses/{name}", params=query)
         assert answer.is_success, answer.text
-        return self._checked(answer.text)
+        return self.checked(answer.text)
 
     @staticmethod
-    def _checked(text: str) -> list[dict[str, Any]]:
+    def checked(text: str) -> list[dict[str, Any]]:
+        """The events of a stream, checked one by one."""
         events = read_events(text)
         for event in events:
             check_event(event)
@@ -93,6 +100,12 @@ class Door(ScriptedServer):
         answer = self.ask.request(method, f"/v1/{path}", json=body, params=query)
         assert answer.is_success, answer.text
         found = answer.json()
+        kind = found.get("object")
+        if kind in ("response", "response.compaction") and "output" in found:
+            published.check_object(found)
+        if path.endswith(("/input_items", "/items")) and "data" in found:
+            for item in found["data"]:
+                published.check_item(item)
         if path.endswith("/input_items"):
             ResponseItemList.model_validate(found)
         elif path.endswith("/items") and found["data"]:

@@ -128,7 +128,17 @@ def test_options_reach_the_model(door: Door) -> None:
         ({"audio": {}}, "audio"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0]"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": []}]}]},
+            "messages[0].content[0].text",
+        ),
+        ({"messages": [{"role": "user", "content": "x", "foo": 1}]}, "messages[0].foo"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": 5}]}]},
+            "messages[0].tool_calls[0].id",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused_by_its_name(door: Door, body: Any, param: str) -> None:  # noqa: ANN401 - JSON

@@ -1,13 +1,18 @@
-"""What the compliance cases of Open Responses ask for, under the cases' own names, over HTTP."""
+"""What the compliance cases of Open Responses ask for, under the cases' own names, over HTTP.
+
+Its cases of WebSockets (`websocket-…`) are in `test_socket.py`. Those of `file-search` and
+`offline-web-search`, which were optional once, need tools that are OpenAI's.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 from tests.conversation.scripted import Scripted, calling, saying
-from tests.server.openai.door import FUNCTION, Door, text_of
+from tests.server.openai.door import FUNCTION, Door, check_response, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -69,9 +74,13 @@ def test_tool_calling_whole_and_streaming(door: Door) -> None:
     say(door, *[calling(("weather", {"city": "Rome"}))] * 2)
     (call,) = door.create("Weather?", tools=[FUNCTION])["output"]
     assert "function_call" == call["type"]
-    kinds = {event["type"] for event in door.stream("Weather?", tools=[FUNCTION])}
+    events = door.stream("Weather?", tools=[FUNCTION])
     arguments = "response.function_call_arguments"
-    assert {f"{arguments}.delta", f"{arguments}.done", "response.output_item.done"} <= kinds
+    assert {f"{arguments}.delta", f"{arguments}.done"} <= {event["type"] for event in events}
+    items = [(each["type"], each["item"]["type"]) for each in events if "item" in each]
+    assert [("added", "function_call"), ("done", "function_call")] == [
+        (event.removeprefix("response.output_item."), item) for event, item in items
+    ]
 
 
 def test_function_call_roundtrip(door: Door) -> None:
@@ -97,3 +106,19 @@ def test_compact_response_and_compact_missing_model(door: Door) -> None:
     found = door.good("POST", "responses/compact", body)
     assert ["compaction"] == [item["type"] for item in found["output"]]
     assert 400 == door.refused("responses/compact", {"input": "x"})[0]
+
+
+def test_response_output_phase_schema(door: Door) -> None:
+    say(door, saying("Yes."))
+    response = door.create("Hi")
+    (message,) = response["output"]
+    for phase in ("commentary", "final_answer"):
+        check_response({**response, "output": [{**message, "phase": phase}]})
+    with pytest.raises(ValidationError):
+        check_response({**response, "output": [{**message, "phase": "thinking"}]})
+
+
+@pytest.mark.parametrize("kind", ["file_search", "web_search"])
+def test_optional_tools_are_refused_by_name(door: Door, kind: str) -> None:
+    body = {"input": "Look it up.", "tools": [{"type": kind}]}
+    assert (400, "tools[0].type", "invalid_type") == door.refused("responses", body)

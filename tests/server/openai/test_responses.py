@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from openai.types.responses import (
+    EasyInputMessageParam,
+    ParsedResponseFunctionToolCall,
+    ParsedResponseOutputText,
+    ResponseCompactionItem,
+    ResponseCustomToolCall,
+    ResponseCustomToolCallOutputParam,
+    ResponseFunctionToolCallItem,
+    ResponseFunctionToolCallOutputItem,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+)
+from openai.types.responses import response_input_item_param as items
 
 from palaver.messages import user
 from palaver.messages.parts import FREEFORM
 from palaver.server.openai import responses
+from palaver.server.openai.events import LiveEvents
 from palaver.server.openai.ids import read_response_id
+from palaver.server.openai.shapes import _ITEM_TYPES, _OutputText
 from tests.conversation.scripted import Scripted, calling, saying
 from tests.server.openai.door import FUNCTION, HOSTED, Door, text_of
 from tests.server.scripted_server import wait_for
@@ -54,6 +70,27 @@ def test_an_older_response_is_forked_and_shares_its_messages() -> None:
         assert (conversation_of(first), 2) == (head.parent, head.base)
 
 
+def test_input_items_show_forks_and_deletions() -> None:
+    with Door(Scripted(*map(saying, ("One.", "Two.", "Three.", "Four.")))) as door:
+
+        def given(response: dict[str, Any]) -> list[str]:
+            path = f"responses/{response['id']}/input_items"
+            found = door.good("GET", path, order="asc")["data"]
+            return [item["content"][0]["text"] for item in found]
+
+        first = door.create("Hi")
+        second = door.create("More", previous_response_id=first["id"])
+        other = door.create("Else", previous_response_id=first["id"])
+        assert ["Hi", "One.", "More"] == given(second)
+        assert ["Hi", "One.", "Else"] == given(other)
+        item = first["output"][0]["id"]
+        door.good("DELETE", f"conversations/{conversation_of(first)}/items/{item}")
+        third = door.create("Last", previous_response_id=second["id"])
+        assert ["Hi", "More", "Two.", "Last"] == given(third)
+        assert ["Hi", "One.", "More"] == given(second), "it is what it was"
+        assert ["Hi", "One.", "Else"] == given(other)
+
+
 def test_instructions_are_those_of_one_response_only() -> None:
     with Door(Scripted(saying("Aye."), saying("Yes."))) as door:
         first = door.create("Hi", instructions="Talk like a pirate.")
@@ -94,6 +131,21 @@ def test_what_was_erased_is_gone_from_responses_and_their_input() -> None:
         again = door.good("GET", f"responses/{first['id']}")
         shown = door.good("GET", f"responses/{second['id']}/input_items")
         assert "1234" not in str(again) + str(shown)
+
+
+def test_of_follow_ups_at_once_one_goes_on_and_the_others_fork() -> None:
+    with Door(Scripted(*[saying("Yes.")] * 9)) as door:
+        first = door.create("Hi")
+
+        def follow(number: int) -> dict[str, Any]:
+            return door.create(f"Follow {number}", previous_response_id=first["id"])
+
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(follow, range(8)))
+        assert 8 == len({conversation_of(each) for each in found})
+        assert conversation_of(first) in {conversation_of(each) for each in found}
+        asked = sorted(texts(door.asked(index))[-1] for index in range(1, 9))
+        assert [f"Follow {number}" for number in range(8)] == asked
 
 
 def test_a_conversation_takes_responses_in_turn() -> None:
@@ -314,7 +366,7 @@ def test_a_deleted_response_is_gone_and_a_conversation_of_its_own_goes_with_it()
         gone = door.good("DELETE", f"responses/{first['id']}")
         assert {"id": first["id"], "object": "response", "deleted": True} == gone
         assert 404 == door.ask.get(f"/v1/responses/{first['id']}").status_code
-        wanted = (404, "previous_response_id", "not_found")
+        wanted = (404, "previous_response_id", "previous_response_not_found")
         body = {"input": "x", "previous_response_id": first["id"]}
         assert wanted == door.refused("responses", body)
         assert door.good("GET", f"responses/{second['id']}")
@@ -373,6 +425,24 @@ def test_a_cancelled_response_has_what_had_arrived() -> None:
         over = door.good("POST", f"responses/{begun['id']}/cancel")
         assert ("cancelled", "Half") == (over["status"], text_of(over))
         assert over == door.good("POST", f"responses/{begun['id']}/cancel")
+
+
+def test_a_response_that_is_cancelled_when_it_is_complete_ends_as_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Door(Scripted(saying("Done."))) as door:
+        steps, wait = door.app.service.steps, LiveEvents.wait
+
+        def cancel(events: LiveEvents, items: Any) -> None:  # noqa: ANN401 - JSON
+            wait(events, items)
+            for running in steps._running.values():
+                running.scope.cancel()
+
+        monkeypatch.setattr(LiveEvents, "wait", cancel)
+        begun = door.create("Hi", background=True)
+        path = f"responses/{begun['id']}"
+        over = wait_for(lambda: (got := door.good("GET", path))["status"] == "completed" and got)
+        assert "Done." == text_of(over)
 
 
 def test_a_response_that_another_process_runs_can_be_looked_at_and_waited_for(
@@ -439,6 +509,24 @@ def test_a_client_that_goes_away_loses_nothing() -> None:
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
+SDK_ITEMS: dict[str, list[Any]] = {
+    "message": [ResponseOutputMessage, EasyInputMessageParam, items.Message],
+    "function_call": [ParsedResponseFunctionToolCall, ResponseFunctionToolCallItem],
+    "function_call_output": [items.FunctionCallOutput, ResponseFunctionToolCallOutputItem],
+    "custom_tool_call": [ResponseCustomToolCall],
+    "custom_tool_call_output": [ResponseCustomToolCallOutputParam],
+    "reasoning": [ResponseReasoningItem],
+    "compaction": [ResponseCompactionItem],
+    "item_reference": [items.ItemReference],
+    "mcp_call": [items.McpCall],
+    "mcp_approval_request": [items.McpApprovalRequest],
+    "mcp_approval_response": [items.McpApprovalResponse],
+    "mcp_list_tools": [items.McpListTools],
+}
+USER = {"role": "user", "content": "x"}
+CALL = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "a", "output": "sun"}
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
 REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
     ({"foo": 1}, "foo", "unknown_parameter"),
     ({"input": 5}, "input", "invalid_type"),
@@ -467,9 +555,39 @@ REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
      "tool_choice.tools[0]", "unknown_tool"),
     ({"input": []}, "input", "missing"),
     ({"input": [{"type": "hologram"}]}, "input[0]", "invalid_value"),
-    ({"input": [{"role": "user", "content": "x", "foo": 1}]}, "input[0].foo", "invalid_value"),
+    ({"input": [{"role": "user", "content": "x", "foo": 1}]}, "input[0].foo", "unknown_parameter"),
     ({"input": [{"type": "item_reference", "id": "msg_x"}]}, "input[0].id", "item_not_found"),
-    ({"input": [{"type": "mcp_approval_response"}]}, "input[0]", "invalid_value"),
+    ({"input": [{"type": "mcp_approval_response"}]}, "input[0].approval_request_id",
+     "invalid_type"),
+    ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
+    ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 5}]}]},
+     "input[0].content[0].text", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{"type": "hologram"}]}]},
+     "input[0].content[0].type", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{**IMAGE, "size": 3}]}]},
+     "input[0].content[0].size", "unknown_parameter"),
+    ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]},
+     "input[0].arguments", "invalid_type"),
+    ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}",
+                 "surprise": 1}]}, "input[0].surprise", "unknown_parameter"),
+    ({"input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": 5}]}]},
+     "input[0].summary[0].text", "invalid_type"),
+    ({"input": [{"role": "user", "content": [{**IMAGE, "image_url": None}]}]},
+     "input[0].content[0]", "invalid_value"),
+    ({"input": [{"role": "user", "content": [{"type": "input_file", "filename": "a"}]}]},
+     "input[0].content[0]", "invalid_value"),
+    ({"input": [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": True},
+                {"role": "user", "content": "x"}]},
+     "input[0].approval_request_id", "approval_request_not_found"),
+    ({"input": [USER, {**CALL, "call_id": "b"}, CALL, OUTPUT]}, "input[1].call_id",
+     "missing_tool_output"),
+    ({"input": [USER, OUTPUT, CALL]}, "input[1].call_id", "call_not_found"),
+    ({"input": [USER, CALL, OUTPUT, OUTPUT]}, "input[3].call_id", "call_not_found"),
+    ({"input": [USER, CALL, CALL, OUTPUT]}, "input[2].call_id", "duplicate_call"),
+    ({"input": [USER, {"role": "user", "content": "a\0b"}]}, "input[1].content", "text_nul"),
+    ({"tools": [{"type": "custom", "name": "p", "format": {"type": "grammar"}}]},
+     "tools[0].format.syntax", "invalid_type"),
     ({"input": [{"type": "compaction", "encrypted_content": "x"}]},
      "input[0].encrypted_content", "unsupported"),
 ]  # fmt: skip
@@ -493,12 +611,34 @@ def test_what_is_not_supported_is_refused_by_its_name(
 def test_what_is_not_there_is_not_found() -> None:
     with Door(Scripted()) as door:
         unknown = {"input": "Hi", "model": "nobody:knows"}
-        assert (404, "model", "not_found") == door.refused("responses", unknown)
+        assert (404, "model", "model_not_found") == door.refused("responses", unknown)
         assert 404 == door.refused("responses", {"input": "Hi", "conversation": "none"})[0]
         assert 404 == door.refused("responses/resp_x", None, "GET")[0]
         assert 404 == door.refused("models/nobody", None, "GET")[0]
         assert "stage:actor" in [m["id"] for m in door.good("GET", "models")["data"]]
         assert "stage" == door.good("GET", "models/stage:actor")["owned_by"]
+
+
+def test_a_path_or_a_method_that_is_not_there_is_refused_in_openais_form(quiet: Door) -> None:
+    for path in ("nothing", "responses/x/y", "models/a/b", "chat"):
+        assert (404, None, "not_found") == quiet.refused(path, None, "GET")
+    for method, path in (("PUT", "responses"), ("GET", "conversations"), ("DELETE", "models")):
+        assert (405, None, "method_not_allowed") == quiet.refused(path, None, method)
+
+
+def test_a_reference_may_leave_out_its_type(quiet: Door) -> None:
+    wanted = (400, "input[0].id", "item_not_found")
+    assert wanted == quiet.refused("responses", {"input": [{"id": "msg_x"}]})
+
+
+def test_every_field_that_the_sdk_knows_of_an_item_may_be_sent() -> None:
+    block, text = _OutputText.__struct_encode_fields__, ParsedResponseOutputText.model_fields
+    assert {*text} - {"type"} <= {*block}
+    for name, shape in _ITEM_TYPES.items():
+        known = {*shape.__struct_encode_fields__}
+        for kind in SDK_ITEMS[name]:
+            fields = getattr(kind, "model_fields", None) or kind.__annotations__
+            assert {each.removesuffix("_") for each in fields} <= known, kind
 
 
 def test_a_parameter_without_an_effect_is_refused(quiet: Door) -> None:
@@ -544,6 +684,16 @@ def test_a_client_may_send_the_whole_history_itself() -> None:
         assert "Yes." == text_of(door.create(history, store=False))
         roles = [message["role"] for message in door.asked()]
         assert ["user", "assistant", "tool", "assistant", "user"] == roles[1:]
+
+
+@pytest.mark.parametrize("parts", [5, [5], [["x", {}]], [[-1, {}]], [[1, []]], [[9, {}], [1, {}]]])
+def test_reasoning_that_somebody_else_has_sealed_does_no_harm(parts: Any) -> None:  # noqa: ANN401 - JSON
+    sealed = urlsafe_b64encode(json.dumps({"by": ["a", "b"], "parts": parts}).encode()).decode()
+    summary = [{"type": "summary_text", "text": "Hm."}]
+    reasoning = {"type": "reasoning", "summary": summary, "encrypted_content": sealed}
+    said = {"role": "assistant", "content": "Yes."}
+    with Door(Scripted(saying("Fine."))) as door:
+        assert "Fine." == text_of(door.create([USER, reasoning, said, USER]))
 
 
 def test_what_the_server_ran_may_be_sent_back_as_it_was_shown() -> None:

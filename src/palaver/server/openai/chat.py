@@ -22,6 +22,7 @@ from palaver.server.errors import RequestRefused, describe_error
 from palaver.server.openai.ids import new_conversation_id
 from palaver.server.openai.plan import ClientTool
 from palaver.server.openai.shapes import encode_error, refuse
+from palaver.server.requests import convert_at
 from palaver.server.services.models import default_options
 from palaver.stores import open_store
 from palaver.wire import ToolSpec
@@ -96,6 +97,110 @@ class _Schema(_Shape, frozen=True):
 
 class _SchemaFormat(_Shape, frozen=True, tag_field="type", tag="json_schema"):
     json_schema: _Schema
+
+
+class _Block(_Shape, frozen=True, tag_field="type"):
+    """A part of a message."""
+
+    prompt_cache_breakpoint: dict[str, Any] | None = None
+
+
+class _Text(_Block, frozen=True, kw_only=True, tag="text"):
+    text: str
+
+
+class _Refusal(_Block, frozen=True, kw_only=True, tag="refusal"):
+    refusal: str
+
+
+class _ImageAddress(_Shape, frozen=True):
+    url: str
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+
+class _Image(_Block, frozen=True, kw_only=True, tag="image_url"):
+    image_url: _ImageAddress
+
+
+class _AudioData(_Shape, frozen=True):
+    data: str
+    format: Literal["wav", "mp3"]
+
+
+class _Audio(_Block, frozen=True, kw_only=True, tag="input_audio"):
+    input_audio: _AudioData
+
+
+class _FileData(_Shape, frozen=True):
+    file_data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+
+class _File(_Block, frozen=True, kw_only=True, tag="file"):
+    file: _FileData
+
+
+class _Called(_Shape, frozen=True):
+    name: str
+    arguments: str
+    parsed_arguments: Any = None  # the SDKs' helpers leave it in an answer
+
+
+class _CalledCustom(_Shape, frozen=True):
+    name: str
+    input: str
+
+
+class _CallShape(_Shape, frozen=True):
+    id: str
+    type: Literal["function", "custom"] = "function"
+    function: _Called | None = None
+    custom: _CalledCustom | None = None
+    index: int | None = None  # as above
+
+
+class _SpokenAnswer(Struct, frozen=True):
+    id: str
+
+
+class _Said(_Shape, frozen=True, tag_field="role"):
+    """A message."""
+
+    name: str | None = None
+
+
+class _SystemSaid(_Said, frozen=True, kw_only=True, tag="system"):
+    content: str | list[_Text]
+
+
+class _DeveloperSaid(_SystemSaid, frozen=True, kw_only=True, tag="developer"):
+    pass
+
+
+class _UserSaid(_Said, frozen=True, kw_only=True, tag="user"):
+    content: str | list[_Text | _Image | _Audio | _File]
+
+
+class _AssistantSaid(_Said, frozen=True, kw_only=True, tag="assistant"):
+    content: str | list[_Text | _Refusal] | None = None
+    refusal: str | None = None
+    tool_calls: list[_CallShape] | None = None
+    function_call: _Called | None = None
+    audio: _SpokenAnswer | None = None
+    annotations: list[dict[str, Any]] | None = None
+    parsed: Any = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+
+
+class _ToolSaid(_Said, frozen=True, kw_only=True, tag="tool"):
+    content: str | list[_Text]
+    tool_call_id: str
+
+
+_Message: Any = _SystemSaid | _DeveloperSaid | _UserSaid | _AssistantSaid | _ToolSaid
 
 
 class ChatRequest(_Shape, frozen=True):
@@ -173,7 +278,7 @@ class _Run:
     def on_delta(self, delta: Delta) -> None:
         """Write what has arrived as a chunk."""
         if isinstance(delta, TextDelta):
-            self.chunk({"content": delta.text})
+            self.chunk({"refusal" if delta.refused else "content": delta.text})
         elif isinstance(delta, CallStarted):
             self._deltas[delta.index] = False
             function = {"name": delta.tool, "arguments": ""}
@@ -271,6 +376,7 @@ class ChatCompletions:
     async def create(self, request: ChatRequest) -> _Run:
         """Begin to answer."""
         request.check()
+        _check_messages(request.messages)
         name = request.model or self._service.models.default
         model, tools, options = await to_thread.run_sync(self._plan, request, name)
         parsed = wire.from_(_FORM, {"messages": _drop_parsed(request.messages)})
@@ -338,6 +444,18 @@ class ChatCompletions:
             options |= self._planner.one_call_at_a_time(model, wanted)
         self._planner.check_options(model, tools, options, _PATHS)
         return model, tools, options
+
+
+def _check_messages(messages: list[dict[str, Any]]) -> None:
+    """Refuse what is no message, and a result without its call, by its path."""
+    called: set[str] = set()
+    for index, given in enumerate(messages):
+        message: Any = convert_at(given, _Message, f"$.messages[{index}]")
+        if isinstance(message, _AssistantSaid):
+            called |= {call.id for call in message.tool_calls or ()}
+        elif isinstance(message, _ToolSaid) and message.tool_call_id not in called:
+            detail = f"no message before it has a call {message.tool_call_id!r}"
+            raise refuse(detail, f"messages[{index}].tool_call_id", "call_not_found")
 
 
 def _drop_parsed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from palaver.messages import ToolPart
-from palaver.messages.decode import decode
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.ids import new_conversation_id, read_item_id
 from palaver.server.openai.items import read_input, render_items, without_item
+from palaver.stores.records import decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,9 @@ class Conversations:
         """A conversation, without its items."""
         head = self._store.head(name)
         stored = self._store.records(name, _KIND).get(_METADATA)
-        metadata: dict[str, str] = {} if stored is None else decode(stored, dict[str, str])
+        metadata: dict[str, str] = {}
+        if stored is not None:
+            metadata = decode_record(stored, dict[str, str], f"the metadata of {name}")
         return {
             "id": head.id,
             "object": "conversation",

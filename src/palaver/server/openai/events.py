@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from palaver.messages.parts import read_arguments
 from palaver.server.openai.ids import ItemId, read_item_id
@@ -84,30 +85,53 @@ class EventWriter:
         self.write(f"{kind}.delta", output_index=index, delta=text, **fields)
 
 
+class _TextKind(Struct, frozen=True):
+    """How the texts of an item are streamed: the names of its events, and of its fields."""
+
+    item: str
+    block: str
+    field: str
+    events: str
+    part: str
+    position: str = "content_index"
+
+
+_TEXTS: Final = {
+    "text": _TextKind(
+        "msg", "output_text", "text", "response.output_text", "response.content_part"
+    ),
+    "refusal": _TextKind(
+        "msg", "refusal", "refusal", "response.refusal", "response.content_part"
+    ),
+    "reasoning": _TextKind(
+        "rs", "summary_text", "text", "response.reasoning_summary_text",
+        "response.reasoning_summary_part", "summary_index",
+    ),
+}  # fmt: skip
+"""What a model says, won't say, and thinks."""
+
+
 class _TextItem:
     """A message or a reasoning item that is being written."""
 
-    def __init__(self, writer: EventWriter, name: str, *, reasoning: bool) -> None:
-        self._writer, self._name, self._reasoning = writer, name, reasoning
+    def __init__(self, writer: EventWriter, name: str, kind: str) -> None:
+        self._writer, self._name, self.kind = writer, name, kind
+        self._how = how = _TEXTS[kind]
         self._texts: list[str] = []
         self.index = writer.open(self._item("in_progress", None))
-        position = "summary_index" if reasoning else "content_index"
-        self._where: dict[str, Any] = {"item_id": name, position: 0}
-        self._kind = "response.reasoning_summary_text" if reasoning else "response.output_text"
-        self._part = "response.reasoning_summary_part" if reasoning else "response.content_part"
-        self._more: dict[str, Any] = {} if reasoning else {"logprobs": []}
+        self._where: dict[str, Any] = {"item_id": name, how.position: 0}
+        self._more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
         writer.write(
-            f"{self._part}.added", output_index=self.index, part=self._block(""), **self._where
+            f"{how.part}.added", output_index=self.index, part=self._block(""), **self._where
         )
 
     def _block(self, text: str) -> dict[str, Any]:
-        if self._reasoning:
-            return {"type": "summary_text", "text": text}
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        block = {"type": self._how.block, self._how.field: text}
+        return {**block, "annotations": [], "logprobs": []} if self.kind == "text" else block
 
     def _item(self, status: str, text: str | None) -> dict[str, Any]:
         blocks = [] if text is None else [self._block(text)]
-        if self._reasoning:
+        if self.kind == "reasoning":
             return {"type": "reasoning", "id": self._name, "summary": blocks}
         return {
             "type": "message",
@@ -119,16 +143,16 @@ class _TextItem:
 
     def add(self, text: str) -> None:
         self._texts.append(text)
-        self._writer.piece(self._kind, self.index, text, **self._where, **self._more)
+        self._writer.piece(self._how.events, self.index, text, **self._where, **self._more)
 
-    def close(self, done: Mapping[str, Any] | None = None) -> None:
+    def close(self, done: Mapping[str, Any] | None = None, status: str = "completed") -> None:
         """Write the whole text; `done` is the item as it is stored, if it is known by now."""
-        text, writer, where = "".join(self._texts), self._writer, self._where
-        writer.write(
-            f"{self._kind}.done", output_index=self.index, text=text, **where, **self._more
-        )
-        writer.write(f"{self._part}.done", output_index=self.index, part=self._block(text), **where)
-        writer.close(self.index, done or self._item("completed", text))
+        text, writer, how = "".join(self._texts), self._writer, self._how
+        fields: dict[str, Any] = {how.field: text, **self._where, **self._more}
+        writer.write(f"{how.events}.done", output_index=self.index, **fields)
+        part = self._block(text)
+        writer.write(f"{how.part}.done", output_index=self.index, part=part, **self._where)
+        writer.close(self.index, done or self._item(status, text))
 
 
 class _CallItem:
@@ -215,7 +239,6 @@ class LiveEvents:
         self._message = ""
         self._counts: dict[str, int] = {}
         self._text: _TextItem | None = None
-        self._reasoning = False
         self._calls: dict[int, _CallItem] = {}
         self._open: _CallItem | None = None
         self._running: dict[str, _CallItem] = {}
@@ -228,8 +251,10 @@ class LiveEvents:
 
     def add(self, delta: Delta) -> None:
         """Take one delta of the answer."""
-        if isinstance(delta, TextDelta | ReasoningDelta):
-            self._add_text(delta.text, reasoning=isinstance(delta, ReasoningDelta))
+        if isinstance(delta, TextDelta):
+            self._add_text(delta.text, "refusal" if delta.refused else "text")
+        elif isinstance(delta, ReasoningDelta):
+            self._add_text(delta.text, "reasoning")
         elif isinstance(delta, CallStarted):
             self._start(delta)
         elif isinstance(delta, CallDelta):
@@ -242,9 +267,9 @@ class LiveEvents:
                 call.ready = True
             self._advance()
 
-    def end(self) -> None:
-        """End the items of an answer that is over."""
-        self._end_text()
+    def end(self, *, whole: bool = True) -> None:
+        """End the items of an answer that is over, or that broke off."""
+        self._end_text("completed" if whole else "incomplete")
 
     def outcome(self, outcome: ToolOutcome, item: Mapping[str, Any]) -> None:
         """Write the outcome of a call that this server has run, with its item."""
@@ -261,17 +286,15 @@ class LiveEvents:
                 self._writer.close(call.index, item)
         self._running = {}
 
-    def _add_text(self, text: str, *, reasoning: bool) -> None:
-        if self._text is None or self._reasoning != reasoning:
+    def _add_text(self, text: str, kind: str) -> None:
+        if self._text is None or self._text.kind != kind:
             self._end_text()
-            name = self._name("rs" if reasoning else "msg")
-            self._text = _TextItem(self._writer, name, reasoning=reasoning)
-            self._reasoning = reasoning
+            self._text = _TextItem(self._writer, self._name(_TEXTS[kind].item), kind)
         self._text.add(text)
 
-    def _end_text(self) -> None:
+    def _end_text(self, status: str = "completed") -> None:
         if self._text is not None:
-            self._text.close()
+            self._text.close(status=status)
             self._text = None
 
     def _start(self, delta: CallStarted) -> None:
@@ -342,13 +365,13 @@ def _cut(text: str, lengths: list[int]) -> list[str]:
 
 
 def _replay_text(writer: EventWriter, item: dict[str, Any], cuts: list[int]) -> None:
-    reasoning = item["type"] == "reasoning"
-    blocks = item["summary" if reasoning else "content"]
-    if not blocks or "text" not in blocks[0]:
+    blocks = item["summary" if item["type"] == "reasoning" else "content"]
+    found = [kind for kind, how in _TEXTS.items() if blocks and how.block == blocks[0]["type"]]
+    if not found:  # reasoning of which nothing is shown
         writer.close(writer.open(item), item)
         return
-    text = _TextItem(writer, item["id"], reasoning=reasoning)
-    for piece in _cut(blocks[0]["text"], cuts):
+    text = _TextItem(writer, item["id"], found[0])
+    for piece in _cut(blocks[0][_TEXTS[found[0]].field], cuts):
         text.add(piece)
     text.close(item)
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from palaver import wire
+from palaver.errors import ValidationError
 from palaver.messages import (
     AssistantInfo,
     Message,
@@ -32,19 +33,35 @@ from palaver.messages import (
     ToolPart,
     user,
 )
+from palaver.messages.decode import convert
 from palaver.messages.limits import is_list, is_object
 from palaver.messages.parts import UnknownPart, reasoning_part
 from palaver.server.openai.ids import ItemId, read_item_id
-from palaver.server.openai.shapes import SERVER_LABEL, join_name, refuse, split_name
+from palaver.server.openai.shapes import (
+    SERVER_LABEL,
+    check_item,
+    item_type,
+    join_name,
+    refuse,
+    split_name,
+)
 from palaver.wire.format import freeform_text, is_freeform, raw_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from palaver.errors import ValidationError
     from palaver.messages import Part
+    from palaver.wire.notes import ParsedConversation
 
-__all__ = ["Approval", "Input", "read_input", "render_items", "seal_summary", "without_item"]
+__all__ = [
+    "Approval",
+    "Input",
+    "is_whole",
+    "read_input",
+    "render_items",
+    "seal_summary",
+    "without_item",
+]
 
 _FORM: Final = "openai-responses"
 _RAN: Final = "ran"
@@ -52,9 +69,15 @@ _RAN: Final = "ran"
 _CLIENT: Final = "client"
 _WHOLE: Final = (None, "stop", "tool-calls", "other")
 _SUMMARY: Final = "The conversation so far, in short:\n\n"
-_DROPPED: Final = ("id", "status", "internal_chat_message_metadata_passthrough")
-"""Fields of an item that say nothing about what was said."""
+_DROPPED: Final = frozenset(
+    (
+        *("id", "status", "created_by", "internal_chat_message_metadata_passthrough"),
+        *("parsed", "parsed_arguments"),
+    )
+)
+"""Fields of an item that say nothing about what was said, or say it a second time."""
 _CALLS: Final = ("function_call", "custom_tool_call")
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
 class Approval(Struct, frozen=True):
@@ -66,11 +89,23 @@ class Approval(Struct, frozen=True):
     where: str
 
 
+class PairedItem(Struct, frozen=True):
+    """A call or an output among the items of an input; `where` is its path."""
+
+    call_id: str
+    is_output: bool
+    where: str
+
+
 class Input(Struct, frozen=True):
-    """The input of a request: the messages that it adds, and what it decides."""
+    """The input of a request: the messages that it adds, and what it decides.
+
+    `pairing` are its calls and outputs in order, as the client has sent them.
+    """
 
     messages: tuple[Message, ...] = ()
     approvals: tuple[Approval, ...] = ()
+    pairing: tuple[PairedItem, ...] = ()
 
     @property
     def results(self) -> dict[str, int]:
@@ -82,6 +117,29 @@ class Input(Struct, frozen=True):
             for part in message.parts
             if isinstance(part, ToolPart) and part.call_id not in calls
         }
+
+    def check_pairing(self, waiting: Iterable[str], *, complete: bool) -> None:
+        """Refuse an output without its call, and a call that has no output if it must have one.
+
+        `waiting` are the calls before this input that have no output.
+        """
+        stored, sent = set(waiting), dict[str, str]()
+        for each in self.pairing:
+            known = each.call_id in sent or each.call_id in stored
+            if each.is_output and not known:
+                detail = f"no call {each.call_id!r} waits for an output"
+                raise refuse(detail, f"{each.where}.call_id", "call_not_found")
+            if not each.is_output and known:
+                detail = f"there is a call {each.call_id!r} already, which waits for its output"
+                raise refuse(detail, f"{each.where}.call_id", "duplicate_call")
+            if each.is_output:
+                sent.pop(each.call_id, None)
+                stored.discard(each.call_id)
+            else:
+                sent[each.call_id] = each.where
+        for call_id, path in sent.items() if complete else ():
+            detail = f"no output follows for the call {call_id!r}"
+            raise refuse(detail, f"{path}.call_id", "missing_tool_output")
 
     def with_tools(self, names: Mapping[str, str]) -> Input:
         """Return the input with the names of the tools whose outputs it has."""
@@ -118,24 +176,48 @@ def read_input(
     items: list[dict[str, Any]] = []
     places: list[int] = []
     approvals: list[Approval] = []
+    pairing: list[PairedItem] = []
+    shown: set[object] = set()
     for index, item in enumerate(given):
         path = f"{where}[{index}]"
-        if item.get("type") == "mcp_approval_response":
-            approvals.append(_read_approval(item, path))
+        check_item(item, path)
+        kind = item_type(item)
+        if kind in _CALLS or kind in _OUTPUTS:
+            pairing.append(PairedItem(item["call_id"], kind in _OUTPUTS, path))
+        if kind == "mcp_approval_request":
+            shown.add(item.get("id"))
+        if kind == "mcp_approval_response":
+            name, approve = item["approval_request_id"], item["approve"]
+            if name not in shown:  # otherwise it is part of a history that is sent again
+                approvals.append(Approval(name, approve, item.get("reason") or "", path))
             continue
         found: Sequence[Mapping[str, Any]] = [item]
-        if item.get("type") == "item_reference":
-            found = resolve(str(item.get("id")), path)
+        if kind == "item_reference":
+            found = resolve(item["id"], path)
         for each in found:
             plain = _plain_items(each, path)
             items += plain
             places += [index] * len(plain)
-    parsed = wire.from_(_FORM, {"input": items})
+    parsed = _parse(items, places, where)
+    messages = _with_reasoning(list(parsed.messages), items)
+    return Input(tuple(map(_mark_results, messages)), tuple(approvals), tuple(pairing))
+
+
+def _parse(items: Sequence[Mapping[str, Any]], places: list[int], where: str) -> ParsedConversation:
+    """Parse items; what is wrong or would be lost is refused at the path that the client knows."""
+    try:
+        parsed = wire.from_(_FORM, {"input": items})
+    except ValidationError:
+        for item, place in zip(items, places, strict=True):
+            try:
+                wire.from_(_FORM, {"input": [item]})
+            except ValidationError as error:
+                raise error.under(f"$.{where}[{place}]") from None
+        raise
     for note in parsed.notes:
         if note.action == "lost":
             raise _lost(note.where, note.detail, places, where)
-    messages = _with_reasoning(list(parsed.messages), items)
-    return Input(tuple(map(_mark_results, messages)), tuple(approvals))
+    return parsed
 
 
 def _lost(path: str, detail: str, places: list[int], where: str) -> ValidationError:
@@ -155,8 +237,8 @@ def _plain_items(item: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         call = {
             "type": "function_call",
             "call_id": call_id,
-            "name": item.get("name"),
-            "arguments": item.get("arguments"),
+            "name": item["name"],
+            "arguments": item["arguments"],
         }
         output = item.get("output") or item.get("error")
         if output is None:
@@ -164,28 +246,24 @@ def _plain_items(item: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
         return [call, {"type": "function_call_output", "call_id": call_id, "output": text}]
     if kind == "compaction":
-        summary = _unseal(item.get("encrypted_content")).get("summary")
+        summary = _unseal(item["encrypted_content"]).get("summary")
         if not isinstance(summary, str):
             raise refuse("is no compaction of this server", f"{path}.encrypted_content")
         return [{"role": "user", "content": _SUMMARY + summary}]
-    found = {name: value for name, value in item.items() if name not in _DROPPED}
-    if found.get("phase", "") is None:
-        del found["phase"]
-    namespace = found.get("namespace")
-    if kind in _CALLS and isinstance(namespace, str) and isinstance(found.get("name"), str):
-        found["name"] = join_name(found["name"], namespace)
-        del found["namespace"]
+    found = _without_dropped(item)
+    if is_list(found.get("content")):
+        found["content"] = [
+            _without_dropped(each) if is_object(each) else each for each in found["content"]
+        ]
+    if kind in _CALLS and "namespace" in found:
+        found["name"] = join_name(found["name"], found.pop("namespace"))
     return [found]
 
 
-def _read_approval(item: Mapping[str, Any], path: str) -> Approval:
-    name, approve, reason = (
-        item.get(field) for field in ("approval_request_id", "approve", "reason")
-    )
-    if not isinstance(name, str) or not isinstance(approve, bool):
-        detail = "needs approval_request_id (string) and approve (boolean)"
-        raise refuse(detail, path, "invalid_value")
-    return Approval(name, approve, reason if isinstance(reason, str) else "", path)
+def _without_dropped(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in fields.items() if name not in _DROPPED and value is not None
+    }
 
 
 def _mark_results(message: Message) -> Message:
@@ -236,17 +314,31 @@ def _with_reasoning(messages: list[Message], items: Sequence[Mapping[str, Any]])
     ]
 
 
+class _Envelope(Struct, frozen=True):
+    """What `encrypted_content` holds: whose reasoning it is, and the lengths of its parts."""
+
+    by: tuple[str, str]
+    parts: list[tuple[Annotated[int, Meta(ge=0)], dict[str, Any]]]
+
+
+def _read_envelope(sealed: Mapping[str, Any] | None) -> _Envelope | None:
+    """Read what was sealed; None where it is of another server, which only that one can read."""
+    try:
+        return None if sealed is None else convert(sealed, _Envelope)
+    except msgspec.ValidationError:
+        return None
+
+
 def _unsealed(message: Message, sealed: Mapping[str, Mapping[str, Any]]) -> Message:
     model: ModelRef | None = None
     parts: list[Part] = []
     for part in message.parts:
-        envelope = sealed.get(part.id) if isinstance(part, ReasoningPart) else None
-        by, pieces = (envelope or {}).get("by"), (envelope or {}).get("parts")
-        if not isinstance(part, ReasoningPart) or not is_list(by) or not is_list(pieces):
+        envelope = _read_envelope(sealed.get(part.id))
+        if not isinstance(part, ReasoningPart) or envelope is None:
             parts.append(part)
             continue
-        model, start = ModelRef(*map(str, by[:2])), 0
-        for size, metadata in pieces:
+        model, start = ModelRef(*envelope.by), 0
+        for size, metadata in envelope.parts:
             text = part.text[start : start + size]
             parts.append(
                 reasoning_part(
@@ -321,8 +413,15 @@ def _message(message: Message, conversation: str) -> dict[str, Any]:
         "id": name,
         "role": role,
         "status": "completed",
-        "content": [dict(block) for block in blocks],
+        "content": [_shown_block(block) for block in blocks],
     }
+
+
+def _shown_block(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a message with everything that a client may count on."""
+    if block.get("type") == "input_image":
+        return {"image_url": None, "detail": "auto", **block}
+    return dict(block)
 
 
 def _outputs(
@@ -384,8 +483,7 @@ class _Answer:
             items = [self._text([message.content])] if message.content else []
         else:
             items = [item for group in _groups(message.parts) for item in self.render(group)]
-        finish = getattr(message.info, "finish", None)
-        if finish not in _WHOLE and items and "status" in items[-1]:
+        if not is_whole(message) and items and "status" in items[-1]:
             items[-1]["status"] = "incomplete"
         return items
 
@@ -473,6 +571,11 @@ class _Answer:
         }
 
 
+def is_whole(message: Message) -> bool:
+    """Tell whether an answer was not broken off, or cut."""
+    return getattr(message.info, "finish", None) in _WHOLE
+
+
 def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[str]]:
     """Return a message without one of its items, and the calls that went with it.
 
@@ -501,14 +604,16 @@ def without_item(message: Message, item: ItemId) -> tuple[Message | None, list[s
 
 
 def _groups(parts: Iterable[Part]) -> list[list[Part]]:
-    """Group what a stream can't tell apart: neighbouring texts, and neighbouring reasoning."""
+    """Group what a stream can't tell apart: neighbouring texts, refusals, and reasoning."""
     groups: list[list[Part]] = []
+    last: object = None
     for part in parts:
-        kind = type(part)
-        if kind in (TextPart, ReasoningPart) and groups and type(groups[-1][0]) is kind:
+        kind = (type(part), isinstance(part, TextPart) and _is_refusal(part))
+        if kind[0] in (TextPart, ReasoningPart) and groups and last == kind:
             groups[-1].append(part)
         elif not (isinstance(part, TextPart) and not part.text):
             groups.append([part])
+            last = kind
     return groups
 
 

@@ -236,9 +236,8 @@ def _spec(tool: FunctionShape | CustomShape, namespace: NamespaceShape | None) -
         text = f"{text}\n\n{namespace.description}".strip()
     if isinstance(tool, FunctionShape):
         return ToolSpec(name, text, tool.parameters or {})
-    grammar = tool.format or {}
-    if grammar.get("definition"):
-        text += f"\n\nThe text has to fit this grammar:\n{grammar['definition']}"
+    if tool.grammar:
+        text += f"\n\nThe text has to fit this grammar:\n{tool.grammar}"
     free = {"type": "string", "description": "the text, as it is"}
     schema = {"type": "object", "properties": {FREEFORM: free}, "required": [FREEFORM]}
     return ToolSpec(name, text, schema)

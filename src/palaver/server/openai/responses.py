@@ -31,7 +31,6 @@ from palaver.errors import (
     VersionMismatch,
 )
 from palaver.messages import Message, ToolCallPart, ToolPart
-from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.server.errors import RequestRefused
 from palaver.server.openai.events import EventWriter, LiveEvents, encode_event, ending, replay
@@ -42,7 +41,7 @@ from palaver.server.openai.ids import (
     read_item_id,
     read_response_id,
 )
-from palaver.server.openai.items import read_input, render_items
+from palaver.server.openai.items import is_whole, read_input, render_items
 from palaver.server.openai.plan import Planner
 from palaver.server.openai.shapes import (
     ResponseRecord,
@@ -51,6 +50,7 @@ from palaver.server.openai.shapes import (
     usage_object,
 )
 from palaver.stores import open_store
+from palaver.stores.records import decode_record
 from palaver.tools.approval import Decision, save_decisions
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ _NEXT: Final = "response-next"
 """The kind of record that says at which version the next response began."""
 _MAX_STEPS: Final = 20
 _ATTEMPTS: Final = 20
+_LOOK_AGAIN_SECONDS: Final = 0.02
 _LOOKBACK: Final = 200
 """How many messages are searched for calls without a result."""
 _ANSWER_SHARE: Final = 8
@@ -112,6 +113,8 @@ class RunningResponse:
         self.failure: Exception | None = None
         self.done = asyncio.Event()
         self.cancelled = False
+        self.messages: list[Message] | None = None
+        """The whole conversation after it, of a response that was not to be stored."""
         self._news = asyncio.Event()
 
     def _emit(self, event: dict[str, Any]) -> None:
@@ -166,7 +169,11 @@ class Responses:
             if newest == name.record:
                 return _Place(head.id, head.id, head.version, newest=newest)
             ended = self._read(name.conversation, _NEXT, name.record)
-            version = head.version if ended is None else int(ended)
+            version = (
+                head.version
+                if ended is None
+                else decode_record(ended, int, "where the next response began")
+            )
             return _Place(new_conversation_id(), head.id, version, forked=True)
         wanted = request.conversation_id
         if wanted is None:
@@ -182,7 +189,9 @@ class Responses:
         name = read_response_id(text)
         if name is None or self.find(name) is None:
             detail = f"there is no response {text!r}; it was deleted, or it was not stored"
-            raise RequestRefused(404, detail, path=f"$.{param}", rule=f"{param}_not_found")
+            raise RequestRefused(
+                404, detail, path=f"$.{param}", rule=f"{param.removesuffix('_id')}_not_found"
+            )
         return name
 
     def find(self, name: ResponseId) -> ResponseRecord | None:
@@ -191,8 +200,10 @@ class Responses:
             found = self._read(name.conversation, RESPONSE, name.record)
         except PalaverError:
             return None
-        record = None if found is None else decode(found, ResponseRecord)
-        return None if record is None or record.status == "deleted" else record
+        if found is None:
+            return None
+        record = decode_record(found, ResponseRecord, f"the response {name}")
+        return None if record.status == "deleted" else record
 
     def _read(self, conversation: str, kind: str, name: str) -> bytes | None:
         return self._store.records(conversation, kind, since=name, until=f"{name}~").get(name)
@@ -202,11 +213,16 @@ class Responses:
 
     # ── beginning ───────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, request: ResponseRequest) -> RunningResponse:
-        """Store the input of a response and begin to answer it."""
+    async def create(
+        self, request: ResponseRequest, before: list[Message] | None = None
+    ) -> RunningResponse:
+        """Store the input of a response and begin to answer it.
+
+        `before` is what a response that was not stored left behind, where it is the previous one.
+        """
         plan = await to_thread.run_sync(self.planner.plan, request)
         if not request.stored:
-            return await self._create_unstored(plan)
+            return await self._create_unstored(plan, before)
         for _ in range(_ATTEMPTS):
             place = await to_thread.run_sync(self._place, request)
             if place.newest is not None and not place.forked:
@@ -214,7 +230,11 @@ class Responses:
                 if str(name) in self._runs and not self._runs[str(name)].done.is_set():
                     raise _busy()
                 await self._settle(name)
-            running = self._service.steps.claim(place.target, plan.name)
+            try:
+                running = self._service.steps.claim(place.target, plan.name)
+            except LeaseTaken:  # by one that is about to begin, and will be what came next
+                await anyio.sleep(_LOOK_AGAIN_SECONDS)
+                continue
             try:
                 chat, run = await to_thread.run_sync(self._begin, plan, place)
             except VersionMismatch:  # somebody edited it, or answered first: look again
@@ -225,8 +245,7 @@ class Responses:
                 raise
             self._launch(run, plan, chat, running)
             return run
-        detail = "the conversation changes too fast; send the request again"
-        raise RequestRefused(409, detail, headers={"Retry-After": "1"})
+        raise _busy()
 
     def _begin(self, plan: Plan, place: _Place) -> tuple[Conversation, RunningResponse]:
         """Append the input, with the record of the response, in one change."""
@@ -318,10 +337,12 @@ class Responses:
     ) -> Input:
         """Refuse outputs without their calls, and calls that would go without their outputs."""
         open_calls = {call.call_id: call.tool for call, _ in calls}
-        for call_id, index in given.results.items():
-            if call_id not in open_calls:
-                detail = f"no call {call_id!r} waits for an output"
-                raise refuse(detail, f"{where}[{index}].call_id", "call_not_found")
+        given.check_pairing(open_calls, complete=where == "input")
+        for approval in given.approvals:
+            if not any(_names_call(approval.request, call) for call, _ in calls):
+                detail = f"no call waits for an answer to {approval.request!r}"
+                param = f"{approval.where}.approval_request_id"
+                raise refuse(detail, param, "approval_request_not_found")
         decided = {approval.request for approval in given.approvals}
         for call, is_last in calls:
             asked = any(_names_call(each, call) for each in decided)
@@ -333,7 +354,7 @@ class Responses:
         return given.with_tools(open_calls)
 
     @staticmethod
-    def open_calls(view: View) -> list[tuple[ToolCallPart, bool]]:
+    def open_calls(view: View | list[Message]) -> list[tuple[ToolCallPart, bool]]:
         """The calls near the end that have no result, and whether nothing was said after each."""
         answered: set[str] = set()
         found: list[tuple[ToolCallPart, bool]] = []
@@ -363,16 +384,18 @@ class Responses:
         if decisions:
             save_decisions(chat, decisions)
 
-    async def _create_unstored(self, plan: Plan) -> RunningResponse:
+    async def _create_unstored(
+        self, plan: Plan, known: list[Message] | None = None
+    ) -> RunningResponse:
         """Answer in a store in memory: nothing is written, and nothing can be read afterwards."""
         if self._memory is None:
             self._memory = open_store(":memory:")
         request, memory = plan.request, self._memory
 
         def begin() -> tuple[Conversation, RunningResponse]:
-            before: list[Message] = []
-            calls: list[tuple[ToolCallPart, bool]] = []
-            if request.previous_response_id is not None:
+            before: list[Message] = known or []
+            calls = self.open_calls(before)
+            if request.previous_response_id is not None and known is None:
                 place = self._place(request)
                 parent = self._service.conversations.get(str(place.parent)).history
                 view = parent.at(place.version)
@@ -424,6 +447,7 @@ class Responses:
         if chat.store is self._store:
             self._store.put_records(run.name.conversation, [_record(run.name, record)])
         else:
+            run.messages = list(chat.history.view)
             chat.store.delete(run.name.conversation)
 
     def stopping(self) -> bool:
@@ -462,10 +486,10 @@ class Responses:
         """The events of a response after a number: from this process, or repeated."""
         run = self._runs.get(text)
         heartbeat = self._service.settings.heartbeat
-        if run is not None:
+        if run is not None and not run.done.is_set():
             return run.stream(after, heartbeat)
         name = await to_thread.run_sync(self._known, text, "response_id")
-        return self._repeat(name, after, heartbeat)
+        return self._repeat(name, after, heartbeat) if run is None else run.stream(after, heartbeat)
 
     async def _repeat(
         self, name: ResponseId, after: int, heartbeat: float
@@ -488,7 +512,8 @@ class Responses:
         writer.begin({**response, "status": "in_progress", "output": [], "usage": None,
                       "error": None, "completed_at": None, "incomplete_details": None})  # fmt: skip
         replay(writer, response["output"], [] if record is None else record.pieces)
-        writer.skip_to(after + 1)
+        if record is not None and record.killed:  # a client may have seen more events than these
+            writer.skip_to(after + 1)
         writer.write(ending(response), response=response)
         yield b"".join(encode_event(each) for each in events if each["sequence_number"] > after)
 
@@ -565,7 +590,11 @@ class Responses:
             return
         history = chat.history.refresh()
         ended = self._read(name.conversation, _NEXT, name.record)
-        last = history.version if ended is None else int(ended)
+        last = (
+            history.version
+            if ended is None
+            else decode_record(ended, int, "where the next response began")
+        )
         found: list[Message] = []
         for change in self._store.journal(name.conversation, record.start, 1_000):
             if change.version <= last and change.count and change.kind == "append":
@@ -590,6 +619,7 @@ class Responses:
                         usage=_usage(found),
                         completed=now_ms(),
                         end=last,
+                        killed=True,
                     ),
                 )
             ],
@@ -635,8 +665,7 @@ class _Work:
         except anyio.get_cancelled_exc_class():
             stopped = self._responses.stopping() and not self._run.cancelled
             error = {"code": "server_error", "message": _STOPPED} if stopped else None
-            with anyio.CancelScope(shield=True):
-                await self._finish("failed" if stopped else "cancelled", error)
+            await self._finish("failed" if stopped else "cancelled", error)
             raise
         except Exception as error:
             await self._finish("failed", _describe(error), failure=error)
@@ -677,7 +706,7 @@ class _Work:
         self._last = step
         if self._running is not None:
             self._running.draft.clear()
-        self._live.end()
+        self._live.end(whole=is_whole(step.message))
 
     def _on_outcome(self, outcome: ToolOutcome) -> None:
         if outcome.message is not None:
@@ -726,15 +755,15 @@ class _Work:
             self._responses.finish(run, chat, record)
             return response_object(str(run.name), record, items)
 
-        self._live.end()
-        try:
-            response = await to_thread.run_sync(store)
-        except Exception as problem:
-            _log.exception("how a response has ended could not be stored")
-            broken = replace(run.record, status="failed", error=_describe(problem))
-            run.finish(response_object(str(run.name), broken, []), failure or problem)
-            raise
-        run.finish(response, failure)
+        self._live.end(whole=status == "completed")
+        with anyio.CancelScope(shield=True):  # whoever waits for it would wait forever
+            try:
+                run.finish(await to_thread.run_sync(store), failure)
+            except Exception as problem:
+                _log.exception("how a response has ended could not be stored")
+                broken = replace(run.record, status="failed", error=_describe(problem))
+                run.finish(response_object(str(run.name), broken, []), failure or problem)
+                raise
 
     def _take_back(self, record: ResponseRecord) -> None:
         """Take the input of a response without any answer out again: it will be sent again."""

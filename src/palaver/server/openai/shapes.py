@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field
 from palaver.errors import ValidationError
 from palaver.messages.limits import EMPTY
 from palaver.server.errors import describe_error
+from palaver.server.requests import convert_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +38,10 @@ __all__ = [
     "ResponseRecord",
     "ResponseRequest",
     "ToolDefinition",
+    "check_item",
     "check_supported",
     "encode_error",
+    "item_type",
     "join_name",
     "refuse",
     "respond_to_error",
@@ -77,12 +80,26 @@ class FunctionShape(_Shape, frozen=True, tag_field="type", tag="function"):
     strict: bool | None = None
 
 
+class _AnyText(_Shape, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class _Grammar(_Shape, frozen=True, tag_field="type", tag="grammar"):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
 class CustomShape(_Shape, frozen=True, tag_field="type", tag=CUSTOM):
     """A tool of the client that takes free text."""
 
     name: _ToolName
     description: str | None = None
-    format: dict[str, Any] | None = None
+    format: _AnyText | _Grammar | None = None
+
+    @property
+    def grammar(self) -> str | None:
+        """The grammar that the text has to fit."""
+        return self.format.definition if isinstance(self.format, _Grammar) else None
 
 
 class _AllowedTools(_Shape, frozen=True):
@@ -305,6 +322,185 @@ class ItemsRequest(_Shape, frozen=True):
     items: Annotated[_Items, Meta(min_length=1, max_length=20)]
 
 
+# ── items of an input ───────────────────────────────────────────────────────────────────────────
+
+
+class _Block(_Shape, frozen=True, tag_field="type"):
+    """A part of a message."""
+
+
+class _InputText(_Block, frozen=True, kw_only=True, tag="input_text"):
+    text: str
+    prompt_cache_breakpoint: dict[str, Any] | None = None
+
+
+class _InputImage(_Block, frozen=True, kw_only=True, tag="input_image"):
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto", "original"] | None = None
+    prompt_cache_breakpoint: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.image_url or self.file_id):
+            raise ValidationError("needs image_url or file_id", rule="invalid_value")
+
+
+class _InputFile(_Block, frozen=True, kw_only=True, tag="input_file"):
+    filename: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto"] | None = None
+    prompt_cache_breakpoint: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.file_data or self.file_url or self.file_id):
+            raise ValidationError("needs file_data, file_url or file_id", rule="invalid_value")
+
+
+class _OutputText(_Block, frozen=True, kw_only=True, tag="output_text"):
+    text: str
+    annotations: _Items | None = None
+    logprobs: _Items | None = None
+    parsed: Any = None  # the SDKs' helpers leave it in an answer
+
+
+class _Refusal(_Block, frozen=True, kw_only=True, tag="refusal"):
+    refusal: str
+
+
+class _SummaryText(_Block, frozen=True, kw_only=True, tag="summary_text"):
+    text: str
+
+
+class _ReasoningText(_Block, frozen=True, kw_only=True, tag="reasoning_text"):
+    text: str
+
+
+_Given = _InputText | _InputImage | _InputFile
+
+
+class _Item(_Shape, frozen=True):
+    """The base of all items: what says nothing about what was said."""
+
+    type: str | None = None
+    id: str | None = None
+    status: str | None = None
+    created_by: str | None = None
+    internal_chat_message_metadata_passthrough: Any = None
+
+
+class _Message(_Item, frozen=True, kw_only=True):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[_Given | _OutputText | _Refusal]
+    phase: Literal["commentary", "final_answer"] | None = None
+
+
+class _Call(_Item, frozen=True, kw_only=True):
+    call_id: str
+    name: str
+    namespace: str | None = None
+    caller: dict[str, Any] | None = None
+    asynchronous: bool | None = field(name="async", default=None)
+
+
+class _FunctionCall(_Call, frozen=True, kw_only=True):
+    arguments: str
+    parsed_arguments: Any = None  # as above
+
+
+class _CustomCall(_Call, frozen=True, kw_only=True):
+    input: str
+
+
+class _CallOutput(_Item, frozen=True, kw_only=True):
+    call_id: str
+    output: str | list[_Given]
+    name: str | None = None
+    namespace: str | None = None
+    caller: dict[str, Any] | None = None
+
+
+class _ReasoningItem(_Item, frozen=True, kw_only=True):
+    summary: list[_SummaryText]
+    content: list[_ReasoningText] | None = None
+    encrypted_content: str | None = None
+
+
+class _Compaction(_Item, frozen=True, kw_only=True):
+    encrypted_content: str
+
+
+class _Reference(_Shape, frozen=True):
+    id: str
+    type: str | None = None
+
+
+class _HostedRequest(_Item, frozen=True, kw_only=True):
+    name: str
+    arguments: str
+    server_label: str
+
+
+class _HostedCall(_HostedRequest, frozen=True, kw_only=True):
+    output: str | None = None
+    error: str | dict[str, Any] | None = None
+    approval_request_id: str | None = None
+
+
+class _HostedAnswer(_Item, frozen=True, kw_only=True):
+    approval_request_id: str
+    approve: bool
+    reason: str | None = None
+
+
+class _HostedList(_Item, frozen=True, kw_only=True):
+    server_label: str
+    tools: _Items
+    error: Any = None
+
+
+_ITEM_TYPES: Final[Mapping[str, type[_Shape]]] = {
+    "message": _Message,
+    "function_call": _FunctionCall,
+    "function_call_output": _CallOutput,
+    "custom_tool_call": _CustomCall,
+    "custom_tool_call_output": _CallOutput,
+    "reasoning": _ReasoningItem,
+    "compaction": _Compaction,
+    "item_reference": _Reference,
+    "mcp_call": _HostedCall,
+    "mcp_approval_request": _HostedRequest,
+    "mcp_approval_response": _HostedAnswer,
+    "mcp_list_tools": _HostedList,
+}
+
+
+def item_type(item: Mapping[str, Any]) -> object:
+    """The type of an item: a message may leave it out, and so may a reference.
+
+    >>> item_type({"role": "user", "content": "Hi"}), item_type({"id": "msg_1"})
+    ('message', 'item_reference')
+    """
+    kind = item.get("type")
+    if kind is None:
+        return "item_reference" if item.keys() <= {"id", "type"} else "message"
+    return kind
+
+
+def check_item(item: Mapping[str, Any], path: str) -> None:
+    """Refuse an item with a field that is unknown or wrong, by its path.
+
+    What other programs ran (`web_search_call` and the like) is left to `palaver.wire`.
+    """
+    kind = item_type(item)
+    if not isinstance(kind, str):
+        raise refuse("must be a string", f"{path}.type", "invalid_type")
+    shape = _ITEM_TYPES.get(kind)
+    if shape is not None:
+        convert_at(item, shape, f"$.{path}")
+
+
 _LOGPROBS: Final = "message.output_text.logprobs"
 _INCLUDABLE: Final = frozenset(
     (
@@ -381,7 +577,7 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     `base` is the version that its input followed, `start` the version with its input, `end` the one
     after its output. `outputs` are the positions of its messages in the log. `pieces` are the
     lengths of the pieces in which its items were streamed, so that a stream can be repeated with
-    the same numbers.
+    the same numbers; they are not known of a response that was `killed` with its process.
     """
 
     request: dict[str, Any]
@@ -399,6 +595,7 @@ class ResponseRecord(Struct, omit_defaults=True, frozen=True, kw_only=True):
     reason: str | None = None
     hosted: tuple[str, ...] = ()
     conversation: str | None = None
+    killed: bool = False
 
     @property
     def over(self) -> bool:
@@ -495,11 +692,12 @@ def usage_object(
 
 # ── errors ──────────────────────────────────────────────────────────────────────────────────────
 
-_BAD: Final = 400
+_NOT_FOUND: Final = 404
 _KINDS: Final = {
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_error", "forbidden"),
     404: ("invalid_request_error", "not_found"),
+    405: ("invalid_request_error", "method_not_allowed"),
     413: ("invalid_request_error", "request_too_large"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
@@ -531,9 +729,16 @@ def encode_error(problem: ProblemDetails) -> tuple[int, bytes]:
         "message": named,
         "type": kind,
         "param": param,
-        "code": code or (rule or "invalid_request").replace("-", "_").replace(".", "_"),
+        "code": _code(status, code, rule),
     }
     return status, msgspec.json.encode({"error": error})
+
+
+def _code(status: int, usual: str, rule: str | None) -> str:
+    """The code of an error: the rule that was broken, or what is usual for its status."""
+    if usual and not (rule and status == _NOT_FOUND):
+        return usual
+    return (rule or "invalid_request").replace("-", "_").replace(".", "_")
 
 
 def respond_to_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -32,7 +32,6 @@ from palaver.messages import (
     new_id,
     parse_message,
 )
-from palaver.messages.decode import decode
 from palaver.messages.ids import now_ms
 from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ReasoningPart
@@ -42,6 +41,7 @@ from palaver.server.requests import Shape
 from palaver.server.services.conversations import read_settings
 from palaver.server.services.models import default_options, load_default
 from palaver.server.services.tools import ServerTools, builtin_tools
+from palaver.stores.records import decode_record
 from palaver.tools.approval import Decision, load_allowed
 from palaver.tools.runner import open_tools
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, ReasoningDelta, TextDelta
@@ -614,7 +614,7 @@ class StepRunner:
             )
         self._store.head(conversation)
         for name, record in self._store.records(conversation, STEP).items():
-            intent = decode(record, StepIntent)
+            intent = decode_record(record, StepIntent, f"the step {name!r}")
             draft = self._store.records(conversation, DRAFT).get(name)
             return StepStatus(
                 running=True,

@@ -17,7 +17,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from palaver.context import format_addressees
-from palaver.errors import LeaseTaken, ValidationError
+from palaver.errors import LeaseTaken, StoreDamaged, ValidationError
 from palaver.messages.ids import derive_id
 from palaver.server.errors import RequestRefused
 from palaver.server.services.conversations import ContextQuery, build_context
@@ -100,7 +100,13 @@ class Teams:
         if conversation in self._file_teams:
             return self._file_teams[conversation].team
         stored = self._store.records(conversation, _KIND).get(_NAME)
-        return None if stored is None else self._read_roster(stored.decode())
+        if stored is None:
+            return None
+        try:
+            text = stored.decode()
+        except UnicodeError:
+            raise StoreDamaged(f"the team of {conversation} can't be read: it is no text") from None
+        return self._read_roster(text)
 
     def set_roster(self, conversation: str, document: str | dict[str, Any]) -> Team:
         """Set the team of a conversation, in place of the one it had."""
