@@ -119,6 +119,7 @@ _ROLES: Final[dict[str, Role]] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant",
     "chatbot": "assistant", "model": "assistant", "tool": "tool", "function": "tool",
 }  # fmt: skip
+_THEIR_ROLES: Final = {role: MessageRole(role) for role in _ROLES.values()}
 _RESULTS: Final = (MessageRole.TOOL, MessageRole.FUNCTION)
 _MEDIA: Final[dict[str, tuple[str, str]]] = {
     "image": ("image", "image_mimetype"),
@@ -174,6 +175,9 @@ def to_llama_index(message: Message) -> list[ChatMessage]:
     >>> [str(message) for message in to_llama_index(user("Tea?"))]
     ['user: Tea?']
     """
+    if _is_plain(message):  # the usual case, without detours
+        role, blocks = _THEIR_ROLES[message.role], [TextBlock(text=cast("str", message.content))]
+        return [ChatMessage.model_construct(role=role, additional_kwargs={}, blocks=blocks)]
     if ERASED in message.metadata:
         return []
     made = _write(message)
@@ -181,6 +185,11 @@ def to_llama_index(message: Message) -> list[ChatMessage]:
     if made and isinstance(stored, str):
         made[0] = _apply(made[0], stored)
     return [_load(fields) for fields in made]
+
+
+def _is_plain(message: Message) -> bool:
+    """Tell whether a message is nothing but a text: it has no calls and is no result."""
+    return not message.metadata and isinstance(message.content, str)
 
 
 def _about(fields: Fields) -> Fields:
@@ -774,8 +783,9 @@ class PalaverMemory(BaseMemory):
             return []
         view = talk.history.view
         first = self._count(talk).first_fitting(view, self.token_limit - initial_token_count)
-        found = _expand(_from_question(view, first))
-        return repair_messages(found, resuming=self.resuming)
+        found = _from_question(view, first)
+        shown = _expand(found)
+        return shown if all(map(_is_plain, found)) else repair_messages(shown, resuming=self.resuming)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, as they are now."""

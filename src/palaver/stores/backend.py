@@ -418,8 +418,7 @@ def create_once(
     A fork has its parent's newest title, tags and owner, unless `as_parent` is false: then it has
     those of the head.
 
-    Returns what a reader of the new one would find, or None if it is to be read: it was there, or
-    reading costs no round trip.
+    Returns what a reader of the new one would find, or None if it was there and is to be read.
     """
     create: Callable[[Head, Change], Head | None] = backend.create
     if head.parent is not None and as_parent:
@@ -429,8 +428,6 @@ def create_once(
     except AlreadyExists:
         if first.key is None or not was_created(backend, head.id, head.parent, first.key):
             raise
-        return None
-    if not hasattr(backend, "open"):
         return None
     merged = {name: data for kind, name, data in first.records if kind == MERGED_POSITIONS and data}
     frames = [StoredFrame(0, first.frame or b"")]
