@@ -24,6 +24,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from palaver.errors import (
@@ -378,10 +379,10 @@ def _write_part(part: Part) -> Fields:
         return {"block_type": "thinking", "content": part.text}
     if isinstance(part, ToolCallPart):
         return {"block_type": "tool_call", "tool_call_id": part.call_id, "tool_name": part.tool,
-                "tool_kwargs": _thaw(part.arguments)}  # fmt: skip
+                "tool_kwargs": msgspec.to_builtins(part.arguments)}  # fmt: skip
     if isinstance(part, FilePart):
         return _write_file(part)
-    raw = _thaw(part.raw) if isinstance(part, UnknownPart) else {}
+    raw = msgspec.to_builtins(part.raw) if isinstance(part, UnknownPart) else {}
     if "block_type" in raw:
         raw.pop("type", None)
         return cast("Fields", raw)
@@ -397,13 +398,6 @@ def _write_file(part: FilePart) -> Fields:
     fields |= {data_field: data} if head.startswith("data:") else {"url": part.url}
     mime = part.mime.partition("/")[2] if kind == "audio" else part.mime
     return fields if mime.endswith("*") else {**fields, mime_field: mime}
-
-
-def _thaw(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Convert a frozen value to plain dicts and lists."""
-    if is_object(value):
-        return {key: _thaw(item) for key, item in value.items()}
-    return [*map(_thaw, value)] if is_list(value) else value
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────
@@ -563,9 +557,7 @@ class PalaverChatStore(BaseChatStore):
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return all messages, as they are now."""
         talk = self.open(key)
-        if talk is None:
-            return []
-        return _expand(talk.history.view)
+        return [] if talk is None else _expand(talk.history.view)
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Add a message at the end, or before the one at an index."""
@@ -784,8 +776,8 @@ class PalaverMemory(BaseMemory):
         view = talk.history.view
         first = self._count(talk).first_fitting(view, self.token_limit - initial_token_count)
         found = _from_question(view, first)
-        shown = _expand(found)
-        return shown if all(map(_is_plain, found)) else repair_messages(shown, resuming=self.resuming)
+        made = _expand(found)
+        return made if all(map(_is_plain, found)) else repair_messages(made, resuming=self.resuming)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, as they are now."""
