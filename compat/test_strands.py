@@ -487,7 +487,7 @@ def reduced(manager: Callable[[], Any]) -> tuple[str, str]:
         )  # fmt: skip
 
     def result_of(talking: Agent) -> str:
-        (block,) = talking.messages[2]["content"]
+        block: Any = talking.messages[2]["content"][0]
         return str(block["toolResult"]["content"][0]["text"])
 
     talking = build(call(), "Sunny.", "Bye.")
