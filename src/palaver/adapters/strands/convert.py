@@ -62,6 +62,7 @@ __all__ = [
     "repair_messages",
     "stored_about",
     "to_strands",
+    "write_message",
 ]
 
 Fields: TypeAlias = dict[str, Any]
@@ -126,11 +127,15 @@ def to_strands(message: Message) -> StrandsMessage | None:
     >>> to_strands(user("Tea?"))
     {'role': 'user', 'content': [{'text': 'Tea?'}]}
     """
+    return write_message(message, stored_about(message))
+
+
+def write_message(message: Message, stored: Fields) -> StrandsMessage | None:
+    """Convert a message as `to_strands` does; `stored` is what is stored beside it."""
     if ERASED in message.metadata or message.role == "system":
         return None
     ours = _write(message)
-    stored = stored_about(message)
-    edited = stored.get("of") != fingerprint(ours["content"])
+    edited = "of" not in stored or stored["of"] != fingerprint(ours["content"])
     with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
         made = apply_changes(_without_content(ours), stored.get("about", []))
         content = ours["content"]
