@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strands import Agent, tool
+from strands.agent.conversation_manager import NullConversationManager
 from strands.models.model import Model
 
 import palaver
@@ -88,7 +89,7 @@ def keep_talking(address: str, first: int, told: Connection) -> None:
     model = ScriptedModel()
     store = palaver.open(address)
     manager = PalaverSessionManager("talk", store, turn_seconds=1, wait_seconds=30)
-    talking = agent(model, manager)
+    talking = agent(model, manager, conversation_manager=NullConversationManager())
     told.send("ready")
     number = first
     while True:
@@ -102,7 +103,7 @@ def run_turns(address: str, who: str, turns: int) -> None:
     """Run turns with a tool, side by side with others."""
     model = ScriptedModel()
     manager = PalaverSessionManager("talk", palaver.open(address), wait_seconds=60)
-    talking = agent(model, manager)
+    talking = agent(model, manager, conversation_manager=NullConversationManager())
 
     async def go() -> None:
         for number in range(turns):

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from strands import Agent, tool
 from strands.agent.conversation_manager import (
+    NullConversationManager,
     SlidingWindowConversationManager,
     SummarizingConversationManager,
 )
@@ -47,6 +49,7 @@ from palaver.wire.pairing import INTERRUPTED
 from tests.profiles import steps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from palaver.stores import Store
@@ -269,6 +272,33 @@ def test_no_session_is_bricked_and_no_result_lost(here: Store, tmp_path: Path) -
     assert "cold" in str(ours)
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        [[use("a")], [result("b")]],
+        [[use("a"), use("b")], [{"text": "Hello?"}]],
+        [[use("a")], [result("a"), result("b")]],
+        [[use("a")], [{"text": "Hello?"}], [result("a")]],
+    ],
+    ids=["another's", "none", "one too many", "late"],
+)
+def test_whatever_an_interrupted_tool_left_is_a_valid_request(
+    here: Store, tmp_path: Path, left: list[list[Any]]
+) -> None:
+    """The shapes of strands-agents/harness-sdk#3651, as a provider would refuse them."""
+    messages: list[Any] = [
+        {"role": "user", "content": [{"text": "Rome?"}]},
+        *(
+            {"role": "assistant" if "toolUse" in blocks[0] else "user", "content": blocks}
+            for blocks in left
+        ),
+    ]
+    with pytest.raises(AssertionError):
+        assert_valid(messages)
+    assert_valid(restored(messages, here, tmp_path, own=False))
+    here.delete("talk")
+
+
 # ── a repository under Strands' own session manager ─────────────────────────────────────────────
 
 
@@ -425,7 +455,6 @@ def test_a_result_that_is_removed_in_mid_run_is_gone_in_the_next_request(store: 
 
 
 def test_whatever_is_done_to_the_messages_is_one_edit_that_a_restart_keeps(store: Store) -> None:
-    """Their own manager forgets it: see the next test."""
     manager = PalaverSessionManager("talk", store)
     talking = agent(ScriptedModel(call(), "Sunny.", "Bye."), manager)
     talking("Weather?")
@@ -442,17 +471,41 @@ def test_whatever_is_done_to_the_messages_is_one_edit_that_a_restart_keeps(store
     assert history.view[0].text == "Weather?"
 
 
-def test_strands_own_sessions_forget_what_was_done_to_the_messages(tmp_path: Path) -> None:
-    def build(*answers: Any) -> Any:
-        manager = FileSessionManager("talk", storage_dir=str(tmp_path))
-        return agent(ScriptedModel(*answers), manager)
+def reduced(manager: Callable[[], Any]) -> tuple[str, str]:
+    """A long result that Strands' context manager has cut: in this process, and after a restart."""
+
+    @tool
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"{city} is sunny. " * 1_000
+
+    def build(*answers: Any) -> Agent:
+        model = ScriptedModel(*answers)
+        return Agent(
+            model=model, tools=[weather], session_manager=manager(), callback_handler=None,
+            context_manager="auto",
+        )  # fmt: skip
+
+    def result_of(talking: Agent) -> str:
+        block: Any = talking.messages[2]["content"][0]
+        return str(block["toolResult"]["content"][0]["text"])
 
     talking = build(call(), "Sunny.", "Bye.")
     talking("Weather?")
-    talking.messages[2]["content"][0]["toolResult"]["content"] = [{"text": "(cut)"}]
     talking("Bye?")
-    restored = build().messages[2]["content"][0]["toolResult"]["content"]
-    assert restored != [{"text": "(cut)"}]
+    return result_of(talking), result_of(build())
+
+
+def test_a_restart_remembers_what_the_context_manager_has_cut(store: Store, tmp_path: Path) -> None:
+    """strands-agents/harness-sdk#4270: their own sessions store what was added, and no more."""
+    now, later = reduced(lambda: FileSessionManager("talk", storage_dir=str(tmp_path)))
+    assert len(now) < len(later)
+    now, later = reduced(lambda: PalaverSessionManager("talk", store))
+    assert now.startswith("[Truncated")
+    assert later == now
+    history = store.get("talk")
+    history.rollback(0)
+    assert "[Truncated" not in str(to_strands(history.view[2]))
 
 
 def test_a_summary_of_strands_is_one_edit(store: Store) -> None:
@@ -579,8 +632,8 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(tmp_path: Path) 
             assert answers == [f"answer {number}" for number in range(len(answers))]
             assert len(answers) >= told + 1
             told = len(answers) - 1
-            model = ScriptedModel("Go on.")
-            agent(model, PalaverSessionManager("talk", store, wait_seconds=30))("Still there?")
+            model, manager = ScriptedModel("Go on."), PalaverSessionManager("talk", store)
+            agent(model, manager, conversation_manager=NullConversationManager())("Still there?")
             assert_valid(model.requests[0])
             store.get("talk").truncate(keep_first=len(view))
 

@@ -300,6 +300,7 @@ def _file(part: FilePart, count: TokenCounter, weights: Weights) -> int:
 
 
 _UNKNOWN = -1
+_ONE_UNKNOWN: Final = array("q", (_UNKNOWN,))
 _GROUP: Final = 64
 """How many messages are read at once, from the newest on."""
 
@@ -352,15 +353,17 @@ class RunningTotal:
                 position = first = stop
                 group: list[Message] = []
                 self._extend(stop)
+                counts = self._counts
                 while position > start:
                     position -= 1
-                    if self._counts[position] == _UNKNOWN:
+                    tokens = counts[position]
+                    if tokens == _UNKNOWN:
                         if position < first:
                             first = max(start, position + 1 - _GROUP)
                             group = view.log.between(first, position + 1)
                         message = group[position - first]
-                        self._counts[position] = weigh(message, self._count, self._weights)
-                    budget -= self._counts[position]
+                        tokens = counts[position] = weigh(message, self._count, self._weights)
+                    budget -= tokens
                     if budget < 0:
                         return index
                     index -= 1
@@ -378,7 +381,7 @@ class RunningTotal:
 
     def _extend(self, stop: int) -> None:
         if len(self._counts) < stop:
-            self._counts.extend([_UNKNOWN] * (stop - len(self._counts)))
+            self._counts.extend(_ONE_UNKNOWN * (stop - len(self._counts)))
 
     def _fill(self, view: View, start: int, stop: int) -> None:
         counts = self._counts

@@ -200,11 +200,15 @@ def test_copies_between_stores_with_different_keys_are_alike(tmp_path: Path, wor
         assert [] == [*other.verify(), *plain.verify()]
 
 
-def test_a_fork_on_a_server_has_the_title_that_its_parent_has_by_then(postgres: str) -> None:
-    with palaver.open(postgres, key=[NEW, OTHER]) as store:
+@pytest.mark.parametrize("where", ["postgres", "path"])
+def test_a_fork_has_the_title_that_its_parent_has_by_then(
+    where: str, request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue(where)
+    with palaver.open(address, key=[NEW, OTHER]) as store:
         history = store.create([user("tea?")], title="Tea")
         assert "Tea" == history.fork().title == store.get(history.fork().id).title
-        with palaver.open(postgres, key=[OTHER, NEW]) as another:  # the title is read again there
+        with palaver.open(address, key=[OTHER, NEW]) as another:  # the title is read again there
             another.describe(history.id, title="Rum")
         assert "Rum" == store.get(history.fork().id).title
 

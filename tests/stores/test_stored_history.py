@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import palaver
-from palaver.errors import Stale, VersionMismatch
+from palaver.errors import Stale, UnknownConversation, VersionMismatch
 from palaver.history import Append, Rollback, Truncate
 from palaver.messages import assistant, user
 from palaver.stores.records import Change
@@ -228,3 +228,28 @@ def test_a_merge_that_was_made_while_a_history_was_opened_does_not_count() -> No
     assert ["0", "1", "0", "1", "2"] == [message.text for message in store.get("parent")]
     assert 1 == late.version == store.get("parent").version
     assert [] == list(store.verify())
+
+
+def test_a_fork_has_what_is_said_of_its_parent_by_now_and_is_what_a_reader_finds(
+    open_store: Callable[[], Store],
+) -> None:
+    with open_store() as store:
+        history = store.create([user("Tea?")], id="talk", title="Tea", tags=["hot"], owner="ann")
+        history.append(assistant("Which?"))
+        store.describe("talk", title="Rum", tags=["cold", "strong"])
+        store.set_owner("talk", "jim")
+        made = history.fork(id="fork")
+        read = store.get("fork")
+        for fork in (made, read):
+            assert ("Rum", ("cold", "strong"), "jim") == (fork.title, fork.tags, fork.owner)
+            assert ["Tea?", "Which?"] == [message.text for message in fork]
+        assert read.version == made.version == 0
+        assert store.head("fork") == made._head
+        made.append(user("Go on."))
+        made.undo()
+        assert ["Tea?", "Which?"] == [message.text for message in store.get("fork")]
+        store.delete("fork")
+        store.delete("talk")
+        with pytest.raises(UnknownConversation):
+            history.fork(id="orphan")
+        assert "orphan" not in store

@@ -24,6 +24,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from palaver.errors import (
@@ -119,6 +120,7 @@ _ROLES: Final[dict[str, Role]] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant",
     "chatbot": "assistant", "model": "assistant", "tool": "tool", "function": "tool",
 }  # fmt: skip
+_THEIR_ROLES: Final = {role: MessageRole(role) for role in _ROLES.values()}
 _RESULTS: Final = (MessageRole.TOOL, MessageRole.FUNCTION)
 _MEDIA: Final[dict[str, tuple[str, str]]] = {
     "image": ("image", "image_mimetype"),
@@ -174,6 +176,9 @@ def to_llama_index(message: Message) -> list[ChatMessage]:
     >>> [str(message) for message in to_llama_index(user("Tea?"))]
     ['user: Tea?']
     """
+    if _is_plain(message):  # the usual case, without detours
+        role, blocks = _THEIR_ROLES[message.role], [TextBlock(text=cast("str", message.content))]
+        return [ChatMessage.model_construct(role=role, additional_kwargs={}, blocks=blocks)]
     if ERASED in message.metadata:
         return []
     made = _write(message)
@@ -181,6 +186,11 @@ def to_llama_index(message: Message) -> list[ChatMessage]:
     if made and isinstance(stored, str):
         made[0] = _apply(made[0], stored)
     return [_load(fields) for fields in made]
+
+
+def _is_plain(message: Message) -> bool:
+    """Tell whether a message is nothing but a text: it has no calls and is no result."""
+    return not message.metadata and isinstance(message.content, str)
 
 
 def _about(fields: Fields) -> Fields:
@@ -369,10 +379,10 @@ def _write_part(part: Part) -> Fields:
         return {"block_type": "thinking", "content": part.text}
     if isinstance(part, ToolCallPart):
         return {"block_type": "tool_call", "tool_call_id": part.call_id, "tool_name": part.tool,
-                "tool_kwargs": _thaw(part.arguments)}  # fmt: skip
+                "tool_kwargs": msgspec.to_builtins(part.arguments)}  # fmt: skip
     if isinstance(part, FilePart):
         return _write_file(part)
-    raw = _thaw(part.raw) if isinstance(part, UnknownPart) else {}
+    raw = msgspec.to_builtins(part.raw) if isinstance(part, UnknownPart) else {}
     if "block_type" in raw:
         raw.pop("type", None)
         return cast("Fields", raw)
@@ -388,13 +398,6 @@ def _write_file(part: FilePart) -> Fields:
     fields |= {data_field: data} if head.startswith("data:") else {"url": part.url}
     mime = part.mime.partition("/")[2] if kind == "audio" else part.mime
     return fields if mime.endswith("*") else {**fields, mime_field: mime}
-
-
-def _thaw(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Convert a frozen value to plain dicts and lists."""
-    if is_object(value):
-        return {key: _thaw(item) for key, item in value.items()}
-    return [*map(_thaw, value)] if is_list(value) else value
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────
@@ -554,9 +557,7 @@ class PalaverChatStore(BaseChatStore):
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return all messages, as they are now."""
         talk = self.open(key)
-        if talk is None:
-            return []
-        return _expand(talk.history.view)
+        return [] if talk is None else _expand(talk.history.view)
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Add a message at the end, or before the one at an index."""
@@ -774,8 +775,9 @@ class PalaverMemory(BaseMemory):
             return []
         view = talk.history.view
         first = self._count(talk).first_fitting(view, self.token_limit - initial_token_count)
-        found = _expand(_from_question(view, first))
-        return repair_messages(found, resuming=self.resuming)
+        found = _from_question(view, first)
+        made = _expand(found)
+        return made if all(map(_is_plain, found)) else repair_messages(made, resuming=self.resuming)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, as they are now."""

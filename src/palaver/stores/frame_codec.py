@@ -261,10 +261,14 @@ class FrameCodec:
 
     def decode(self, data: bytes, version: int) -> Frame:
         """Decode the frame of a version; frames must come in the order of versions."""
+        return self._decode(data, version, self._ancestors)
+
+    def _decode(self, data: bytes, version: int, ancestors: Ancestors | None) -> Frame:
+        """Decode a frame; without `ancestors`, what it refers to in theirs has been read."""
         try:
             written = _decoder.decode(data)
-            if self._ancestors is not None:
-                self._inherit(_references(written), self._ancestors)
+            if ancestors is not None:
+                self._inherit(_references(written), ancestors)
             return self._read(written, self.generation, version)
         except _UNREADABLE as error:
             refuse_sealed(data)
@@ -283,7 +287,7 @@ class FrameCodec:
                     refuse_sealed(stored.data)
                 msg = f"frames of its ancestors can't be read: {error}"
                 raise StoreDamaged(msg) from None
-        return [self.decode(stored.data, stored.version) for stored in frames]
+        return [self._decode(stored.data, stored.version, None) for stored in frames]
 
     def _inherit(self, wanted: Iterable[FrameRef], ancestors: Ancestors) -> None:
         """Read the ancestors' frames that are wanted, and the frames that these refer to.

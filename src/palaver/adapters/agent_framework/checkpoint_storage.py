@@ -15,8 +15,9 @@ from agent_framework._workflows._checkpoint_encoding import (
 )
 from agent_framework.exceptions import WorkflowCheckpointException
 
+from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.agent_framework.convert import METADATA_KEY
-from palaver.adapters.agent_framework.history_provider import conversation_id, in_thread
+from palaver.adapters.agent_framework.history_provider import conversation_id
 from palaver.errors import UnknownConversation
 from palaver.stores.store import check_store
 
@@ -67,18 +68,18 @@ class PalaverCheckpointStorage:
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint; one that could not be read again is refused."""
-        return await in_thread(partial(self._save, checkpoint))
+        return await run_to_end(partial(self._save, checkpoint))
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         """Return a checkpoint; `WorkflowCheckpointException` if there is none of that id."""
-        found = await in_thread(partial(self._find, checkpoint_id))
+        found = await run_to_end(partial(self._find, checkpoint_id))
         if found is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
         return self._decode(found)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
         """Return the checkpoints of a workflow, the oldest first; broken ones are left out."""
-        return await in_thread(partial(self._list, workflow_name, None))
+        return await run_to_end(partial(self._list, workflow_name, None))
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         """Return the ids of a workflow's checkpoints, the oldest first."""
@@ -87,12 +88,12 @@ class PalaverCheckpointStorage:
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
         """Return the newest checkpoint of a workflow, or None."""
-        found = await in_thread(partial(self._list, workflow_name, 1))
+        found = await run_to_end(partial(self._list, workflow_name, 1))
         return found[-1] if found else None
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Delete a checkpoint, and tell whether there was one."""
-        return await in_thread(partial(self._delete, checkpoint_id))
+        return await run_to_end(partial(self._delete, checkpoint_id))
 
     # ── one access to the store each ────────────────────────────────────────────────────────────
 

@@ -15,12 +15,12 @@ from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-import anyio.to_thread
 from agent_framework import HistoryProvider
 
+from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.agent_framework.convert import (
     answered_calls,
     from_agent_framework,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores import Lease, Store, StoredHistory
 
-__all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id", "in_thread"]
+__all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id"]
 
 REDUCED: Final = "AGENT_FRAMEWORK"
 """The reason of an edit that is what a compaction of the framework did."""
@@ -56,7 +56,6 @@ _MAX_HISTORIES: Final = 128
 _POLL_SECONDS: Final = 0.05
 
 _log = logging.getLogger("palaver.adapters.agent_framework")
-_T = TypeVar("_T")
 
 
 class _Turn:
@@ -140,8 +139,9 @@ class PalaverHistoryProvider(HistoryProvider):
         )
 
     def history(self, session_id: str) -> StoredHistory:
-        """Return the conversation of a session, to read and to edit."""
-        return self.store.get(conversation_id(session_id))
+        """Return the conversation of a session as it is now, to read and to edit."""
+        name = conversation_id(session_id)
+        return self._open(name) or self.store.get(name)
 
     # ── what the framework calls ────────────────────────────────────────────────────────────────
 
@@ -154,7 +154,7 @@ class PalaverHistoryProvider(HistoryProvider):
     ) -> list[FrameworkMessage]:
         """Return the messages of a session as they are now: as they were stored, or edited."""
         name = conversation_id(session_id)
-        found, version = await in_thread(partial(self._read, name))
+        found, version = await run_to_end(partial(self._read, name))
         turn = self._turn(name)
         if turn is not None:
             turn.read, turn.version = found, version
@@ -178,7 +178,7 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(await in_thread(partial(self._open_or_create, name)))
+            turn = _Turn(await run_to_end(partial(self._open_or_create, name)))
             turn.ends = True
         await self._when_free(turn, partial(self._append, turn, messages))
 
@@ -194,7 +194,7 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(context.session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(await in_thread(partial(self._open_or_create, name)))
+            turn = _Turn(await run_to_end(partial(self._open_or_create, name)))
             self._begin(turn, name)
         await self._when_free(turn, partial(self._renew, turn))
         state.pop("messages", None)  # of a run that failed
@@ -223,13 +223,13 @@ class PalaverHistoryProvider(HistoryProvider):
             return
         given = turn.given
         if given is not None and reduced is given:
-            await in_thread(partial(self._reduce, turn, given))
+            await run_to_end(partial(self._reduce, turn, given))
         said = context.response.messages if context.response is not None else []
         goes_on = _stores_each_step(agent) and any(map(open_calls, said))
         turn.ends = not goes_on and turn.task is asyncio.current_task()
         await super().after_run(agent=agent, session=session, context=context, state=state)
         if turn.ends:
-            await in_thread(partial(self._release, turn))
+            await run_to_end(partial(self._release, turn))
 
     # ── one access to the store each ────────────────────────────────────────────────────────────
 
@@ -325,7 +325,7 @@ class PalaverHistoryProvider(HistoryProvider):
         until = loop.time() + self._wait_seconds
         while True:
             try:
-                await in_thread(work)
+                await run_to_end(work)
             except LeaseTaken as error:
                 if turn.wrote:
                     raise self._lost(turn) from error
@@ -437,8 +437,3 @@ def _tools_of(history: StoredHistory, messages: Sequence[FrameworkMessage]) -> d
     recent = history.view[max(len(history.view) - _MAX_LOOKBACK, 0) :]
     calls = (part for each in recent for part in each.parts if isinstance(part, ToolCallPart))
     return {part.call_id: part.tool for part in calls if part.call_id in wanted}
-
-
-async def in_thread(work: Callable[[], _T]) -> _T:
-    """Run some work on a worker thread, to its end."""
-    return await anyio.to_thread.run_sync(work)

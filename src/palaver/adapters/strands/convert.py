@@ -11,6 +11,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+import msgspec
 from msgspec.structs import replace
 from strands.types.session import decode_bytes_values, encode_bytes_values
 
@@ -61,6 +62,7 @@ __all__ = [
     "repair_messages",
     "stored_about",
     "to_strands",
+    "write_message",
 ]
 
 Fields: TypeAlias = dict[str, Any]
@@ -125,11 +127,15 @@ def to_strands(message: Message) -> StrandsMessage | None:
     >>> to_strands(user("Tea?"))
     {'role': 'user', 'content': [{'text': 'Tea?'}]}
     """
+    return write_message(message, stored_about(message))
+
+
+def write_message(message: Message, stored: Fields) -> StrandsMessage | None:
+    """Convert a message as `to_strands` does; `stored` is what is stored beside it."""
     if ERASED in message.metadata or message.role == "system":
         return None
     ours = _write(message)
-    stored = stored_about(message)
-    edited = stored.get("of") != fingerprint(ours["content"])
+    edited = "of" not in stored or stored["of"] != fingerprint(ours["content"])
     with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
         made = apply_changes(_without_content(ours), stored.get("about", []))
         content = ours["content"]
@@ -262,14 +268,14 @@ def _write_part(part: Part) -> Iterator[Fields]:
     elif isinstance(part, ReasoningPart):
         yield {"reasoningContent": {"reasoningText": {"text": part.text}}}
     elif isinstance(part, ToolCallPart):
-        given = _thaw(part.arguments)
+        given = msgspec.to_builtins(part.arguments)
         yield {"toolUse": {"toolUseId": part.call_id, "name": part.tool, "input": given}}
     elif isinstance(part, ToolPart):
         yield _write_result(part)
     elif isinstance(part, FilePart):
         yield _write_file(part)
     elif isinstance(part, UnknownPart) and str(part.raw.get("type")).startswith("strands-"):
-        yield _thaw(part.raw.get("block"))
+        yield msgspec.to_builtins(part.raw.get("block"))
 
 
 def _write_result(part: ToolPart) -> Fields:
@@ -296,13 +302,6 @@ def _write_file(part: FilePart) -> Fields:
     if part.filename is not None:
         fields["name"] = part.filename
     return {kind: {**fields, "source": source}}
-
-
-def _thaw(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Convert a frozen value to plain dicts and lists."""
-    if is_object(value):
-        return {key: _thaw(item) for key, item in value.items()}
-    return [*map(_thaw, value)] if is_list(value) else value
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────

@@ -38,6 +38,7 @@ from palaver.adapters.strands.convert import (
     repair_messages,
     stored_about,
     to_strands,
+    write_message,
 )
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, StoreError, UnknownConversation
 from palaver.messages.ids import new_id, uuid_for
@@ -319,21 +320,17 @@ class PalaverSessionRepository(SessionRepository):
         stop = len(history.view) if limit is None else index + limit
         last = offset - 1
         for message in history.view[index:stop]:
-            shown = None if _is_summary(message) else to_strands(message)
-            if shown is not None:
-                last = _number(message, last + 1)
-                found.append(self._session_message(message, shown, last))
+            stored = stored_about(message)
+            shown = None if stored.get("summary") is True else write_message(message, stored)
+            if shown is None:
+                continue
+            last = stored["number"] if type(stored.get("number")) is int else last + 1
+            created = str(stored.get("created") or _iso(message.timestamp))
+            made = SessionMessage(shown, last, None, created, str(stored.get("updated", created)))
+            if "redacts" in stored:
+                made.redact_message = shown
+            found.append(made)
         return found
-
-    def _session_message(
-        self, message: Message, shown: StrandsMessage, number: int
-    ) -> SessionMessage:
-        stored = stored_about(message)
-        created = str(stored.get("created") or _iso(message.timestamp))
-        made = SessionMessage(shown, number, None, created, str(stored.get("updated", created)))
-        if "redacts" in stored:
-            made.redact_message = shown
-        return made
 
     # ── several agents ──────────────────────────────────────────────────────────────────────────
 

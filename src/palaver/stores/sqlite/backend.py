@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -90,7 +90,7 @@ from palaver.stores.sqlite.search import (
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage, RowRange
@@ -99,6 +99,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SQLiteBackend"]
 
+_T = TypeVar("_T")
 _FEW: Final = 16
 _APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for more in range(_FEW)]
 """The statements that append one message, two, and so on."""
@@ -165,10 +166,30 @@ class SQLiteBackend:
 
     def create(self, head: Head, first: Change) -> None:
         """Begin a conversation, with its first messages and frame."""
+        self._begin(head.id, lambda: self._create(head, first))
+
+    def create_fork(self, head: Head, first: Change) -> Head:
+        """Begin a fork with its parent's newest title, tags and owner; return its head."""
+
+        def work() -> Head:
+            parent = str(head.parent)
+            rows = self._read_writing("labels", self._cid(parent, self._writer))
+            if not rows:  # another process has deleted it meanwhile
+                refuse_unknown(parent)
+            *_, title, tags, owner = rows[0]
+            made = replace(head, title=title, tags=tuple(_parse_json(tags)), owner=owner)
+            self._create(made, first)
+            return made
+
+        return self._begin(head.id, work)
+
+    def _begin(self, conversation: str | None, work: Callable[[], _T], *, again: bool = True) -> _T:
+        """Write; a conversation that was to begin with it is forgotten if that fails."""
         try:
-            self._write(lambda: self._create(head, first))
+            return self._write(work, again=again)
         except BaseException:
-            self._forget(head.id)  # it was rolled back
+            if conversation is not None:
+                self._forget(conversation)
             raise
 
     def _create(self, head: Head, first: Change) -> int:
@@ -207,12 +228,8 @@ class SQLiteBackend:
                     version = self._commit(change)
             return version
 
-        try:
-            return self._write(work, again=False)  # changes may come from a stream
-        except BaseException:
-            if head is not None:
-                self._forget(head.id)  # it was rolled back
-            raise
+        name = None if head is None else head.id
+        return self._begin(name, work, again=False)  # changes may come from a stream
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
