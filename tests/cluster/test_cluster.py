@@ -153,8 +153,8 @@ def append_there(worker: Node, history: StoredHistory, after: int) -> None:
     with psycopg.connect(worker.address, application_name="citus_internal gpid=1") as line:
         line.execute("SET citus.allow_nested_distributed_execution = on")
         line.execute(
-            "SELECT palaver.append_message(%s, %s, %s, false, true, 1, 2, 2, 0, NULL, NULL, 1, 0, "
-            "0, 1, 0, 0, 'an-id', '{}')",
+            "SELECT palaver.append_message(%s, %s, %s, false, true, false, 1, 2, 2, 0, NULL, NULL, "
+            "1, 0, 0, 1, 0, 0, 'an-id', '{}')",
             (history.id, history.id, after),
         )
         line.rollback()

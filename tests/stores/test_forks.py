@@ -251,3 +251,26 @@ def test_a_read_touches_only_the_ancestors_that_have_the_rows(path: Path) -> Non
         assert 51 == len(lineage.row_ranges(0, FAR))
         lineage = backend._lineage(chain(store, 50, nothing))
         assert 1 == len(lineage.row_ranges(0, 30))
+
+
+@pytest.mark.parametrize("back", [0, 3])
+def test_a_fork_of_a_history_that_is_open_reads_none_of_its_edits(
+    path: Path, monkeypatch: pytest.MonkeyPatch, back: int
+) -> None:
+    """What the parent knows is handed on, so a fork after many edits is as quick as after few."""
+    with palaver.open(path) as store:
+        history = store.create(talk("s1 u2 a3"))
+        for number in range(20):
+            history.replace(number % 3, one(f"u{10 + number}"))
+        at = history.version - back
+        expected = list(history.at(at))
+        history = store.get(history.id)
+        with monkeypatch.context() as patch:
+            for reading in ("ancestor_frames", "frames"):
+                patch.setattr(store.backend, reading, lambda *_: pytest.fail("it was read"))
+            fork = history.fork(at=at)
+            assert expected == fork.messages
+            fork.replace(0, one("u90"))
+            fork.undo()
+        assert expected == store.get(fork.id).messages
+        assert [] == list(store.verify())

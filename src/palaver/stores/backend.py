@@ -419,7 +419,7 @@ def create_once(
     those of the head.
 
     Returns what a reader of the new one would find, or None if it is to be read: it was there, or
-    reading costs no round trip.
+    is no fork and reading costs no round trip. To read a fork is to read what it has from others.
     """
     create: Callable[[Head, Change], Head | None] = backend.create
     if head.parent is not None and as_parent:
@@ -430,7 +430,7 @@ def create_once(
         if first.key is None or not was_created(backend, head.id, head.parent, first.key):
             raise
         return None
-    if not hasattr(backend, "open"):
+    if head.parent is None and not hasattr(backend, "open"):
         return None
     merged = {name: data for kind, name, data in first.records if kind == MERGED_POSITIONS and data}
     frames = [StoredFrame(0, first.frame or b"")]

@@ -145,6 +145,7 @@ class FrameCodec:
         self._batches: dict[tuple[int, int], Batch] = {}
         self._batch_refs: dict[int, tuple[int, int]] = {}
         self._redo: dict[tuple[int, int], Redo | None] = {}
+        self._newest = -1  # the newest version of its own that it knows a frame of
         self._marks: _Maps[Rope] = _Maps()
         self._merged: _Maps[int] = _Maps()
         self.marked: Iterable[str] = ()
@@ -157,13 +158,18 @@ class FrameCodec:
         def known(generation: int, number: int) -> bool:
             return generation < self.generation or _version_of(number) <= version
 
-        for ref, node in self._nodes.items():
-            if known(ref[0], ref[1]):
-                child._add_node(ref, node)
-        for name, batch in self._batches.items():
-            if known(*name):
-                child._add_batch(name, batch)
-        child._redo = {ref: redo for ref, redo in self._redo.items() if known(*ref)}
+        if version >= self._newest:
+            child._nodes, child._refs = self._nodes.copy(), self._refs.copy()
+            child._batches, child._batch_refs = self._batches.copy(), self._batch_refs.copy()
+            child._redo = self._redo.copy()
+        else:
+            for ref, node in self._nodes.items():
+                if known(ref[0], ref[1]):
+                    child._add_node(ref, node)
+            for name, batch in self._batches.items():
+                if known(*name):
+                    child._add_batch(name, batch)
+            child._redo = {ref: redo for ref, redo in self._redo.items() if known(*ref)}
         child._inherited = {*child._redo}
         for maps, own in ((self._marks, child._marks), (self._merged, child._merged)):
             maps.copy(own, known)
@@ -325,7 +331,7 @@ class FrameCodec:
         if written.redo is not None:
             target, chained = written.redo
             redo = Redo(target, self._redo.get((generation, target)) if chained else None)
-        self._redo[generation, version] = redo
+        self._note_redo(generation, version, redo)
         marks = self._read_marks(written.marks)
         merged = self._read_merged(written.merged)
         self._marks.add((generation, version), marks)
@@ -375,6 +381,11 @@ class FrameCodec:
         self._batches[ref] = batch
         self._batch_refs[id(batch)] = ref
 
+    def _note_redo(self, generation: int, version: int, redo: Redo | None) -> None:
+        self._redo[generation, version] = redo
+        if generation == self.generation:
+            self._newest = max(self._newest, version)
+
     def nodes_of(self, version: int) -> Iterator[Leaf | Branch]:
         """Yield the nodes that a version of this conversation added, children before parents."""
         index = 0
@@ -405,7 +416,7 @@ class FrameCodec:
                 index += 1
         for name, batch in self._references_of(unknown, version):
             self._add_batch(name, batch)
-        self._redo[self.generation, version] = frame.redo
+        self._note_redo(self.generation, version, frame.redo)
         self._marks.add((self.generation, version), frame.marks)
         self._merged.add((self.generation, version), frame.merged)
 

@@ -290,6 +290,16 @@ def test_append_from_standard_input(run: Run, store: Store) -> None:
     assert ["x", "y"] == said(store)[-2:]
 
 
+@pytest.mark.parametrize("said", ["", "  ", "-"])
+def test_nothing_can_be_appended_where_nothing_is_said(run: Run, store: Store, said: str) -> None:
+    for command in (["append", "talk", said], ["append", "--new", said]):
+        result = run(*command, given="\n")
+        assert 1 == result.exit_code
+        assert "$.content: is empty; give what is said" in result.output
+    assert 3 == len(store.get("talk"))
+    assert 1 == len(list(store))
+
+
 def test_append_to_a_new_one(run: Run, store: Store) -> None:
     name = run("append", "--new", "hello", "--title", "New", "--tag", "t").stdout.strip()
     history = store.get(name)

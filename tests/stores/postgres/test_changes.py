@@ -142,6 +142,28 @@ def test_writers_of_one_conversation_are_not_refused(store: Store) -> None:
     assert [] == list(store.verify())
 
 
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_where_others_append_too_each_waits_for_its_turn(postgres: str, store: Store) -> None:
+    """The lock of a row goes to whoever comes while it is free; this one in the order of asking."""
+    history = store.create()
+    with palaver.open(postgres) as another:
+        another.get(history.id).append(user("another's"))
+    history.append(user("behind it"))
+    with psycopg.connect(postgres) as first, ThreadPoolExecutor(1) as pool, within(60):
+        first.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (history.id,))
+        waits = pool.submit(history.append, user("in turn"))
+        while first.execute(WAITING).fetchone() != (1,):
+            assert not waits.done()
+        assert 2 == store.head(history.id).version
+        first.rollback()
+        waits.result()
+        first.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (history.id,))
+        history.append(user("nobody else is there any more"))
+    assert 4 == store.head(history.id).version
+
+
 def test_whoever_is_far_behind_looks_again(postgres: str, store: Store) -> None:
     """What came since is searched for the attempt, and that is not done without an end."""
     history = store.create()

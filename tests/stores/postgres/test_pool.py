@@ -185,3 +185,67 @@ def test_what_needs_a_lost_node_of_a_cluster_is_tried_again(postgres: str) -> No
 def refuse() -> None:
     msg = "refused"
     raise errors.ConnectionFailure(msg)
+
+
+# ── statements that are asked often ─────────────────────────────────────────────────────────────
+
+SLOW = b"SELECT ARRAY[%s::bigint, 2] FROM pg_sleep(%s::text::float8)"
+
+
+def prepared(line: TimedConnection) -> int:
+    rows = line.execute("SELECT count(*) FROM pg_prepared_statements WHERE name ~ '^palaver_'")
+    return int(rows.fetchall()[0][0])
+
+
+def test_a_statement_that_is_asked_often_is_prepared(connections: PostgresConnections) -> None:
+    def ask(line: TimedConnection) -> None:
+        for number in range(6):
+            assert ([number, 2],) == line.ask(SLOW, (number, "0"))
+            assert int(number > 1) == prepared(line)
+
+    connections.run(ask)
+
+
+def test_an_answer_that_takes_long_or_is_sent_in_parts(connections: PostgresConnections) -> None:
+    """Longer than an answer is waited for at once, and more than a socket takes at once."""
+
+    def ask(line: TimedConnection) -> None:
+        for number in range(4):
+            assert ([number, 2],) == line.ask(SLOW, (number, "0.2"))
+            text = "x" * 4_000_000
+            length = b"SELECT ARRAY[length(%s::text)::bigint, %s]"
+            assert ([4_000_000, number],) == line.ask(length, (text, number))
+
+    with within(60):
+        connections.run(ask)
+
+
+def test_what_is_wrong_with_a_prepared_statement_is_an_error(
+    connections: PostgresConnections,
+) -> None:
+    def ask(line: TimedConnection) -> list[object]:
+        found: list[object] = []
+        for number in (1, 2, 4, 0, 5):
+            try:
+                found.append(line.ask(b"SELECT ARRAY[20 / %s::bigint]", (number,)))
+            except errors.DivisionByZero as error:
+                found.append(type(error))
+        return found
+
+    expected = [([20],), ([10],), ([5],), errors.DivisionByZero, ([4],)]
+    assert expected == connections.run(ask)
+
+
+def test_a_lost_server_is_noticed_by_a_prepared_statement(
+    connections: PostgresConnections, postgres: str
+) -> None:
+    def ask(line: TimedConnection) -> None:
+        for number in range(4):
+            line.ask(SLOW, (number, "0"))
+        with psycopg.connect(postgres, autocommit=True) as another:
+            another.execute("SELECT pg_terminate_backend(%s)", (line.pgconn.backend_pid,))
+        with pytest.raises(psycopg.OperationalError):
+            line.ask(SLOW, (1, "0"))
+        assert line.closed
+
+    connections.run(ask)

@@ -106,4 +106,7 @@ def _read_messages(text: str | None, role: Role, file: str | None) -> list[Messa
         except UnicodeDecodeError as wrong:
             detail = f"standard input is not UTF-8 at byte {wrong.start}"
             raise ValidationError(detail, path="$.content", rule="text.utf8") from None
-    return [Message(role, text or "")]
+    if not text or text.isspace():
+        detail = "is empty; give what is said as TEXT, or on standard input with -"
+        raise ValidationError(detail, path="$.content", rule="empty-message")
+    return [Message(role, text)]

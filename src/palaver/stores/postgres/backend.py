@@ -305,8 +305,9 @@ class PostgresBackend:
         def send(connection: TimedConnection, root: str) -> int:
             nonlocal sent
             again, sent = sent, True
-            return commit(connection, root, change, attempt, again=again)
+            return commit(connection, root, change, attempt, again=again, in_turn=in_turn)
 
+        in_turn = change.conversation in self._families.crowded
         version = self._in_family_seen(change, send)
         self._notifier.notify()
         return version
@@ -321,8 +322,9 @@ class PostgresBackend:
         except Stale:
             self._saw(change.conversation, change.after + 1)
             raise
-        newest = version.head.version if isinstance(version, Placed) else version
-        self._saw(change.conversation, newest)
+        placed = version if isinstance(version, Placed) else None
+        self._families.note_crowd(change.conversation, crowded=placed is not None)
+        self._saw(change.conversation, version if placed is None else placed.head.version)
         return version
 
     def commit_and_release(self, change: Change, lease: Lease) -> int:

@@ -7,7 +7,8 @@ function says why it made nothing. What was made is found again by its `attempt`
 from __future__ import annotations
 
 import json
-import secrets
+import os
+import random
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -81,9 +82,17 @@ class Outcome(IntEnum):
     EXISTS = 6
 
 
+_draw: Final = random.Random()  # noqa: S311 - an attempt is told apart by it, and nothing is hidden
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_draw.seed)
+
+
 def new_attempt() -> int:
-    """Return a number that no other change of the same conversation has."""
-    return secrets.randbits(63)
+    """Return a number that no other change of the same conversation has.
+
+    It is drawn by a generator of this module's own, which no caller of `random.seed` can set back.
+    """
+    return _draw.getrandbits(63)
 
 
 def create(
@@ -147,13 +156,20 @@ def _attempt_of(
 
 
 def commit(
-    connection: TimedConnection, root: str, change: Change, attempt: int, *, again: bool = False
+    connection: TimedConnection,
+    root: str,
+    change: Change,
+    attempt: int,
+    *,
+    again: bool = False,
+    in_turn: bool = False,
 ) -> int:
     """Store a change and return its version.
 
-    `again` tells that it may have been stored by this attempt before, and the answer was lost.
+    `again` tells that it may have been stored by this attempt before, and the answer was lost;
+    `in_turn` that many append to the conversation, so that each should wait for its turn.
     """
-    name, values = _statement(root, change, attempt, 0, again=again)
+    name, values = _statement(root, change, attempt, 0, again=again, in_turn=in_turn)
     return committed(change, connection.ask(STATEMENTS[name], values))
 
 
@@ -292,11 +308,17 @@ class Adoption:
 
 
 def _statement(
-    root: str, change: Change, attempt: int, index: int, *, again: bool = False
+    root: str,
+    change: Change,
+    attempt: int,
+    index: int,
+    *,
+    again: bool = False,
+    in_turn: bool = False,
 ) -> tuple[str, Values]:
     """Return the statement that makes a change, and its values; one message is the common case."""
     if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
-        return "append", _append_values(root, change, attempt, index, again=again)
+        return "append", _append_values(root, change, attempt, index, again=again, in_turn=in_turn)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
         **record_values(change.conversation, change.records), "root": root,
@@ -306,16 +328,16 @@ def _statement(
 
 
 def _append_values(
-    root: str, change: Change, attempt: int, index: int, *, again: bool
+    root: str, change: Change, attempt: int, index: int, *, again: bool, in_turn: bool
 ) -> tuple[Any, ...]:
     """Return the values of the statement `append`."""
     (message,) = change.messages
     body = encode_body(message)
     return (
-        root, change.conversation, change.after, change.anywhere, again, change.first, change.stop,
-        change.size, change.at, change.key, change.token, attempt, index,
-        _journal_mark(change, None), ROLE_NUMBERS[message.role], message.timestamp,
-        row_hash(body.encode(), change.conversation, None), message.id, body,
+        root, change.conversation, change.after, change.anywhere, again,
+        in_turn and change.anywhere, change.first, change.stop, change.size, change.at, change.key,
+        change.token, attempt, index, _journal_mark(change, None), ROLE_NUMBERS[message.role],
+        message.timestamp, row_hash(body.encode(), change.conversation, None), message.id, body,
     )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ class Families:
         """Begin with none."""
         self._connections = connections
         self.roots: dict[str, str] = {}
+        self.crowded: set[str] = set()
+        """The conversations to which others have appended since this process did so last."""
         self.lineages: Lineages[str] = Lineages(
             lambda name: connections.fetch("line", {"root": self.root(name), "id": name})
         )
@@ -73,7 +75,15 @@ class Families:
         self.roots[conversation] = root
         return root
 
+    def note_crowd(self, conversation: str, *, crowded: bool) -> None:
+        """Note whether an append came behind those of others."""
+        if not crowded:
+            self.crowded.discard(conversation)
+        elif len(self.crowded) < _KNOWN:
+            self.crowded.add(conversation)
+
     def forget(self, conversation: str) -> None:
         """Forget a conversation that is not there."""
         self.roots.pop(conversation, None)
+        self.crowded.discard(conversation)
         self.lineages.forget(conversation)

@@ -187,11 +187,15 @@ $$;
 -- behind what others committed first. Everything else is left to `commit_change`: a key that is there
 -- already, a lease that went to another, and, where it is sent again (`p_again`) or has a key, a head
 -- that moved. Behind the outcome stands the version alone where it is the one that was expected.
+--
+-- Whoever waits for the lock of a row is overtaken by those who come while it is free, so that among
+-- many writers some would wait many times as long as others. Where there are many (`p_in_turn`), an
+-- append first waits for a lock that is given in the order of asking. The caller holds no other then.
 CREATE OR REPLACE FUNCTION palaver.append_message(
-    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_first bigint,
-    p_stop bigint, p_size bigint, p_at bigint, p_key text, p_token bigint, p_attempt bigint,
-    p_index bigint, p_mark bigint, p_role bigint, p_time bigint, p_hash bigint, p_message text,
-    p_body text
+    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_in_turn boolean,
+    p_first bigint, p_stop bigint, p_size bigint, p_at bigint, p_key text, p_token bigint,
+    p_attempt bigint, p_index bigint, p_mark bigint, p_role bigint, p_time bigint, p_hash bigint,
+    p_message text, p_body text
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_version bigint;
@@ -206,6 +210,9 @@ DECLARE
     v_xmin xid;
     v_number bigint;
 BEGIN
+    IF p_in_turn THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended(p_id, 0));
+    END IF;
     IF p_key IS NOT NULL THEN
         PERFORM 1 FROM palaver.journal
         WHERE root = p_root AND conversation = p_id AND key = p_key;

@@ -59,8 +59,8 @@ SELECT palaver.commit_change(
 
 -- name: append
 SELECT palaver.append_message(
-    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s::text, %s::bigint, %s, %s, %s, %s, %s, %s,
-    %s::text, %s::text);
+    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s, %s::text, %s::bigint, %s, %s, %s, %s, %s,
+    %s, %s::text, %s::text);
 
 -- name: outcome
 SELECT attempt FROM palaver.journal WHERE root = %s AND conversation = %s AND version = %s;
