@@ -411,7 +411,7 @@ class _PlainReader:
     def _call(self, item: Item) -> None:
         name = self._name(item, _is_call_item_id)
         call_id, tool, raw = item.get("call_id"), item.get("name"), item.get("arguments")
-        if not (type(call_id) is type(tool) is type(raw) is str):
+        if type(call_id) is not str or type(tool) is not str or type(raw) is not str:
             raise _Unusual
         given = msgspec.json.decode(raw)
         if type(given) is not dict or not (_fits_call(call_id) and _fits_tool(tool)):
