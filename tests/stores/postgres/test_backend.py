@@ -379,7 +379,7 @@ def test_what_expired_is_gone_also_where_the_server_can_not_clean_up(
 
 
 def test_who_appended_before_a_rollback_can_append_after_it(postgres: str) -> None:
-    """The driver drops every prepared statement of a connection then, also those it did not make."""
+    """The driver drops all prepared statements of a connection then, not only its own."""
     with closing(PostgresBackend(postgres, pool=1)) as backend:
         store = Store(backend)
         talk, other = store.create([user("1")], id="talk"), store.create(id="other")
