@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 import palaver
-from palaver.errors import LeaseLost, Stale, StoreError, UnknownConversation
+from palaver.errors import AlreadyExists, LeaseLost, Stale, StoreError, UnknownConversation
 from palaver.history.log import packed_count
 from palaver.messages import user
 from palaver.stores import Store
@@ -376,6 +376,20 @@ def test_what_expired_is_gone_also_where_the_server_can_not_clean_up(
     store.with_clock(lambda: 1_000).create([user("old")])
     assert 1 == store.expire(timedelta(days=1)).conversations
     assert [] == list(store)
+
+
+def test_who_appended_before_a_rollback_can_append_after_it(postgres: str) -> None:
+    """The driver drops all prepared statements of a connection then, not only its own."""
+    with closing(PostgresBackend(postgres, pool=1)) as backend:
+        store = Store(backend)
+        talk, other = store.create([user("1")], id="talk"), store.create(id="other")
+        for number in range(8):
+            talk.append(user(str(number)))
+            backend.head("talk")
+        with pytest.raises(AlreadyExists):
+            other.fork(id="talk")  # is rolled back
+        talk.append(user("one more"))
+        assert 10 == len(talk)
 
 
 def test_an_erasure_waits_for_who_reads(postgres: str, store: Store) -> None:

@@ -69,7 +69,10 @@ STATEMENTS: Final = {name: text.encode() for name, text in load_queries(_PACKAGE
 """The statements of `queries.sql`, by name."""
 
 _FUNCTIONS: Final = resources.files(_PACKAGE).joinpath("functions.sql").read_bytes()
-_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
+_AGAIN: Final = (
+    errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation,
+    errors.InvalidSqlStatementName,
+)  # fmt: skip
 _DAMAGE: Final = (errors.DataCorrupted, errors.IndexCorrupted)
 _TIMES: Final = 20
 _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
@@ -610,7 +613,11 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
                 return self.execute(statement, values).fetchone()
             name = self._prepare_once(statement)
         self.pgconn.send_query_prepared(name, [_TEXTS[type(value)](value) for value in values])
-        found = self._answer().get_value(0, 0)
+        try:
+            found = self._answer().get_value(0, 0)
+        except errors.InvalidSqlStatementName:  # psycopg drops all of them after a rollback
+            self._names.clear()
+            raise
         return None if found is None else ([int(number) for number in found[1:-1].split(b",")],)
 
     def _prepare_once(self, statement: bytes) -> bytes:
