@@ -338,6 +338,7 @@ def _of_stored_history() -> Iterator[Operation]:
              before=lambda w: w.kept.get(w.history.id).append(palaver.user("x")))  # fmt: skip
     yield op("fork", lambda w: w.history.fork(), "ranges", "edits", "mark names",
              sizes=("messages", "ranges", "edits", "mark names", "forks"))  # fmt: skip
+    yield op("head", lambda w: w.history.head)
     yield op("owner", lambda w: w.history.owner)
     yield op("tags", lambda w: w.history.tags)
     yield op("title", lambda w: w.history.title)

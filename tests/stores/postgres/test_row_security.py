@@ -238,7 +238,7 @@ def test_every_public_method_of_a_history_is_tried_or_reads_what_it_has() -> Non
     """What is left reads numbers and names that were in memory before."""
     known = {
         "after_fork_in_child", "batch_index", "batches", "can_redo", "can_undo", "count", "ends",
-        "id", "index", "listen", "mark_map", "marks", "marks_of", "origin", "owner", "price",
+        "head", "id", "index", "listen", "mark_map", "marks", "marks_of", "origin", "owner", "price",
         "state", "stats", "tags", "team_task", "title", "under", "version",
     }  # fmt: skip
     assert public(StoredHistory) <= HISTORY.keys() | known, public(StoredHistory) - HISTORY.keys()
