@@ -238,8 +238,8 @@ def test_every_public_method_of_a_history_is_tried_or_reads_what_it_has() -> Non
     """What is left reads numbers and names that were in memory before."""
     known = {
         "after_fork_in_child", "batch_index", "batches", "can_redo", "can_undo", "count", "ends",
-        "head", "id", "index", "listen", "mark_map", "marks", "marks_of", "origin", "owner", "price",
-        "state", "stats", "tags", "team_task", "title", "under", "version",
+        "head", "id", "index", "listen", "mark_map", "marks", "marks_of", "origin", "owner",
+        "price", "state", "stats", "tags", "team_task", "title", "under", "version",
     }  # fmt: skip
     assert public(StoredHistory) <= HISTORY.keys() | known, public(StoredHistory) - HISTORY.keys()
 
