@@ -166,7 +166,7 @@ def test_a_follower_misses_nothing_while_shards_move(store: Store, postgres: str
     for change in heard:
         found[change.conversation].append(change.version)
     assert expected == found
-    nodes = ask(postgres, "SELECT count(DISTINCT node) FROM palaver.journal GROUP BY root")
+    nodes = ask(postgres, "SELECT count(DISTINCT node) FROM palaver.messages GROUP BY root")
     assert 2 in {count for (count,) in nodes}  # some were written on both
     assert [] == list(store.verify())
 
@@ -176,8 +176,8 @@ def append_there(worker: Node, history: StoredHistory, after: int) -> None:
     with psycopg.connect(worker.address, application_name="citus_internal gpid=1") as line:
         line.execute("SET citus.allow_nested_distributed_execution = on")
         line.execute(
-            "SELECT palaver.append_message(%s, %s, %s, false, true, false, 1, 2, 2, 0, NULL, NULL, "
-            "1, 0, 0, 1, 0, 0, 'an-id', '{}')",
+            "SELECT palaver.append_message(%s, %s, %s, false, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, "
+            "0, 'an-id', '{}')",
             (history.id, history.id, after),
         )
         line.rollback()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from palaver.stores import Store
 
 OF_SQLITE = ["schema-1", "schema-2", "schema-5"]
-OF_POSTGRES = ["schema-1", "schema-2", "schema-3", "schema-6"]
+OF_POSTGRES = ["schema-1", "schema-2", "schema-3", "schema-6", "schema-7"]
 FIRST_TIME = 1_700_000_000_000
 
 

@@ -173,7 +173,9 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_postgres(postgres: str) ->
                         "limit": 50,
                     },
                 ).fetchall()
-            node = plan[0]["Plan"]["Plans"][0]
+            (sort,) = plan[0]["Plan"]["Plans"]
+            assert ("Incremental Sort", ["span"]) == (sort["Node Type"], sort["Presorted Key"])
+            (node,) = sort["Plans"]
             assert ("Index Scan", "conversations_owner") == (node["Node Type"], node["Index Name"])
             assert 5 == node["Actual Rows"]
             read[many] = node["Shared Hit Blocks"] + node["Shared Read Blocks"]

@@ -524,10 +524,10 @@ def test_a_closed_store_says_so(postgres: str) -> None:
 
 def test_the_servers_own_errors_are_store_errors(postgres: str, store: Store) -> None:
     history = store.create()
-    run(postgres, "ALTER TABLE palaver.journal RENAME TO elsewhere")
-    with pytest.raises(StoreError, match="journal"):
+    run(postgres, "ALTER TABLE palaver.messages RENAME TO elsewhere")
+    with pytest.raises(StoreError, match="messages"):
         history.append(user("nowhere"))
-    run(postgres, "ALTER TABLE palaver.elsewhere RENAME TO journal")
+    run(postgres, "ALTER TABLE palaver.elsewhere RENAME TO messages")
     history.append(user("here"))
     assert 1 == len(store.get(history.id))
 

@@ -247,14 +247,18 @@ class PostgresBackend:
         conversation: str,
         *values: Any,  # noqa: ANN401 - what a column has
         heir: str | None = None,
+        **named: Any,  # noqa: ANN401 - what a column has
     ) -> list[Any]:
         """Run a named statement about a conversation: root and id are its first values.
 
-        `heir` is the fork whose inherited messages are read.
+        Where the others have names, so do these two. `heir` is the fork whose inherited messages
+        are read.
         """
 
         def fetch(root: str) -> list[Any]:
-            where = root, conversation, *values
+            where: Any = root, conversation, *values
+            if named:
+                where = {"root": root, "id": conversation, **named}
             if name in READ_FROM_STANDBY:
                 return self._fetch(heir or conversation, name, where)
             return self._connections.fetch(name, where)
@@ -303,12 +307,10 @@ class PostgresBackend:
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
-        attempt, sent = new_attempt(), False
+        attempt = new_attempt()
 
         def send(connection: TimedConnection, root: str) -> int:
-            nonlocal sent
-            again, sent = sent, True
-            return commit(connection, root, change, attempt, again=again, in_turn=in_turn)
+            return commit(connection, root, change, attempt, in_turn=in_turn)
 
         in_turn = change.conversation in self._families.crowded
         version = self._in_family_seen(change, send)
@@ -680,7 +682,7 @@ class PostgresBackend:
 
     def stop(self, conversation: str, version: int) -> int:
         """Return where the view's tail ended at a version."""
-        rows = self._read("stop", conversation, version)
+        rows = self._read("stop", conversation, version=version)
         if not rows:
             self.head(conversation)
             msg = f"{conversation} has no version {version}"
@@ -742,7 +744,7 @@ class PostgresBackend:
             )
         else:
             check_known(conversation)
-            rows = self._read("journal", conversation, after, limit)
+            rows = self._read("journal", conversation, after=after, limit=limit)
             if not rows:
                 self.head(conversation)
             if self._cluster is not None:

@@ -59,7 +59,7 @@ __all__ = [
     "transaction_number",
 ]
 
-_NONE: Final = -1  # in a list of numbers, where NULL is meant
+_NONE: Final = -1  # where NULL is meant, in a list of numbers or for a lease
 _PIPELINED: Final = 100  # statements that are sent before their answers are read
 _NO_PARENT: Final = "PV005"  # the error of `create_conversation` where the parent is gone
 _RELABELLED: Final = "PV007"  # the same where the parent has another title, tags or owner
@@ -129,7 +129,7 @@ def _create_fork(
             connection.execute(b"COMMIT")
     except errors.UniqueViolation:
         connection.rollback()
-        found = _attempt_of(connection, root, head.id, 0)
+        found = _attempt_of(connection, root, head.id, 0, 0)
         return Outcome.MADE_BEFORE if found == values["attempt"] else Outcome.EXISTS
     except psycopg.Error as error:
         if not connection.closed:
@@ -148,10 +148,11 @@ def _refuse_existing(conversation: str) -> NoReturn:
 
 
 def _attempt_of(
-    connection: TimedConnection, root: str, conversation: str, version: int
+    connection: TimedConnection, root: str, conversation: str, version: int, first: int
 ) -> int | None:
-    """Return which attempt made a version, None where it is not there."""
-    row = connection.execute(STATEMENTS["outcome"], (root, conversation, version)).fetchone()
+    """Return which attempt made a version with a message at `first`; None where it is not there."""
+    where = {"root": root, "id": conversation, "version": version, "first": first}
+    row = connection.execute(STATEMENTS["outcome"], where).fetchone()
     return None if row is None else int(row[0])
 
 
@@ -161,21 +162,19 @@ def commit(
     change: Change,
     attempt: int,
     *,
-    again: bool = False,
     in_turn: bool = False,
 ) -> int:
     """Store a change and return its version.
 
-    `again` tells that it may have been stored by this attempt before, and the answer was lost;
-    `in_turn` that many append to the conversation, so that each should wait for its turn.
+    `in_turn` tells that many append to the conversation, so that each should wait for its turn.
     """
-    name, values = _statement(root, change, attempt, 0, again=again, in_turn=in_turn)
+    name, values = _statement(root, change, attempt, 0, in_turn=in_turn)
     return committed(change, connection.ask(STATEMENTS[name], values))
 
 
 def send_commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> Cursor:
     """Send a change inside of a pipeline; `committed` takes the row of the answer."""
-    name, values = _statement(root, change, attempt, 0, again=True)
+    name, values = _statement(root, change, attempt, 0)
     return connection.execute(STATEMENTS[name], values)
 
 
@@ -183,8 +182,11 @@ def release_made(
     connection: TimedConnection, root: str, change: Change, attempt: int, token: int
 ) -> None:
     """Give a lease back, if an attempt has made its change."""
-    where = {"root": root, "id": change.conversation, "after": change.after}
-    connection.execute(STATEMENTS["release_made"], where | {"attempt": attempt, "token": token})
+    connection.execute(
+        STATEMENTS["release_made"],
+        {"root": root, "id": change.conversation, "after": change.after, "first": change.first,
+         "attempt": attempt, "token": token},
+    )  # fmt: skip
 
 
 def committed(change: Change, row: tuple[Any, ...] | None) -> int:
@@ -254,7 +256,9 @@ class Adoption:
                 raise
             version = last.after + 1
             found = self._connections.run(
-                lambda connection: _attempt_of(connection, self._root, last.conversation, version)
+                lambda connection: _attempt_of(
+                    connection, self._root, last.conversation, version, last.first
+                )
             )
             if found != self._attempt:
                 raise
@@ -313,12 +317,19 @@ def _statement(
     attempt: int,
     index: int,
     *,
-    again: bool = False,
     in_turn: bool = False,
 ) -> tuple[str, Values]:
-    """Return the statement that makes a change, and its values; one message is the common case."""
-    if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
-        return "append", _append_values(root, change, attempt, index, again=again, in_turn=in_turn)
+    """Return the statement that makes a change, and its values.
+
+    The common case is one message at the end of the log, whose row is the record of the change.
+    """
+    if (
+        change.plain
+        and len(change.messages) == 1
+        and change.key is None
+        and not (change.records or change.replaces)
+    ):
+        return "append", _append_values(root, change, attempt, index, in_turn=in_turn)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
         **record_values(change.conversation, change.records), "root": root,
@@ -328,16 +339,16 @@ def _statement(
 
 
 def _append_values(
-    root: str, change: Change, attempt: int, index: int, *, again: bool, in_turn: bool
+    root: str, change: Change, attempt: int, index: int, *, in_turn: bool
 ) -> tuple[Any, ...]:
     """Return the values of the statement `append`."""
     (message,) = change.messages
     body = encode_body(message)
     return (
-        root, change.conversation, change.after, change.anywhere, again,
-        in_turn and change.anywhere, change.first, change.stop, change.size, change.at, change.key,
-        change.token, attempt, index, _journal_mark(change, None), ROLE_NUMBERS[message.role],
-        message.timestamp, row_hash(body.encode(), change.conversation, None), message.id, body,
+        root, change.conversation, change.after, change.anywhere, in_turn and change.anywhere,
+        change.first, change.at, _NONE if change.token is None else change.token, attempt, index,
+        ROLE_NUMBERS[message.role], *unpack_counts(change.counts), message.timestamp,
+        row_hash(body.encode(), change.conversation, f"at {change.at}"), message.id, body,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ _DELEGATED: Final = (
     "append_message", "commit_change", "create_conversation", "keep_records", "take_lease",
 )  # fmt: skip
 _EVERYWHERE: Final = (
-    "node", "shift", "next_number", "check_node", "add_messages", "put_records",
+    "node", "shift", "next_number", "check_node", "number_of", "add_messages", "put_records",
 )  # fmt: skip
 _OPEN: Final = "open_conversation"
 
@@ -190,7 +190,8 @@ def numbers_ahead(connection: TimedConnection) -> int:
     """Return how far the numbers in the journal are ahead of those that the nodes give next."""
     newest: dict[int, int] = {}
     for node in _next_transactions(connection):
-        row = connection.execute(STATEMENTS["newest_of_node"], (node, MAX_INT)).fetchone()
+        where = {"node": node, "upto": MAX_INT}
+        row = connection.execute(STATEMENTS["newest_of_node"], where).fetchone()
         newest[node] = 0 if row is None else row[0] // _NUMBERS + 1
     following = _next_transactions(connection)  # read last: others go on meanwhile
     return max([0, *(newest[node] - following[node] for node in newest.keys() & following.keys())])
@@ -250,18 +251,17 @@ class Cluster:
 
     def _in_sight(self, numbers: Mapping[int, int], horizons: Mapping[int, int]) -> bool:
         return any(
-            self._connections.fetch("in_sight", (node, numbers.get(node, 0)))[0][0]
+            self._connections.fetch("in_sight", {"node": node, "after": numbers.get(node, 0)})[0][0]
             for node in horizons
         )
 
     def newest(self) -> int:
         """Return the cursor behind everything that may be reported."""
-        return pack_cursor(
-            {
-                node: self._connections.fetch("newest_of_node", (node, horizon))[0][0]
-                for node, horizon in self.horizons().items()
-            }
-        )
+        numbers: dict[int, int] = {}
+        for node, horizon in self.horizons().items():
+            where = {"node": node, "upto": horizon}
+            ((numbers[node],),) = self._connections.fetch("newest_of_node", where)
+        return pack_cursor(numbers)
 
 
 # ── what a store runs on ────────────────────────────────────────────────────────────────────────

@@ -192,9 +192,9 @@ class PostgresConnections:
         while True:
             connection: TimedConnection | None = None
             began = time.monotonic()
-            self._take_turn()
+            idle = self._take_turn()
             try:
-                connection = self._take(end - began if end else self._patience)
+                connection = idle or self._take(end - began if end else self._patience)
                 return work(connection)
             except psycopg.Error as error:
                 times += 1
@@ -357,25 +357,30 @@ class PostgresConnections:
 
     # ── the pool ────────────────────────────────────────────────────────────────────────────────
 
-    def _take_turn(self) -> None:
-        """Wait until fewer than all are in use, first come, first served."""
+    def _take_turn(self) -> TimedConnection | None:
+        """Wait until fewer than all are in use, first come, first served.
+
+        Returns a connection where nobody had to wait and one is at hand.
+        """
         with self._gate:
             if self._left:
                 self._left -= 1
-                return
+                return self._idle.pop() if self._idle and not self._closed else None
             turn = threading.Lock()
             turn.acquire()
             self._waiting.append(turn)
         try:
             if turn.acquire(timeout=self._patience):
-                return
+                return None
         except BaseException:
             if not self._leave(turn):
-                self._give_turn()
+                with self._gate:
+                    self._give_turn()
             raise
         if self._leave(turn):
             msg = f"{self.name}: all {self._size} connections were in use for {self._patience:g} s"
             raise StoreError(msg)
+        return None
 
     def _leave(self, turn: threading.Lock) -> bool:
         """Leave the queue; return False where the turn has come already."""
@@ -386,11 +391,11 @@ class PostgresConnections:
         return False
 
     def _give_turn(self) -> None:
-        with self._gate:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._left += 1
+        """Give the turn to the next who waits; the gate is held."""
+        if self._waiting:
+            self._waiting.popleft().release()
+        else:
+            self._left += 1
 
     def _take(self, seconds: float) -> TimedConnection:
         if self._closed:
@@ -405,24 +410,24 @@ class PostgresConnections:
 
     def _put(self, connection: TimedConnection | None) -> None:
         """Take a connection back, if it can be used again, and give the turn to the next."""
-        try:
-            if connection is None or connection.closed:
-                return
-            now = time.monotonic()
-            old = connection.opened + (_SOON_OLD if self._standby else _OLD) < now
-            if self._closed or connection.state() != _AT_REST or old:
-                connection.close()
-                return
-            connection.used = now
-            stale: list[TimedConnection] = []
-            with self._gate:
+        now = time.monotonic()
+        stale: list[TimedConnection] = []
+        with self._gate:
+            if connection is not None and self._is_usable(connection, now):
+                connection.used = now
                 self._idle.append(connection)
                 while self._idle[0].used + _UNUSED < now:
                     stale.append(self._idle.popleft())
-            for each in stale:
-                each.close()
-        finally:
+            elif connection is not None:
+                stale.append(connection)
             self._give_turn()
+        for each in stale:
+            each.close()
+
+    def _is_usable(self, connection: TimedConnection, now: float) -> bool:
+        """Tell whether a connection can be used again; one that was closed is not at rest."""
+        old = connection.opened + (_SOON_OLD if self._standby else _OLD) < now
+        return not self._closed and connection.state() == _AT_REST and not old
 
     def _drop_idle(self) -> None:
         with self._gate:
@@ -487,13 +492,13 @@ class _Context:
 _CONTEXT: Final = _Context()
 
 
-_TEXTS: Final[Mapping[type, Callable[[Any], bytes | None]]] = {
-    int: lambda value: b"%d" % value,
-    str: str.encode,
-    bool: lambda value: b"t" if value else b"f",
-    type(None): lambda _: None,
-}
-"""How values are written for the server."""
+def _texts(values: Sequence[str | int]) -> list[bytes]:
+    """Return values as they are written for the server, which takes no NUL in any of them.
+
+    >>> _texts(["talk", 7, True])
+    [b'talk', b'7', b'True']
+    """
+    return "\0".join(map(str, values)).encode().split(b"\0")  # at once: one by one takes thrice
 
 
 def _checked(results: list[PGresult]) -> PGresult:
@@ -600,9 +605,9 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     def ask(self, statement: bytes, values: Values) -> tuple[Any, ...] | None:
         """Run a statement that answers with a list of numbers, and return the row that has it.
 
-        With values by position it is prepared when it comes for the third time, and then sent
-        without a cursor of psycopg's, which takes as long for an append as everything else that the
-        client does.
+        With values by position, none of which is None, it is prepared when it comes for the third
+        time, and then sent without a cursor of psycopg's, which takes as long for an append as
+        everything else that the client does.
         """
         if self.owner is not None or self.prepare_threshold is None or isinstance(values, Mapping):
             return self.execute(statement, values).fetchone()
@@ -612,7 +617,7 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
             if self._asked[statement] < _OFTEN:  # preparing it is a round trip of its own
                 return self.execute(statement, values).fetchone()
             name = self._prepare_once(statement)
-        self.pgconn.send_query_prepared(name, [_TEXTS[type(value)](value) for value in values])
+        self.pgconn.send_query_prepared(name, _texts(values))
         try:
             found = self._answer().get_value(0, 0)
         except errors.InvalidSqlStatementName:  # psycopg drops all of them after a rollback

@@ -107,9 +107,9 @@ def _replace_bodies(
     rows: list[tuple[Any, ...]],
     left: Iterable[Message],
 ) -> None:
-    for (_, name, position, replaces), message in zip(rows, left, strict=True):
+    for (_, name, position, standing), message in zip(rows, left, strict=True):
         body = encode_body(message)
-        mark = placed_hash(body.encode(), name, position, replaces)
+        mark = placed_hash(body.encode(), name, position, standing)
         connection.execute(STATEMENTS["bury"], (body, mark, root, name, position))
         PostgresSearchIndex.replace(connection, root, name, position, body)
 

@@ -42,11 +42,33 @@ BEGIN
 END
 $$;
 
+-- The number of the newest change of a conversation, if it was drawn on this node. Its record is in
+-- the journal, or is the last message itself.
+CREATE OR REPLACE FUNCTION palaver.number_of(
+    p_root text, p_id text, p_version bigint, p_length bigint
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    v_number bigint;
+BEGIN
+    SELECT number INTO v_number FROM palaver.journal
+    WHERE root = p_root AND conversation = p_id AND version = p_version AND node = palaver.node();
+    IF NOT FOUND THEN
+        SELECT number INTO v_number FROM palaver.messages
+        WHERE root = p_root AND conversation = p_id AND seq = p_length - 1
+          AND version = p_version AND node = palaver.node();
+    END IF;
+    RETURN v_number;
+END
+$$;
+
 -- Add messages from a position on; the counts are those of the messages before it. Returns the counts
--- behind them. A message's mark is a hash of what does not depend on its position.
+-- behind them. A message's mark is a hash of what does not depend on its position. The last five
+-- values are given where the one message is its own record of the change.
 CREATE OR REPLACE FUNCTION palaver.add_messages(
     p_root text, p_id text, p_first bigint, p_counts bigint[], p_roles bigint[], p_times bigint[],
-    p_replaces bigint[], p_marks bigint[], p_ids text[], p_bodies text[]
+    p_replaces bigint[], p_marks bigint[], p_ids text[], p_bodies text[],
+    p_version bigint DEFAULT NULL, p_node integer DEFAULT NULL, p_number bigint DEFAULT NULL,
+    p_at bigint DEFAULT NULL, p_attempt bigint DEFAULT NULL
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_role bigint;
@@ -55,11 +77,13 @@ BEGIN
     FOR i IN 1 .. coalesce(cardinality(p_bodies), 0) LOOP
         v_role := p_roles[i];
         INSERT INTO palaver.messages (root, conversation, seq, role, ordinal, n_system, n_user,
-                                      n_assistant, time, replaces, hash, id, body)
+                                      n_assistant, time, replaces, hash, id, body, version, node,
+                                      number, at, attempt)
         VALUES (p_root, p_id, v_seq, v_role,
                 coalesce(p_counts[v_role + 1], v_seq - p_counts[1] - p_counts[2] - p_counts[3]),
                 p_counts[1], p_counts[2], p_counts[3], p_times[i], nullif(p_replaces[i], -1),
-                p_marks[i] # v_seq, p_ids[i], p_bodies[i]);
+                p_marks[i] # v_seq, p_ids[i], p_bodies[i], p_version, p_node, p_number, p_at,
+                p_attempt);
         IF v_role < 3 THEN
             p_counts[v_role + 1] := p_counts[v_role + 1] + 1;
         END IF;
@@ -96,6 +120,9 @@ $$;
 -- transaction may be older than that of the change it waited for: its number is then the next after
 -- that one's. What came since `p_after` is searched for the attempt, so whoever comes behind more than
 -- 1,000 others is told to look again.
+--
+-- `p_mark` is the hash of what the journal's row has that does not depend on its place. Without one
+-- the change is a plain append of one message, and that message's row is the record of it.
 CREATE OR REPLACE FUNCTION palaver.commit_change(
     p_root text, p_id text, p_after bigint, p_anywhere boolean, p_first bigint, p_stop bigint,
     p_size bigint, p_kind text, p_at bigint, p_key text, p_token bigint, p_attempt bigint,
@@ -128,6 +155,11 @@ BEGIN
         WHERE root = p_root AND conversation = p_id AND version > p_after
           AND version <= p_after + CASE WHEN p_anywhere THEN 1000 ELSE 1 END
           AND attempt = p_attempt;
+        IF NOT FOUND AND p_mark IS NULL THEN
+            SELECT version, seq INTO v_made, v_first FROM palaver.messages
+            WHERE root = p_root AND conversation = p_id AND seq >= p_first
+              AND version > p_after AND attempt = p_attempt;
+        END IF;
         IF FOUND THEN
             RETURN ARRAY[1, v_made, v_first, v_head.version, v_head.stop, v_head.length,
                          v_head.n_system, v_head.n_user, v_head.n_assistant, v_head.framed,
@@ -149,16 +181,23 @@ BEGIN
         p_first := v_head.length;
         p_stop := v_head.length + v_count;
         p_size := v_head.size + v_count;
-        SELECT number + 1 INTO v_number FROM palaver.journal
-        WHERE root = p_root AND conversation = p_id AND version = v_head.version
-          AND node = palaver.node();
+        v_number := palaver.number_of(p_root, p_id, v_head.version, v_head.length) + 1;
     ELSIF v_head.version <> p_after OR v_head.length <> p_first THEN
         RETURN ARRAY[4];
     END IF;
+    p_size := coalesce(p_size, v_head.size + v_count);
     v_version := v_head.version + 1;
-    v_counts := palaver.add_messages(
-        p_root, p_id, p_first, ARRAY[v_head.n_system, v_head.n_user, v_head.n_assistant], p_roles,
-        p_times, p_replaces, p_marks, p_ids, p_bodies);
+    v_number := greatest(v_number, palaver.next_number(p_index));
+    v_counts := ARRAY[v_head.n_system, v_head.n_user, v_head.n_assistant];
+    IF p_mark IS NULL THEN
+        v_counts := palaver.add_messages(
+            p_root, p_id, p_first, v_counts, p_roles, p_times, p_replaces, p_marks, p_ids, p_bodies,
+            v_version, palaver.node(), v_number, p_at, p_attempt);
+    ELSE
+        v_counts := palaver.add_messages(
+            p_root, p_id, p_first, v_counts, p_roles, p_times, p_replaces, p_marks, p_ids,
+            p_bodies);
+    END IF;
     IF p_frame IS NOT NULL THEN
         v_head.framed := v_version;
     END IF;
@@ -167,11 +206,13 @@ BEGIN
         n_user = v_counts[2], n_assistant = v_counts[3], framed = v_head.framed, size = p_size,
         updated = greatest(updated, p_at)
     WHERE root = p_root AND id = p_id;
-    INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first, count,
-                                 stop, data, key, attempt, frame, hash)
-    VALUES (p_root, p_id, v_version, palaver.node(),
-            greatest(v_number, palaver.next_number(p_index)), p_kind, p_at, p_first, v_count,
-            p_stop, p_data, p_key, p_attempt, p_frame, p_mark # (v_version | (p_first << 32)));
+    IF p_mark IS NOT NULL THEN
+        INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first,
+                                     count, stop, data, key, attempt, frame, hash)
+        VALUES (p_root, p_id, v_version, palaver.node(), v_number, p_kind, p_at, p_first, v_count,
+                p_stop, p_data, p_key, p_attempt, p_frame,
+                p_mark # (v_version | (p_first << 32)));
+    END IF;
     IF p_kinds IS NOT NULL THEN
         PERFORM palaver.put_records(p_root, p_id, p_kinds, p_names, p_values, p_hashes);
     END IF;
@@ -180,93 +221,53 @@ BEGIN
 END
 $$;
 
--- Append one message at the end of the log: what `commit_change` does, in three statements. Most of
--- the time of an append is the time that a statement takes to begin and to end.
+-- Append one message at the end of the log, and nothing more: what `commit_change` does, in two
+-- statements. Most of the time of an append is the time that a statement takes to begin and to end.
 --
--- It makes the change if it can stand where it was made for, or, as an append that may stand anywhere,
--- behind what others committed first. Everything else is left to `commit_change`: a key that is there
--- already, a lease that went to another, and, where it is sent again (`p_again`) or has a key, a head
--- that moved. Behind the outcome stands the version alone where it is the one that was expected.
+-- It makes the change if the conversation stands where it was made for: the counts and the position
+-- that came with it are right then. Everything else is left to `commit_change`: others came first, the
+-- lease went to another, the change was made before. The version alone stands behind the outcome.
+-- `p_token` is -1 where there is no lease.
 --
 -- Whoever waits for the lock of a row is overtaken by those who come while it is free, so that among
 -- many writers some would wait many times as long as others. Where there are many (`p_in_turn`), an
 -- append first waits for a lock that is given in the order of asking. The caller holds no other then.
 CREATE OR REPLACE FUNCTION palaver.append_message(
-    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_in_turn boolean,
-    p_first bigint, p_stop bigint, p_size bigint, p_at bigint, p_key text, p_token bigint,
-    p_attempt bigint, p_index bigint, p_mark bigint, p_role bigint, p_time bigint, p_hash bigint,
-    p_message text, p_body text
+    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_in_turn boolean, p_first bigint,
+    p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint, p_system bigint,
+    p_user bigint, p_assistant bigint, p_time bigint, p_hash bigint, p_message text, p_body text
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_version bigint;
-    v_seq bigint;
-    v_stop bigint;
-    v_system bigint;
-    v_user bigint;
-    v_assistant bigint;
-    v_framed bigint;
-    v_size bigint;
-    v_erased bigint;
     v_xmin xid;
-    v_number bigint;
 BEGIN
     IF p_in_turn THEN
         PERFORM pg_advisory_xact_lock(hashtextextended(p_id, 0));
     END IF;
-    IF p_key IS NOT NULL THEN
-        PERFORM 1 FROM palaver.journal
-        WHERE root = p_root AND conversation = p_id AND key = p_key;
-    END IF;
-    IF p_key IS NULL OR NOT FOUND THEN
-        UPDATE palaver.conversations AS c
-        SET version = c.version + 1, length = c.length + 1,
-            stop = CASE WHEN c.version = p_after THEN p_stop ELSE c.length + 1 END,
-            size = CASE WHEN c.version = p_after THEN p_size ELSE c.size + 1 END,
-            n_system = c.n_system + (p_role = 0)::integer,
-            n_user = c.n_user + (p_role = 1)::integer,
-            n_assistant = c.n_assistant + (p_role = 2)::integer,
-            updated = greatest(c.updated, p_at)
-        WHERE c.root = p_root AND c.id = p_id
-          AND (c.version = p_after AND c.length = p_first
-               OR p_anywhere AND NOT p_again AND p_key IS NULL AND c.stop = c.length
-                  AND c.version > p_after AND c.version <= p_after + 1000)
-          AND (p_token IS NULL OR c.lease_token = p_token)
-        RETURNING c.version, c.length - 1, c.stop, c.n_system, c.n_user, c.n_assistant, c.framed,
-                  c.size, c.erased, c.xmin
-        INTO v_version, v_seq, v_stop, v_system, v_user, v_assistant, v_framed, v_size, v_erased,
-             v_xmin;
-    END IF;
-    IF v_version IS NULL THEN
+    UPDATE palaver.conversations AS c
+    SET version = p_after + 1, length = p_first + 1, stop = p_first + 1, size = c.size + 1,
+        n_system = p_system + (p_role = 0)::integer, n_user = p_user + (p_role = 1)::integer,
+        n_assistant = p_assistant + (p_role = 2)::integer, updated = greatest(c.updated, p_at)
+    WHERE c.root = p_root AND c.id = p_id AND c.version = p_after AND c.length = p_first
+      AND (p_token < 0 OR c.lease_token = p_token)
+    RETURNING c.xmin INTO v_xmin;
+    IF v_xmin IS NULL THEN
         RETURN palaver.commit_change(
-            p_root, p_id, p_after, p_anywhere, p_first, p_stop, p_size, 'append', p_at, p_key,
-            p_token, p_attempt, p_index, p_mark, ARRAY[p_role], ARRAY[p_time], ARRAY[p_hash],
-            ARRAY[p_message], ARRAY[p_body]);
+            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
+            nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
+            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body]);
     END IF;
     IF v_xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
         PERFORM palaver.check_node(p_root, p_id);
     END IF;
     INSERT INTO palaver.messages (root, conversation, seq, role, ordinal, n_system, n_user,
-                                  n_assistant, time, hash, id, body)
-    VALUES (p_root, p_id, v_seq, p_role,
-            CASE p_role WHEN 0 THEN v_system - 1 WHEN 1 THEN v_user - 1 WHEN 2 THEN v_assistant - 1
-                        ELSE v_seq - v_system - v_user - v_assistant END,
-            v_system - (p_role = 0)::integer, v_user - (p_role = 1)::integer,
-            v_assistant - (p_role = 2)::integer, p_time, p_hash # v_seq, p_message, p_body);
-    IF v_version <> p_after + 1 THEN
-        SELECT number + 1 INTO v_number FROM palaver.journal
-        WHERE root = p_root AND conversation = p_id AND version = v_version - 1
-          AND node = palaver.node();
-    END IF;
-    INSERT INTO palaver.journal (root, conversation, version, node, number, kind, at, first, count,
-                                 stop, key, attempt, hash)
-    VALUES (p_root, p_id, v_version, palaver.node(),
-            greatest(v_number, palaver.next_number(p_index)), 'append', p_at, v_seq, 1, v_stop,
-            p_key, p_attempt, p_mark # (v_version | (v_seq << 32)));
-    IF v_version = p_after + 1 THEN
-        RETURN ARRAY[0, v_version];
-    END IF;
-    RETURN ARRAY[0, v_version, v_seq, v_version, v_stop, v_seq + 1, v_system, v_user, v_assistant,
-                 v_framed, v_size, v_erased];
+                                  n_assistant, time, hash, id, body, version, node, number, at,
+                                  attempt)
+    VALUES (p_root, p_id, p_first, p_role,
+            CASE p_role WHEN 0 THEN p_system WHEN 1 THEN p_user WHEN 2 THEN p_assistant
+                        ELSE p_first - p_system - p_user - p_assistant END,
+            p_system, p_user, p_assistant, p_time, p_hash # p_first, p_message, p_body,
+            p_after + 1, palaver.node(), palaver.next_number(p_index), p_at, p_attempt);
+    RETURN ARRAY[0, p_after + 1];
 END
 $$;
 

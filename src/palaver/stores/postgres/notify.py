@@ -162,10 +162,10 @@ def read_settled(connections: PostgresConnections, after: int, limit: int) -> li
 
     Where some are visible but may not be reported yet, it waits a little for those before them.
     """
-    values = {"after": after, "limit": limit}
+    values = {"after": after, "limit": limit, "node": 0}
     end = time.monotonic() + _SOON
     while True:
         rows = connections.fetch("journal_of_all", values)
-        if rows or time.monotonic() > end or not connections.fetch("in_sight", (0, after))[0][0]:
+        if rows or time.monotonic() > end or not connections.fetch("in_sight", values)[0][0]:
             return rows
         time.sleep(_PAUSE)

@@ -12,18 +12,19 @@ SELECT * FROM palaver.open_conversation(%s::text, %s);
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
        title, tags, created, updated, erased, owner
 FROM palaver.conversations
-WHERE (updated, id) < (%(updated)s, %(id)s)
+WHERE span <= %(updated)s::bigint >> 12 AND (updated, id) < (%(updated)s, %(id)s)
   AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags)) AND NOT (tags && %(without)s::text[])
-ORDER BY updated DESC, id DESC
+ORDER BY span DESC, updated DESC, id DESC
 LIMIT %(limit)s;
 
 -- name: listing_of_owner
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
        title, tags, created, updated, erased, owner
 FROM palaver.conversations
-WHERE owner = %(owner)s AND (updated, id) < (%(updated)s, %(id)s)
+WHERE owner = %(owner)s AND span <= %(updated)s::bigint >> 12
+  AND (updated, id) < (%(updated)s, %(id)s)
   AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags)) AND NOT (tags && %(without)s::text[])
-ORDER BY updated DESC, id DESC
+ORDER BY span DESC, updated DESC, id DESC
 LIMIT %(limit)s;
 
 -- name: forks
@@ -68,11 +69,16 @@ SELECT palaver.commit_change(
 
 -- name: append
 SELECT palaver.append_message(
-    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s, %s::text, %s::bigint, %s, %s, %s, %s, %s,
-    %s, %s::text, %s::text);
+    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::text,
+    %s::text);
 
+-- The attempt that made a version; `first` is where its first message would stand.
 -- name: outcome
-SELECT attempt FROM palaver.journal WHERE root = %s AND conversation = %s AND version = %s;
+SELECT attempt FROM palaver.journal
+WHERE root = %(root)s AND conversation = %(id)s AND version = %(version)s
+UNION ALL
+SELECT attempt FROM palaver.messages
+WHERE root = %(root)s AND conversation = %(id)s AND version = %(version)s AND seq = %(first)s;
 
 -- name: bodies
 SELECT body FROM palaver.messages WHERE root = %s AND conversation = %s AND seq >= %s AND seq < %s
@@ -139,8 +145,17 @@ ORDER BY m.seq;
 -- name: replaced
 SELECT replaces FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = %s;
 
+-- Between two records of the journal, every version is a message of its own, one after the other.
 -- name: stop
-SELECT stop FROM palaver.journal WHERE root = %s AND conversation = %s AND version = %s;
+SELECT CASE j.version WHEN %(version)s THEN j.stop
+                      ELSE j.first + j.count + %(version)s - j.version END
+FROM (SELECT version, first, count, stop FROM palaver.journal
+      WHERE root = %(root)s AND conversation = %(id)s AND version <= %(version)s
+      ORDER BY version DESC LIMIT 1) AS j
+WHERE j.version = %(version)s
+   OR EXISTS (SELECT 1 FROM palaver.messages AS m
+              WHERE m.root = %(root)s AND m.conversation = %(id)s AND m.version = %(version)s
+                AND m.seq = j.first + j.count + %(version)s - j.version - 1);
 
 -- name: frames
 SELECT version, frame FROM palaver.journal
@@ -174,27 +189,62 @@ SELECT version, key FROM palaver.journal
 WHERE root = %s AND conversation = %s AND key IS NOT NULL AND version > %s AND version <= %s
 ORDER BY version;
 
+-- A page of changes: the journal's records, and the messages that are their own, which stand between
+-- two records one after the other. The last record before the page tells where the first ones are.
 -- name: journal
-SELECT conversation, version, kind, at, first, count, data, number
-FROM palaver.journal WHERE root = %s AND conversation = %s AND version > %s
-ORDER BY version LIMIT %s;
+WITH record AS (
+    (SELECT version, kind, at, first, count, data, number FROM palaver.journal
+     WHERE root = %(root)s AND conversation = %(id)s AND version <= %(after)s
+     ORDER BY version DESC LIMIT 1)
+    UNION ALL
+    SELECT version, kind, at, first, count, data, number FROM palaver.journal
+    WHERE root = %(root)s AND conversation = %(id)s AND version > %(after)s
+      AND version <= %(after)s + %(limit)s
+), gap AS (
+    SELECT first + count + greatest(%(after)s - version, 0) AS start,
+           first + count + lead(version, 1, %(after)s + %(limit)s + 1) OVER (ORDER BY version)
+           - version - 1 AS stop
+    FROM record
+)
+SELECT %(id)s::text, version, kind, at, first, count, data, number
+FROM record WHERE version > %(after)s
+UNION ALL
+SELECT %(id)s::text, m.version, 'append', m.at, m.seq, 1, NULL, m.number
+FROM gap JOIN palaver.messages AS m
+  ON m.root = %(root)s AND m.conversation = %(id)s AND m.seq >= gap.start AND m.seq < gap.stop
+WHERE m.version > %(after)s
+ORDER BY 2;
 
 -- name: journal_of_all
-SELECT conversation, version, kind, at, first, count, data, number
-FROM palaver.journal
-WHERE node = 0 AND number > %(after)s
-  AND number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
-                FROM palaver.store)
+WITH settled AS (
+    SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift) AS number
+    FROM palaver.store
+)
+(SELECT conversation, version, kind, at, first, count, data, number
+ FROM palaver.journal
+ WHERE node = 0 AND number > %(after)s AND number < (SELECT number FROM settled)
+ ORDER BY number LIMIT %(limit)s)
+UNION ALL
+(SELECT conversation, version, 'append', at, seq, 1, NULL, number
+ FROM palaver.messages
+ WHERE node = 0 AND number > %(after)s AND number < (SELECT number FROM settled)
+ ORDER BY number LIMIT %(limit)s)
 ORDER BY number LIMIT %(limit)s;
 
 -- name: in_sight
-SELECT EXISTS (SELECT 1 FROM palaver.journal WHERE node = %s AND number > %s);
+SELECT EXISTS (SELECT 1 FROM palaver.journal WHERE node = %(node)s AND number > %(after)s)
+    OR EXISTS (SELECT 1 FROM palaver.messages WHERE node = %(node)s AND number > %(after)s);
 
 -- name: newest
-SELECT coalesce(max(number), 0) FROM palaver.journal
-WHERE node = 0
-  AND number < (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
-                FROM palaver.store);
+WITH settled AS (
+    SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift) AS number
+    FROM palaver.store
+)
+SELECT coalesce(greatest(
+    (SELECT max(number) FROM palaver.journal
+     WHERE node = 0 AND number < (SELECT number FROM settled)),
+    (SELECT max(number) FROM palaver.messages
+     WHERE node = 0 AND number < (SELECT number FROM settled))), 0);
 
 -- What is said of a conversation, in the order of its hash.
 -- name: labels
@@ -215,9 +265,12 @@ WHERE root = %s AND id = %s AND lease_token = %s;
 -- name: release_made
 UPDATE palaver.conversations AS c SET lease_expires = 0
 WHERE c.root = %(root)s AND c.id = %(id)s AND c.lease_token = %(token)s
-  AND EXISTS (SELECT 1 FROM palaver.journal AS j
-              WHERE j.root = %(root)s AND j.conversation = %(id)s AND j.version > %(after)s
-                AND j.attempt = %(attempt)s);
+  AND (EXISTS (SELECT 1 FROM palaver.journal AS j
+               WHERE j.root = %(root)s AND j.conversation = %(id)s AND j.version > %(after)s
+                 AND j.attempt = %(attempt)s)
+       OR EXISTS (SELECT 1 FROM palaver.messages AS m
+                  WHERE m.root = %(root)s AND m.conversation = %(id)s AND m.seq >= %(first)s
+                    AND m.version > %(after)s AND m.attempt = %(attempt)s));
 
 -- name: keep
 SELECT palaver.keep_records(%s::text, %s::text, %s::bigint, %b::text[], %b::text[], %b::bytea[],
@@ -320,12 +373,16 @@ DELETE FROM palaver.names WHERE root = %s AND id = %s;
 -- name: family
 SELECT id FROM palaver.conversations WHERE root = %s;
 
+-- `standing` is part of a message's hash beside its place: which position it replaces, or, of one that
+-- is the record of its own change, when that was made.
 -- name: rows_of
-SELECT body, conversation, seq, replaces
+SELECT body, conversation, seq,
+       CASE WHEN at IS NULL THEN replaces::text ELSE 'at ' || at END AS standing
 FROM palaver.messages WHERE root = %s AND conversation = ANY (%s) AND id = ANY (%s);
 
 -- name: rows_at
-SELECT body, conversation, seq, replaces
+SELECT body, conversation, seq,
+       CASE WHEN at IS NULL THEN replaces::text ELSE 'at ' || at END AS standing
 FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = ANY (%s);
 
 -- name: bury
@@ -346,12 +403,20 @@ SELECT node, owner, indexed FROM palaver.indexing;
 INSERT INTO palaver.indexing (node, owner, indexed) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING;
 
 -- name: unindexed
-SELECT root, conversation, first, count, number,
-       number < coalesce(
-           %(horizon)s::bigint,
-           (SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)
-            FROM palaver.store))
-FROM palaver.journal WHERE node = %(node)s AND number > %(after)s ORDER BY number LIMIT %(limit)s;
+WITH settled AS (
+    SELECT coalesce(
+        %(horizon)s::bigint,
+        4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift)) AS number
+    FROM palaver.store
+), change AS (
+    (SELECT root, conversation, first, count, number FROM palaver.journal
+     WHERE node = %(node)s AND number > %(after)s ORDER BY number LIMIT %(limit)s)
+    UNION ALL
+    (SELECT root, conversation, seq, 1, number FROM palaver.messages
+     WHERE node = %(node)s AND number > %(after)s ORDER BY number LIMIT %(limit)s)
+)
+SELECT root, conversation, first, count, number, number < (SELECT number FROM settled)
+FROM change ORDER BY number LIMIT %(limit)s;
 
 -- The next messages for the search index, without their bodies: those may be large.
 -- name: to_index
@@ -450,7 +515,7 @@ ORDER BY p.place;
 
 -- name: hashes
 SELECT hash, body, role, ordinal, n_system, n_user, n_assistant, time, id, conversation, seq,
-       replaces
+       CASE WHEN at IS NULL THEN replaces::text ELSE 'at ' || at END AS standing
 FROM palaver.messages WHERE root = %s AND conversation = %s AND seq >= %s AND seq < %s ORDER BY seq;
 
 -- Several conversations whole, of those that are not forks and not long.
@@ -465,6 +530,11 @@ WHERE length <= %(most)s AND version < %(most)s;
 SELECT conversation, version, kind, at, first, count, data, number, stop, key, frame
 FROM unnest(%(ids)s::text[]) AS w (id)
 JOIN palaver.journal AS t ON t.root = w.id AND t.conversation = w.id
+UNION ALL
+SELECT conversation, version, 'append', at, seq, 1, NULL, number, seq + 1, NULL, NULL
+FROM unnest(%(ids)s::text[]) AS w (id)
+JOIN palaver.messages AS t ON t.root = w.id AND t.conversation = w.id
+WHERE version IS NOT NULL
 ORDER BY conversation, version;
 
 -- name: whole_messages
@@ -497,7 +567,7 @@ FROM palaver.records WHERE root = %s AND conversation = %s ORDER BY kind, name;
 SELECT 'a message', conversation, seq FROM palaver.messages AS m
 WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c
                   WHERE c.root = m.root AND c.id = m.conversation AND m.seq >= c.base
-                    AND m.seq < c.length)
+                    AND m.seq < c.length AND coalesce(m.version, 0) <= c.version)
 UNION ALL
 SELECT 'a journal record', conversation, version FROM palaver.journal AS j
 WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c
@@ -536,9 +606,9 @@ SELECT EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.r
 SELECT version, shift FROM palaver.store;
 
 -- name: ahead
-SELECT coalesce(max(number) / 4194304, 0) + 1
-       - pg_snapshot_xmax(pg_current_snapshot())::text::bigint - (SELECT shift FROM palaver.store)
-FROM palaver.journal WHERE node = 0;
+SELECT coalesce(greatest((SELECT max(number) FROM palaver.journal WHERE node = 0),
+                         (SELECT max(number) FROM palaver.messages WHERE node = 0)) / 4194304, 0) + 1
+       - pg_snapshot_xmax(pg_current_snapshot())::text::bigint - (SELECT shift FROM palaver.store);
 
 -- name: migration_lock
 SELECT pg_advisory_xact_lock(7308324466019595126);
@@ -656,16 +726,35 @@ SELECT success, result FROM run_command_on_workers(
 SELECT last_value FROM pg_catalog.pg_dist_groupid_seq;
 
 -- With the change before, in the same conversation.
+-- With the change before, in the same conversation: a record of the journal, or a message.
 -- name: journal_of_node
-SELECT j.conversation, j.version, j.kind, j.at, j.first, j.count, j.data, j.number, p.node, p.number
-FROM palaver.journal AS j
-LEFT JOIN palaver.journal AS p
-  ON p.root = j.root AND p.conversation = j.conversation AND p.version = j.version - 1
-WHERE j.node = %(node)s AND j.number > %(after)s AND j.number < %(upto)s
-ORDER BY j.number LIMIT %(limit)s;
+WITH change AS (
+    (SELECT root, conversation, version, kind, at, first, count, data, number FROM palaver.journal
+     WHERE node = %(node)s AND number > %(after)s AND number < %(upto)s
+     ORDER BY number LIMIT %(limit)s)
+    UNION ALL
+    (SELECT root, conversation, version, 'append', at, seq, 1, NULL, number FROM palaver.messages
+     WHERE node = %(node)s AND number > %(after)s AND number < %(upto)s
+     ORDER BY number LIMIT %(limit)s)
+    ORDER BY number LIMIT %(limit)s
+)
+SELECT c.conversation, c.version, c.kind, c.at, c.first, c.count, c.data, c.number,
+       coalesce(j.node, m.node), coalesce(j.number, m.number)
+FROM change AS c
+LEFT JOIN palaver.journal AS j
+  ON j.root = c.root AND j.conversation = c.conversation AND j.version = c.version - 1
+LEFT JOIN palaver.messages AS m
+  ON m.root = c.root AND m.conversation = c.conversation AND m.seq = c.first - 1
+  AND m.version = c.version - 1
+ORDER BY c.number;
 
 -- name: newest_of_node
-SELECT coalesce(max(number), 0) FROM palaver.journal WHERE node = %s AND number < %s;
+SELECT coalesce(max(number), 0)
+FROM (SELECT max(number) AS number FROM palaver.journal
+      WHERE node = %(node)s AND number < %(upto)s
+      UNION ALL
+      SELECT max(number) FROM palaver.messages
+      WHERE node = %(node)s AND number < %(upto)s) AS newest;
 
 -- name: footprint_of_cluster
 SELECT sum(citus_total_relation_size(table_name::regclass))::bigint

@@ -1,0 +1,202 @@
+"""A plain append is its message's own row, and is read as a change like those in the journal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import palaver
+from palaver.errors import NothingToUndo, StoreDamaged
+from palaver.messages import assistant, user
+from palaver.stores.memory import MemoryBackend
+from palaver.stores.store import Store
+from tests.patience import within
+from tests.stores.test_migrations import restored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from palaver.stores import StoredHistory
+    from palaver.stores.records import JournalEntry
+    from tests.stores.postgres_server import Server
+
+
+_UPDATES = b"""
+SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'conversations'
+"""
+
+
+@pytest.fixture
+def store(postgres: str) -> Iterator[Store]:
+    with palaver.open(postgres) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared(postgres_server: Server) -> Iterator[Store]:
+    with postgres_server.database() as address, palaver.open(address) as opened:
+        yield opened
+
+
+def ask(address: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+    with psycopg.connect(address, autocommit=True) as line:
+        done = line.execute(statement.encode(), values)
+        return done.fetchall() if done.description else []
+
+
+def test_only_one_message_alone_has_no_record_in_the_journal(postgres: str, store: Store) -> None:
+    history = store.create([user("0")])
+    history.append(user("1"))
+    history.append(user("2"), key="k")
+    history.extend([user("3"), user("4")])
+    history.append(assistant("5"))
+    history.mark(0, "pin")
+    history.append(user("6"))
+    journal = ask(postgres, "SELECT version FROM palaver.journal ORDER BY version")
+    assert [(0,), (2,), (3,), (5,)] == journal
+    own = "SELECT version, seq FROM palaver.messages WHERE version IS NOT NULL ORDER BY seq"
+    assert [(1, 1), (4, 5), (6, 6)] == ask(postgres, own)
+    assert list(range(7)) == [entry.version for entry in store.backend.journal(history.id, -1, 99)]
+    assert [] == list(store.verify())
+
+
+def changed(history: StoredHistory, steps: list[int]) -> None:
+    for number, step in enumerate(steps):
+        if step == 0:
+            history.append(user(f"m{number}"))
+        elif step == 1:
+            history.append(assistant(f"m{number}"), key=f"k{number}")
+        elif step == 2 and len(history):
+            history.truncate(remove_last=1)
+        elif step == 3:
+            with suppress(NothingToUndo):
+                history.undo()
+        else:
+            history.extend([user(f"m{number} {n}") for n in range(step)])
+
+
+def comparable(entries: list[JournalEntry]) -> list[tuple[object, ...]]:
+    return [(e.version, e.kind, e.first, e.count, dict(e.data)) for e in entries]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 0, 0, 0, 1, 2, 3, 4, 5]), max_size=30),
+    st.lists(st.sampled_from([0, 0, 1, 2, 4]), max_size=8),
+    st.integers(1, 12),
+)
+def test_pages_of_changes_are_those_of_the_memory_store(
+    shared: Store, steps: list[int], more: list[int], limit: int
+) -> None:
+    """From every version on, of a conversation and of its fork; and where each version ended."""
+    memory = Store(MemoryBackend())
+    histories = [each.create([user("first")]) for each in (memory, shared)]
+    for history in histories:
+        changed(history, steps)
+    forks = [history.fork() for history in histories]
+    for fork in forks:
+        changed(fork, more)
+    for expected, found in (histories, forks):
+        theirs, ours = memory.backend, shared.backend
+        for after in range(-1, expected.version + 1):
+            assert comparable(theirs.journal(expected.id, after, limit)) == comparable(
+                ours.journal(found.id, after, limit)
+            )
+        for version in range(expected.version + 1):
+            assert theirs.stop(expected.id, version) == ours.stop(found.id, version)
+        with pytest.raises(StoreDamaged):
+            ours.stop(found.id, found.version + 1)
+        assert [] == list(shared.verify(found.id))
+
+
+def test_the_feed_has_appends_and_records_in_one_order(store: Store) -> None:
+    start = store.backend.newest()
+    one, other = store.create(), store.create()
+    for number in range(5):
+        one.append(user(f"{number}"))
+        other.extend([user("a"), user("b")])
+    other.append(user("last"))
+    whole = store.backend.journal(None, start, 99)
+    paged: list[JournalEntry] = []
+    while page := store.backend.journal(None, paged[-1].cursor if paged else start, 2):
+        paged += page
+    assert whole == paged
+    assert [one.id, other.id, *[one.id, other.id] * 5, other.id] == [e.conversation for e in whole]
+    assert [e.cursor for e in whole] == sorted(e.cursor for e in whole)
+    assert whole[-1].cursor == store.backend.newest()
+    assert {"a", "last"} == {
+        hit.message.text for word in ("a", "last") for hit in store.search(word)
+    }
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("SET at = at + 1", "message 1: the row is not what was written"),
+        ("SET version = NULL", "version 1 is missing from the journal"),
+        ("SET version = 9", "a message belongs to nothing"),
+    ],
+)
+def test_a_damaged_record_of_an_append_is_found(
+    postgres: str, store: Store, damage: str, said: str
+) -> None:
+    history = store.create([user("0")])
+    history.append(user("1"))
+    history.append(user("2"))
+    ask(postgres, f"UPDATE palaver.messages {damage} WHERE seq = 1")
+    assert any(said in problem for problem in store.verify())
+
+
+def test_erasing_keeps_the_record_of_an_append(store: Store) -> None:
+    history = store.create([user("0")])
+    message = history.append(user("a secret"))
+    before = store.backend.journal(history.id, 0, 1)
+    history.erase(message)
+    assert before == store.backend.journal(history.id, 0, 1)
+    assert [] == list(store.verify())
+
+
+def test_an_append_writes_no_index_of_the_conversations(postgres: str, store: Store) -> None:
+    """Its head is updated in place as long as it stays in the same span of time (HOT)."""
+    history = store.create()
+    with psycopg.connect(postgres, autocommit=True) as line:
+        line.execute("UPDATE palaver.conversations SET updated = (1::bigint << 50) + 5")
+        for number in range(50):
+            history.append(user(f"{number}"))
+        line.execute("SELECT pg_stat_force_next_flush()")
+        store.close()  # its connections report what they did when they end
+        with within(60):
+            while (found := line.execute(_UPDATES).fetchone() or (0, 0))[0] < 51:
+                pass
+    assert found[0] - 1 <= found[1]
+
+
+def test_the_listing_is_in_order_within_a_span_and_across(postgres: str, store: Store) -> None:
+    for number, time in enumerate([5, 4097, 7, 1 << 40, 4096, (1 << 40) + 1, 6]):
+        name = store.create(id=f"c{number}").id
+        ask(postgres, "UPDATE palaver.conversations SET updated = %s WHERE id = %s", time, name)
+    expected = ["c5", "c3", "c1", "c4", "c2", "c6", "c0"]
+    assert expected == [head.id for head in store.list().conversations]
+    page, found = store.list(limit=2), []
+    while True:
+        found += [head.id for head in page.conversations]
+        if page.next is None:
+            break
+        page = store.list(after=page.next, limit=2)
+    assert expected == found
+
+
+def test_an_earlier_palaver_that_is_still_connected_is_refused(postgres: str) -> None:
+    """It would not find the appends that have no record in the journal."""
+    restored("schema-7", postgres)
+    with psycopg.connect(postgres, autocommit=True) as line:
+        names = b"SELECT proargnames FROM pg_proc WHERE proname = 'append_message'"
+        (before,) = line.execute(names).fetchall()
+        palaver.open(postgres).close()
+        (after,) = line.execute(names).fetchall()
+    assert before != after
