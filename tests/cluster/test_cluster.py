@@ -17,11 +17,13 @@ import palaver
 from palaver.cli.app import app
 from palaver.messages import user
 from palaver.stores.postgres import PostgresBackend, cluster
+from palaver.stores.postgres.connections import PostgresConnections
 from palaver.stores.records import JournalEntry
 from palaver.stores.transfer import import_archive
 from tests.cluster.nodes import nodes_of
 from tests.patience import within
 from tests.stores.frozen import contents, fill
+from tests.stores.test_migrations import expected, restored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,11 +56,38 @@ def test_a_family_lies_on_one_node_and_is_changed_there(store: Store, postgres: 
     assert [] == list(store.verify())
 
 
+def test_a_distributed_store_of_the_schema_before_is_migrated(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables and functions are changed on all nodes; those who append know nothing of it."""
+    restored("schema-7", postgres)
+    before = tuple(name for name in cluster._EVERYWHERE if name != "number_of")
+    with (
+        monkeypatch.context() as patch,
+        PostgresConnections(postgres, size=1, patience=30.0).connect() as line,
+    ):
+        patch.setattr(cluster, "_EVERYWHERE", before)
+        with line.transaction():
+            cluster.distribute(line)
+    with palaver.open(postgres) as store:
+        assert (7, 8) == store.backend.migrated
+        assert store.examine().distributed
+        assert expected("schema-7") == json.loads(json.dumps(contents(store)))
+        start = store.newest()
+        for name in ("talk", "deeper"):
+            store.get(name).append(user("on a worker"))
+            store.get(name).append(user("again"), key="k")
+        heard = [change.version for change in store.follow(after=start, seconds=0.1)]
+        assert 4 == len(heard)
+        assert "deeper" == store.list(limit=1).conversations[0].id
+        assert [] == list(store.verify())
+
+
 def test_a_filled_store_is_brought_over(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palaver.stores.postgres.backend.after_migration", lambda _, **__: None)
     with palaver.open(postgres) as store:
         fill(store)
-        start, expected = store.newest(), contents(store)
+        start, filled = store.newest(), contents(store)
         assert not store.examine().distributed
         done = CliRunner().invoke(app, ["doctor", "--store", postgres])
         assert 1 == done.exit_code
@@ -66,7 +95,7 @@ def test_a_filled_store_is_brought_over(postgres: str, monkeypatch: pytest.Monke
     done = CliRunner().invoke(app, ["migrate", "--distribute", "--store", postgres])
     assert 0 == done.exit_code, done.output
     with palaver.open(postgres) as store:
-        assert expected == contents(store)
+        assert filled == contents(store)
         assert [] == list(store.verify())
         assert start == store.newest()
         store.get("deeper").append(user("on a worker"))
@@ -176,8 +205,8 @@ def append_there(worker: Node, history: StoredHistory, after: int) -> None:
     with psycopg.connect(worker.address, application_name="citus_internal gpid=1") as line:
         line.execute("SET citus.allow_nested_distributed_execution = on")
         line.execute(
-            "SELECT palaver.append_message(%s, %s, %s, false, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, "
-            "0, 'an-id', '{}')",
+            "SELECT palaver.append_message("
+            "%s, %s, %s, false, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, 0, 'an-id', '{}')",
             (history.id, history.id, after),
         )
         line.rollback()

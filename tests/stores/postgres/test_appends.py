@@ -14,6 +14,8 @@ import palaver
 from palaver.errors import NothingToUndo, StoreDamaged
 from palaver.messages import assistant, user
 from palaver.stores.memory import MemoryBackend
+from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.records import Change, pack_counts
 from palaver.stores.store import Store
 from tests.patience import within
 from tests.stores.test_migrations import restored
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from palaver.stores import StoredHistory
-    from palaver.stores.records import JournalEntry
+    from palaver.stores.records import Head, JournalEntry
     from tests.stores.postgres_server import Server
 
 
@@ -132,6 +134,27 @@ def test_the_feed_has_appends_and_records_in_one_order(store: Store) -> None:
     assert {"a", "last"} == {
         hit.message.text for word in ("a", "last") for hit in store.search(word)
     }
+
+
+@pytest.mark.parametrize("name", ["newest_of_node", "newest", "journal_of_all"])
+def test_a_follower_who_waits_reads_no_table(postgres: str, store: Store, name: str) -> None:
+    """There is nothing new most of the time: to see that must not cost what the store holds."""
+    history = store.create()
+    store.backend.adopt(None, _appends(store.head(history.id), 3_000))
+    values = {"node": 0, "upto": 2**62, "after": store.backend.newest(), "limit": 100}
+    with psycopg.connect(postgres, autocommit=True) as line:
+        line.execute("ANALYZE")
+        plan = line.execute(b"EXPLAIN " + STATEMENTS[name], values).fetchall()
+    assert not [row for (row,) in plan if "Seq Scan on messages" in row]
+
+
+def _appends(head: Head, count: int) -> Iterator[Change]:
+    for number in range(count):
+        yield Change(
+            conversation=head.id, after=number, kind="append", at=1, stop=number + 1,
+            size=number + 1, first=number, counts=pack_counts(number, 0, number, 0),
+            messages=(user("hello"),),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

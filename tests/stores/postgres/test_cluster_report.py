@@ -143,8 +143,7 @@ def test_a_node_that_left_is_settled_and_one_that_is_silent_is_an_error() -> Non
 
 
 def test_the_feed_of_a_cluster_waits_a_little_for_what_is_in_sight() -> None:
-    said = Said(horizons=[(True, "0:40")], last_node=[(0,)], in_sight=[(True,)],
-                newest_of_node=[(7,)])  # fmt: skip
+    said = Said(horizons=[(True, "0:40")], last_node=[(0,)], newest_of_node=[(7,)])
     cluster = Cluster(cast("PostgresConnections", said))
     assert [] == cluster.journal(0, 10)
     assert 7 == cluster.newest()

@@ -21,6 +21,7 @@ from psycopg import errors
 from palaver.errors import StoreError
 from palaver.messages.limits import MAX_INT
 from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.postgres.notify import newest_visible
 from palaver.stores.records import NodeReport, StoreReport
 
 if TYPE_CHECKING:
@@ -251,8 +252,7 @@ class Cluster:
 
     def _in_sight(self, numbers: Mapping[int, int], horizons: Mapping[int, int]) -> bool:
         return any(
-            self._connections.fetch("in_sight", {"node": node, "after": numbers.get(node, 0)})[0][0]
-            for node in horizons
+            newest_visible(self._connections, node) > numbers.get(node, 0) for node in horizons
         )
 
     def newest(self) -> int:

@@ -68,7 +68,8 @@ _PACKAGE: Final = "palaver.stores.postgres"
 STATEMENTS: Final = {name: text.encode() for name, text in load_queries(_PACKAGE).items()}
 """The statements of `queries.sql`, by name."""
 
-_FUNCTIONS: Final = resources.files(_PACKAGE).joinpath("functions.sql").read_bytes()
+_FUNCTIONS: Final = resources.files(_PACKAGE).joinpath("functions.sql").read_text("utf-8")
+_QUOTED_OR_END: Final = re.compile(r"--[^\n]*|'[^']*'|\$\$.*?\$\$|;", re.DOTALL)
 _AGAIN: Final = (
     errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation,
     errors.InvalidSqlStatementName,
@@ -788,6 +789,7 @@ def migrate(
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
             connection.execute(b"SET LOCAL row_security = off")  # all rows, or an error
+            connection.execute(STATEMENTS["one_by_one"])  # which only a cluster reads
             version = _schema_version(connection)  # another process may have been quicker
             new = version < 0
             if new:
@@ -795,13 +797,21 @@ def migrate(
                     connection.execute(STATEMENTS[name])
             for number, statements in steps:
                 if version < number <= newest:
-                    connection.execute(statements.encode())
+                    _run_all(connection, statements)
             if upto is None:
-                connection.execute(_FUNCTIONS)
-            if upto is None:
+                _run_all(connection, _FUNCTIONS)
                 migrated(connection, new=new)
             connection.execute(STATEMENTS["note_version"], (max(version, newest),))
     return max(before, 0), max(version, newest)
+
+
+def _run_all(connection: TimedConnection, text: str) -> None:
+    """Run statements one by one: Citus hands on the text of what it is given, as one statement."""
+    start = 0
+    for found in _QUOTED_OR_END.finditer(text):
+        if found[0] == ";":
+            connection.execute(text[start : found.end()].encode())
+            start = found.end()
 
 
 def _schema_version(connection: TimedConnection) -> int:

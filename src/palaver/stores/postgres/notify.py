@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from palaver.errors import StoreError
+from palaver.messages.limits import MAX_INT
 from palaver.stores.process_fork import restart_in_child
 
 if TYPE_CHECKING:
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
 
-__all__ = ["Listener", "Notifier", "read_settled"]
+__all__ = ["Listener", "Notifier", "newest_visible", "read_settled"]
 
 _PAUSE: Final = 0.02
 _SOON: Final = 0.1
@@ -157,15 +158,21 @@ class Listener:
                 connection.close()
 
 
+def newest_visible(connections: PostgresConnections, node: int) -> int:
+    """Return the number of a node's newest change, whether it may be reported already or not."""
+    ((number,),) = connections.fetch("newest_of_node", {"node": node, "upto": MAX_INT})
+    return int(number)
+
+
 def read_settled(connections: PostgresConnections, after: int, limit: int) -> list[tuple[Any, ...]]:
     """Return the changes of the whole store after a number that may be reported.
 
     Where some are visible but may not be reported yet, it waits a little for those before them.
     """
-    values = {"after": after, "limit": limit, "node": 0}
+    values = {"after": after, "limit": limit}
     end = time.monotonic() + _SOON
     while True:
         rows = connections.fetch("journal_of_all", values)
-        if rows or time.monotonic() > end or not connections.fetch("in_sight", values)[0][0]:
+        if rows or time.monotonic() > end or newest_visible(connections, 0) <= after:
             return rows
         time.sleep(_PAUSE)

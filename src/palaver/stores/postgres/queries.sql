@@ -231,10 +231,6 @@ UNION ALL
  ORDER BY number LIMIT %(limit)s)
 ORDER BY number LIMIT %(limit)s;
 
--- name: in_sight
-SELECT EXISTS (SELECT 1 FROM palaver.journal WHERE node = %(node)s AND number > %(after)s)
-    OR EXISTS (SELECT 1 FROM palaver.messages WHERE node = %(node)s AND number > %(after)s);
-
 -- name: newest
 WITH settled AS (
     SELECT 4194304 * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + shift) AS number

@@ -9,7 +9,8 @@ CREATE INDEX messages_number ON palaver.messages (node, number) WHERE number IS 
 -- The column is added and filled while the table is locked.
 ALTER TABLE palaver.conversations
     ADD COLUMN span bigint NOT NULL GENERATED ALWAYS AS (updated >> 12) STORED;
-DROP INDEX palaver.conversations_updated, palaver.conversations_owner;
+DROP INDEX palaver.conversations_updated;
+DROP INDEX palaver.conversations_owner;
 CREATE INDEX conversations_span ON palaver.conversations (span DESC);
 CREATE INDEX conversations_owner ON palaver.conversations (owner, span DESC) WHERE owner IS NOT NULL;
 
