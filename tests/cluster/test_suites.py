@@ -15,6 +15,10 @@ import pytest
 import palaver
 from tests.cluster.conftest import clear
 from tests.cluster.pgbouncer import pooling
+from tests.stores.postgres.test_appends import (
+    test_erasing_keeps_the_record_of_an_append,
+    test_pages_of_changes_are_those_of_the_memory_store,
+)
 from tests.stores.postgres.test_changes import (
     test_a_fork_is_found_by_a_process_that_has_never_seen_it,
     test_a_fork_made_by_the_same_attempt_is_not_refused,
@@ -72,11 +76,13 @@ __all__ = [
     "test_an_encrypted_store_on_a_server_keeps_every_promise_but_search",
     "test_another_message_with_the_same_id_stays",
     "test_eight_threads_lose_nothing",
+    "test_erasing_keeps_the_record_of_an_append",
     "test_every_store_does_what_a_history_in_memory_does",
     "test_hits_that_are_none_do_not_hide_those_that_are",
     "test_ids_are_unique_whatever_the_family",
     "test_one_handle_serves_many_threads",
     "test_others_read_and_write_while_the_key_of_a_database_is_changed",
+    "test_pages_of_changes_are_those_of_the_memory_store",
     "test_pruning_changes_nothing_that_can_be_seen",
     "test_two_feed_the_index_at_once",
     "test_what_must_follow_a_version_is_refused",

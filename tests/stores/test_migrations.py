@@ -20,6 +20,7 @@ from palaver.stores.backend import load_migrations
 from palaver.stores.sqlite.connections import migrate
 from tests.history.samples import one
 from tests.stores.frozen import DATA, contents, fill
+from tests.test_scale import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,6 +143,23 @@ def test_damaged_rows_do_not_keep_a_store_from_its_migration(postgres: str) -> N
     with psycopg.connect(postgres) as line:
         names = {"deeper": "deeper", "fork": "fork", "talk": "talk"}
         assert names.items() <= dict(line.execute("SELECT id, root FROM palaver.names")).items()
+
+
+def test_a_partitioned_store_of_the_schema_before_is_migrated(postgres: str) -> None:
+    """Its indexes have other names there."""
+    restored("schema-7", postgres)
+    with psycopg.connect(postgres, autocommit=True) as line:
+        for table in ("conversations", "messages", "journal", "records", "words", "names"):
+            line.execute(sql.SQL("TRUNCATE palaver.{}").format(sql.Identifier(table)))
+        line.execute(statements())
+    with palaver.open(postgres) as store:
+        assert (7, 8) == store.backend.migrated
+        fill(store)
+        assert expected("schema-7") == json.loads(json.dumps(contents(store)))
+        assert [] == list(store.verify())
+    with psycopg.connect(postgres) as line:
+        made = "SELECT indexdef FROM pg_indexes WHERE tablename = 'conversations'"
+        assert not [row for (row,) in line.execute(made) if "updated" in row]
 
 
 def test_a_sqlite_store_of_the_second_schema_opens_and_lists_everything(path: Path) -> None:

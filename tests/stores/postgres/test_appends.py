@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import palaver
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from palaver.stores import StoredHistory
     from palaver.stores.records import Head, JournalEntry
-    from tests.stores.postgres_server import Server
 
 
 _UPDATES = b"""
@@ -36,12 +35,6 @@ SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'conver
 @pytest.fixture
 def store(postgres: str) -> Iterator[Store]:
     with palaver.open(postgres) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def shared(postgres_server: Server) -> Iterator[Store]:
-    with postgres_server.database() as address, palaver.open(address) as opened:
         yield opened
 
 
@@ -86,25 +79,25 @@ def comparable(entries: list[JournalEntry]) -> list[tuple[object, ...]]:
     return [(e.version, e.kind, e.first, e.count, dict(e.data)) for e in entries]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from([0, 0, 0, 0, 1, 2, 3, 4, 5]), max_size=30),
     st.lists(st.sampled_from([0, 0, 1, 2, 4]), max_size=8),
     st.integers(1, 12),
 )
 def test_pages_of_changes_are_those_of_the_memory_store(
-    shared: Store, steps: list[int], more: list[int], limit: int
+    store: Store, steps: list[int], more: list[int], limit: int
 ) -> None:
     """From every version on, of a conversation and of its fork; and where each version ended."""
     memory = Store(MemoryBackend())
-    histories = [each.create([user("first")]) for each in (memory, shared)]
+    histories = [each.create([user("first")]) for each in (memory, store)]
     for history in histories:
         changed(history, steps)
     forks = [history.fork() for history in histories]
     for fork in forks:
         changed(fork, more)
     for expected, found in (histories, forks):
-        theirs, ours = memory.backend, shared.backend
+        theirs, ours = memory.backend, store.backend
         for after in range(-1, expected.version + 1):
             assert comparable(theirs.journal(expected.id, after, limit)) == comparable(
                 ours.journal(found.id, after, limit)
@@ -113,7 +106,7 @@ def test_pages_of_changes_are_those_of_the_memory_store(
             assert theirs.stop(expected.id, version) == ours.stop(found.id, version)
         with pytest.raises(StoreDamaged):
             ours.stop(found.id, found.version + 1)
-        assert [] == list(shared.verify(found.id))
+        assert [] == list(store.verify(found.id))
 
 
 def test_the_feed_has_appends_and_records_in_one_order(store: Store) -> None:

@@ -9,8 +9,19 @@ CREATE INDEX messages_number ON palaver.messages (node, number) WHERE number IS 
 -- The column is added and filled while the table is locked.
 ALTER TABLE palaver.conversations
     ADD COLUMN span bigint NOT NULL GENERATED ALWAYS AS (updated >> 12) STORED;
-DROP INDEX palaver.conversations_updated;
-DROP INDEX palaver.conversations_owner;
+DO $$
+DECLARE
+    old regclass;
+BEGIN
+    FOR old IN  -- of a partitioned table they have other names
+        SELECT i.indexrelid FROM pg_index AS i
+        JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+        WHERE i.indrelid = 'palaver.conversations'::regclass AND a.attname = 'updated'
+    LOOP
+        EXECUTE format('DROP INDEX %s', old);
+    END LOOP;
+END
+$$;
 CREATE INDEX conversations_span ON palaver.conversations (span DESC);
 CREATE INDEX conversations_owner ON palaver.conversations (owner, span DESC) WHERE owner IS NOT NULL;
 
