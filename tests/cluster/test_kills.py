@@ -45,7 +45,7 @@ class Campaign:
             self.start = store.newest()
 
     def write(self, number: int) -> None:
-        """Append to both, each message under a key; what fails is not tried again."""
+        """Append to both, half of the messages under a key; what fails is not tried again here."""
         draw = random.Random(number)  # noqa: S311 - no secret
         with palaver.open(self.address) as store:
             histories = [store.get(name) for name in (self.shared, self.own[number])]
@@ -55,7 +55,7 @@ class Campaign:
                     return
                 history, text = draw.choice(histories), f"{number}-{count}"
                 try:
-                    history.append(user(text), key=text)
+                    history.append(user(text), key=text if draw.random() < 0.5 else None)
                     self.acknowledged.append((history.id, text))
                 except StoreError as error:
                     self.failed.append((history.id, text))

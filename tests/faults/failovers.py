@@ -1,4 +1,4 @@
-"""A primary is killed, and its synchronous standby promoted, while many write under keys.
+"""A primary is killed, and its synchronous standby promoted, while many write and one follows.
 
 Writers and a follower have an address with both hosts, and are told nothing. What was acknowledged
 is on the new primary, once; the follower hears every change once; no writer sees an error. A new
@@ -70,7 +70,7 @@ class _Writers:
                 self.last[number] = time.monotonic()
 
     def _step(self, store: Store, own: list[StoredHistory], draw: random.Random, text: str) -> None:
-        """Append, create or fork, each under a key."""
+        """Append, create or fork; half of the appends under no key, and sent again all the same."""
         chance = draw.random()
         if chance < 0.02:
             own[1] = store.create([user(text)], id=f"talk-{text}", key=text)
@@ -79,7 +79,7 @@ class _Writers:
             own[1].append(user(text), key=f"{text}+")
         else:
             history = draw.choice(own)
-            history.append(user(text), key=text)
+            history.append(user(text), key=text if draw.random() < 0.5 else None)
             self.acknowledged.append((history.id, text))
             return
         self.acknowledged.append((own[1].id, text))
