@@ -25,8 +25,6 @@ from palaver.conversation import Conversation, Toolbox, run_until_answer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from palaver.models import Model
-
     Go = Callable[[], Awaitable[None]]
     Prepare = Callable[[], Go]
 
@@ -137,7 +135,8 @@ class _Bench:
 
     def step(self, where: str) -> Prepare:
         """One step and its tools, each time in another conversation that has a question."""
-        store, model, tools = self._store(where), _model(self.client), Toolbox([look])
+        store, tools = self._store(where), Toolbox([look])
+        model = palaver.model("openai:gpt-5", client=self.client)
 
         async def go(conversation: Conversation) -> None:
             step = await conversation.step()
@@ -153,7 +152,8 @@ class _Bench:
 
     def turn(self, where: str) -> Prepare:
         """A question, four calls, an answer; each time in another conversation."""
-        store, model, tools = self._store(where), _model(self.client), Toolbox([look])
+        store, tools = self._store(where), Toolbox([look])
+        model = palaver.model("openai:gpt-5", client=self.client)
 
         async def go(conversation: Conversation) -> None:
             conversation.add(palaver.user(_QUESTION))
@@ -269,19 +269,6 @@ def _about(kind: str) -> dict[str, Any]:
 
 
 # ── the contenders ──────────────────────────────────────────────────────────────────────────────
-
-
-def _model(sdk: Any) -> Model:  # noqa: ANN401
-    kind: Any = importlib.import_module("palaver.models.openai").OpenAIChatModel
-
-    class Ready(kind):  # type: ignore[misc]
-        """palaver's own model, over the client that all share."""
-
-        def open(self) -> Any:  # noqa: ANN401
-            return sdk
-
-    made: Model = Ready("gpt-5", base_url="http://127.0.0.1:9/v1")
-    return made
 
 
 def _agents(bench: _Bench, where: str) -> Prepare:

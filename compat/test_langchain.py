@@ -27,6 +27,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from msgspec.structs import replace
 from pydantic import SecretStr
 
+from palaver import wire
 from palaver.adapters.langchain import PalaverChatMessageHistory, from_langchain, to_langchain
 from palaver.errors import ValidationError
 from palaver.messages import (
@@ -78,6 +79,7 @@ BLOCKS = st.one_of(
     TEXTS,
     st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
     st.builds(lambda text: {"type": "reasoning", "reasoning": text}, TEXTS),
+    st.builds(lambda text: {"type": "refusal", "refusal": text}, TEXTS),
     st.builds(lambda text: {"type": "thinking", "thinking": text, "signature": "s"}, TEXTS),
     st.builds(lambda url: {"type": "image_url", "image_url": {"url": url}}, TEXTS),
     st.builds(lambda url: {"type": "image_url", "image_url": url}, TEXTS),
@@ -209,6 +211,16 @@ def test_an_answer_is_made_of_parts_and_figures() -> None:
     tokens = info.tokens
     assert (5, 3, 2, 4) == (tokens.input, tokens.output, tokens.reasoning, tokens.cache.read)
     assert "usage_metadata" not in made.metadata["langchain"]  # said by the figures alone
+
+
+def test_a_refusal_is_text_that_is_marked() -> None:
+    """It is found by a search and goes to every provider; for LangChain it is a refusal again."""
+    block = {"type": "refusal", "refusal": "I can't help with that."}
+    made = from_langchain(AIMessage([block]))
+    assert "I can't help with that." == made.text
+    anthropic = wire.to("anthropic", [user("How?"), made]).body["messages"][1]["content"]
+    assert [{"type": "text", "text": "I can't help with that."}] == anthropic
+    assert [block] == there_and_back(AIMessage([block])).content
 
 
 def test_a_result_has_its_state() -> None:

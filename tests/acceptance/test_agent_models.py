@@ -13,7 +13,15 @@ import zlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    get_args,
+    get_type_hints,
+)
 
 import annotated_types
 import anthropic
@@ -242,6 +250,18 @@ def test_a_wrong_argument_is_refused_where_it_is_given(
 ) -> None:
     with pytest.raises(ValidationError, match=told):
         palaver.model(name, **given)
+
+
+def test_a_provider_has_the_efforts_that_its_sdk_names() -> None:
+    anthropics = get_type_hints(anthropic.types.OutputConfigParam)["effort"]
+    geminis = [level.value.lower() for level in genai.types.ThinkingLevel]
+    expected = {
+        "openai:x": get_args(get_args(openai.types.ReasoningEffort)[0]),
+        "anthropic:x": get_args(get_args(anthropics)[0]),
+        "gemini:x": tuple(geminis[1:]),  # without "unspecified"
+    }
+    models: dict[str, Any] = {name: palaver.model(name, api_key="k") for name in expected}
+    assert expected == {name: model.efforts for name, model in models.items()}
 
 
 @pytest.mark.parametrize("name", ["openai:x", "anthropic:x", "gemini:x", "local:smollm2"])

@@ -56,6 +56,7 @@ from palaver.messages import (
 from palaver.messages.codec import image_mime
 from palaver.messages.ids import NIL_ID, now_ms, uuid_for
 from palaver.messages.limits import (
+    EMPTY,
     MAX_INT,
     MAX_NAME,
     FrozenDict,
@@ -122,6 +123,11 @@ MESSAGE_CLASSES: Final[dict[str, type[BaseMessage]]] = {
 
 INVALID_CALL: Final = {METADATA_KEY: "invalid"}
 """The metadata of a tool-call part whose arguments LangChain could not read."""
+_TEXTS: Final[dict[str, Mapping[str, Any]]] = {
+    "text": EMPTY,
+    "refusal": freeze_mapping({"openai": {"refusal": True}}),  # as in an answer of OpenAI's
+}
+"""The blocks that are text, which is in the field of the same name, and their part's metadata."""
 UNKNOWN_TOOL: Final = "unknown"
 """The tool of a call or result that does not say."""
 _NAMED: Final = (FunctionMessage, FunctionMessageChunk)
@@ -253,9 +259,9 @@ def _read_block(block: object, ids: tuple[str, str]) -> Part | None:
         return text_part(*ids, _clean_text(block))
     if not is_object(block) or block.get("type") in _CALLS:
         return None
-    kind, said = block.get("type"), block.get("text")
-    if kind == "text" and isinstance(said, str):
-        return text_part(*ids, _clean_text(said))
+    kind = block.get("type")
+    if kind in _TEXTS and isinstance(said := block.get(kind), str):
+        return text_part(*ids, _clean_text(said), metadata=_TEXTS[kind])
     thought = block.get("reasoning", block.get("thinking"))
     if kind in ("reasoning", "thinking") and isinstance(thought, str):
         return reasoning_part(*ids, _clean_text(thought))
@@ -496,7 +502,8 @@ def to_blocks(parts: Iterable[Part]) -> list[Any]:
     blocks: list[Any] = []
     for part in filter(is_sendable, parts):
         if isinstance(part, TextPart):
-            blocks.append({"type": "text", "text": part.text})
+            kind = "refusal" if part.metadata == _TEXTS["refusal"] else "text"
+            blocks.append({"type": kind, kind: part.text})
         elif isinstance(part, ReasoningPart):
             blocks.append({"type": "reasoning", "reasoning": part.text})
         elif isinstance(part, FilePart):

@@ -46,7 +46,7 @@ class GeminiModel(SdkModel[genai.Client]):
     format: str = "gemini"
     clients: ClassVar[tuple[type, ...]] = (genai.Client,)
     http_packages: ClassVar[tuple[str, ...]] = ("httpx2", "httpx")
-    efforts: ClassVar[Sequence[str]] = ("minimal", "low", "medium", "high")
+    efforts: ClassVar[Sequence[str]] = ("minimal", "low", "medium", "high", "xhigh")
 
     def open_client(self, http_client: Any) -> genai.Client:  # noqa: ANN401 - as the SDK takes it
         """Make the SDK's client; the key is read from GEMINI_API_KEY or GOOGLE_API_KEY."""

@@ -178,9 +178,11 @@ def test_a_follower_is_woken(postgres: str, store: Store) -> None:
     with palaver.open(postgres) as other:
         other.backend.wait(0)  # begins to listen
         other.backend.wait(0.5)
-        threading.Timer(0.1, history.append, [user("wake up")]).start()
+        waking = threading.Timer(0.1, history.append, [user("wake up")])
+        waking.start()
         began = time.monotonic()
         other.backend.wait(120)
+        waking.join()
         assert time.monotonic() - began < 60
 
 
@@ -392,16 +394,19 @@ def test_who_appended_before_a_rollback_can_append_after_it(postgres: str) -> No
         assert 10 == len(talk)
 
 
-def test_an_erasure_waits_for_who_reads(postgres: str, store: Store) -> None:
+def test_an_erasure_waits_for_who_reads(
+    postgres: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erase, "_PATIENCE", 120)
     history = store.create([user("secret")])
-    with psycopg.connect(postgres) as line:
+    with psycopg.connect(postgres) as line, ThreadPoolExecutor(1) as pool:
         line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         line.execute("SELECT count(*) FROM palaver.conversations")
-        threading.Timer(0.3, line.rollback).start()
-        began = time.monotonic()
-        history.erase(0)
-        assert time.monotonic() - began >= 0.25
-        time.sleep(0.2)
+        erasing = pool.submit(history.erase, 0)
+        with pytest.raises(TimeoutError):
+            erasing.result(0.3)
+        line.rollback()
+        erasing.result()
 
 
 def test_an_erasure_that_can_not_clean_up_says_so(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.stores.proxy import When
 
 HANGING = 40
+SOON = 0.3  # seconds after which a server that may be slow is asked about, and all its time is left
 
 
 @pytest.fixture
@@ -84,40 +85,53 @@ def test_a_store_is_closed_although_the_server_is_stopped(
                 backend.newest()
 
 
-def test_a_server_that_goes_on_in_time_is_no_error(postgres_server: Server, postgres: str) -> None:
-    backend = PostgresBackend(postgres, patience=4)
+def test_a_server_that_goes_on_in_time_is_no_error(
+    postgres_server: Server, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = PostgresBackend(postgres)
     with closing(backend), within(HANGING):
         history = Store(backend).create()
+        backend._connections.run(lambda line: setattr(line, "limit", SOON))
         with postgres_server.paused() as go_on:
-            threading.Timer(2.3, go_on).start()  # when a second connection asks already
+            going_on = threading.Timer(SOON, go_on)
+            is_at_work = backend._connections._is_at_work
+
+            def ask(process: int, name: str, place: tuple[bytes, ...]) -> bool:
+                going_on.start()  # while a second connection asks
+                return is_at_work(process, name, place)
+
+            monkeypatch.setattr(backend._connections, "_is_at_work", ask)
             history.append(user("one"))
+            going_on.join()
         assert ["one"] == [message.text for message in Store(backend).get(history.id)]
         assert 1 == history.version
 
 
 def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
-    backend = PostgresBackend(postgres, patience=1.6)
+    backend = PostgresBackend(postgres)
     times: list[int] = []
 
     def work(line: TimedConnection) -> None:
         times.append(line.pgconn.backend_pid)
-        line.execute("SELECT pg_sleep(1.9)")
+        line.limit = SOON
+        line.execute("SELECT pg_sleep(1)")
 
     with closing(backend), within(HANGING):
         backend._connections.run(work)
         assert 1 == len(times)
 
 
-def test_a_stopped_session_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_session_is_given_up(postgres: str) -> None:
     """The rest of the server says that it is at work, but not for ever."""
-    monkeypatch.setattr("palaver.stores.postgres.connections._STATEMENT", -0.5)
-    backend = PostgresBackend(postgres, patience=1.6)
+    backend = PostgresBackend(postgres)
     stopped: list[int] = []
+    stopping = threading.Timer(SOON / 2, lambda: os.kill(stopped[0], signal.SIGSTOP))
 
     def work(line: TimedConnection) -> int:
         if not stopped:
             stopped.append(line.pgconn.backend_pid)
-            threading.Timer(0.15, os.kill, [stopped[0], signal.SIGSTOP]).start()
+            stopping.start()
+            line.limit, line.longest = SOON, 3 * SOON
             line.execute("SELECT pg_sleep(30)")
         return line.pgconn.backend_pid
 
@@ -125,6 +139,7 @@ def test_a_stopped_session_is_given_up(postgres: str, monkeypatch: pytest.Monkey
         with closing(backend), within(HANGING):
             assert backend._connections.run(work) not in stopped
     finally:
+        stopping.join()
         os.kill(stopped[0], signal.SIGCONT)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from google.genai.types import FinishReason
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver import wire
 from palaver.errors import ValidationError
 from palaver.messages import CacheCounts, ModelRef, TokenCounts, ToolCallPart
+from palaver.wire.gemini.reply import GeminiReply
 from palaver.wire.reply import CallDelta, CallReady, CallStarted, Failed, Finished, TextDelta
 from tests.profiles import at_least
 from tests.wire.cuts import cut, folded, info_of, parts_of, said, sent_back, words
@@ -131,7 +133,9 @@ def test_deltas_and_the_sdk_s_own_spelling() -> None:
         ("STOP", "stop"),
         ("MAX_TOKENS", "length"),
         ("SAFETY", "content-filter"),
+        ("MODEL_ARMOR", "content-filter"),
         ("MALFORMED_FUNCTION_CALL", "error"),
+        ("MISSING_THOUGHT_SIGNATURE", "error"),
         ("LANGUAGE", "other"),
     ],
 )
@@ -140,6 +144,13 @@ def test_why_it_ended(reason: str, finish: str) -> None:
     answer = wire.reply(FORM, reply([{"text": "x"}], reason))
 
     assert (finish, reason) == (info_of(answer).finish, answer.metadata["reply"]["finish"])
+
+
+def test_every_reason_that_the_sdk_names_is_understood() -> None:
+    """Those that say neither how it ended nor who ended it are palaver's "other"."""
+    vague = {"FINISH_REASON_UNSPECIFIED", "IMAGE_OTHER", "LANGUAGE", "NO_IMAGE", "OTHER"}
+
+    assert vague == {reason.value for reason in FinishReason} - {*GeminiReply.finish_reasons}
 
 
 def test_a_prompt_that_was_blocked_is_an_empty_answer() -> None:

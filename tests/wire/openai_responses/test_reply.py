@@ -263,6 +263,18 @@ def test_why_it_ended(status: str, details: dict[str, str] | None, finish: str) 
     assert finish == info_of(folded(FORM, [event("incomplete", response=ended)])).finish
 
 
+def test_reasoning_that_the_provider_withheld_from_the_model_is_told() -> None:
+    """After an edit the answer may have been given without what was thought before."""
+    withheld = [
+        {"id": "rs_0", "action": "removed", "reason": "prefix_mismatch", "type": "reasoning"}
+    ]
+    ended = response([SPOKEN], input_transformations=withheld)
+
+    assert withheld == wire.reply(FORM, ended).metadata["reply"]["inputTransformations"]
+    streamed = folded(FORM, [event("completed", response=ended)])
+    assert withheld == streamed.metadata["reply"]["inputTransformations"]
+
+
 def test_half_a_call_in_an_incomplete_response_is_no_call() -> None:
     """The limit came in the middle of the arguments."""
     half = {**CALL, "arguments": '{"q": "t', "status": "incomplete"}

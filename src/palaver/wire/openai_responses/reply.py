@@ -115,7 +115,8 @@ class ResponsesReply(ReplyReader):
         self.add_usage(response.get("usage"))
         details = response.get("incomplete_details")
         reason = str(details.get("reason")) if is_object(details) else str(status)
-        self.add_about(finish=reason)
+        withheld = response.get("input_transformations")  # earlier reasoning the model didn't see
+        self.add_about(finish=reason, inputTransformations=withheld)
         if status == "failed" or response.get("error"):
             error = response.get("error")
             found = error if is_object(error) else {"message": error}
