@@ -651,7 +651,7 @@ def test_what_others_do_to_a_session_that_was_read_is_read_the_next_time(address
 
         async def texts(config: GetSessionConfig | None = None) -> list[str] | None:
             found = await service.get_session(**TALK, config=config)
-            return found and [from_event(event).text for event in found.events]
+            return None if found is None else [from_event(event).text for event in found.events]
 
         async def write(*said: str) -> None:
             session = await theirs.get_session(**TALK) or await theirs.create_session(**TALK)

@@ -253,7 +253,7 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
         if writer is not None:
-            await run_to_end(partial(self._release, writer))
+            await run_to_end(partial(self._release, writer), self._patience)
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
 
