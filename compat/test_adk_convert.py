@@ -250,8 +250,8 @@ def test_an_event_that_was_read_before_is_as_pydantic_makes_it(event: Event) -> 
     """Whatever can be told of it; and nothing that can be changed is in two of them."""
     fresh = Event.model_validate_json(event.model_dump_json(by_alias=True, exclude_none=True))
     message, cache = from_event(event), EventCache()
-    (first,), (second,) = (cache.events([message], "ada") for _ in range(2))
-    for copy in (first, second, pickle.loads(pickle.dumps(second))):  # noqa: S301 - our own
+    first, second, third = (cache.events([message], "ada")[0] for _ in range(3))
+    for copy in (first, second, third, pickle.loads(pickle.dumps(third))):  # noqa: S301 - our own
         assert event == fresh == copy
         assert described(fresh) == described(copy)
         for which in ("round_trip", "exclude_unset", "exclude_defaults", "exclude_none"):
@@ -261,7 +261,7 @@ def test_an_event_that_was_read_before_is_as_pydantic_makes_it(event: Event) -> 
             assert fresh.model_dump(**in_json) == copy.model_dump(**in_json)
         for deep in (False, True):
             assert described(fresh) == described(copy.model_copy(deep=deep))
-    held = [*changeable(first), *changeable(second)]
+    held = [*changeable(first), *changeable(second), *changeable(third)]
     assert len(held) == len(set(held))
 
 
@@ -269,7 +269,7 @@ def test_what_is_done_to_an_event_is_not_in_the_next_copy() -> None:
     cache = EventCache()
     stored = Event(author="ada", content=content({"text": "Tea?"}), invocation_id="i1")
     message = from_event(stored)
-    for _ in range(3):
+    for _ in range(4):
         (event,) = cache.events([message], "ada")
         assert stored == event
         assert event.content is not None
@@ -288,9 +288,9 @@ def test_an_event_with_a_value_of_another_kind_is_made_every_time() -> None:
     )
     actions = EventActions(requested_auth_configs={"c1": config})
     message, cache = from_event(Event(author="ada", actions=actions)), EventCache()
-    (first,), (second,) = (cache.events([message], "ada") for _ in range(2))
-    assert first == second == to_event(message)
-    assert not {*changeable(first)} & {*changeable(second)}
+    first, second, third = (cache.events([message], "ada")[0] for _ in range(3))
+    assert first == second == third == to_event(message)
+    assert not {*changeable(second)} & {*changeable(third)}
     with pytest.raises(TypeError):
         copier(first)
     with pytest.raises(TypeError, match="object is not copied"):
@@ -303,9 +303,12 @@ def test_only_the_events_that_were_read_last_are_remembered(
     monkeypatch.setattr(event_cache, "_MOST", 8)
     cache = EventCache()
     messages = [from_event(Event(author="ada", id=str(number))) for number in range(20)]
-    for _ in range(2):
+    for _ in range(3):
         assert [str(n) for n in range(20)] == [event.id for event in cache.events(messages, "ada")]
-        assert len(cache._known) <= 8
+        assert {id(message) for message in messages[-8:]} == {*cache._known}
+    cache.events(messages[:1], "ada")
+    assert id(messages[0]) in cache._known
+    assert len(cache._known) <= 8
     cache.clear()
     assert not cache._known
 

@@ -1,10 +1,10 @@
 """Events that were read before, and fresh copies of them.
 
 A message never changes, and the event of a message that ADK wrote depends on that message alone. So
-pydantic's validators make the event once; it is remembered, never given away, and copied each time
-it is read. A copy has its own models, lists, dicts and sets, and shares with the original only what
-nobody can change: texts, numbers, bytes, members of an enum. An event that holds anything else is
-not remembered, and made of its message every time.
+the event that pydantic's validators make of it when it is read the second time is remembered, never
+given away, and copied from then on. A copy has its own models, lists, dicts and sets, and shares
+with the original only what nobody can change: texts, numbers, bytes, members of an enum. An event
+that holds anything else is not remembered, and made of its message every time.
 
 What a copy has to make anew is found once, from the event itself: no field of ADK's is named here.
 """
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from palaver.adapters.adk.convert import original_event, to_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from google.adk.events.event import Event
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EventCache", "copier"]
 
-_MOST: Final = 256
-"""So many events of a conversation are remembered, of a few kilobytes each."""
+_MOST: Final = 64
+"""So many events of a conversation are remembered, of 8 kilobytes each if they say a text."""
 _SHARED: Final = frozenset((str, int, float, bool, bytes, NoneType))
 
 # What pydantic keeps in a model, written without the model's own `__setattr__`, as its
@@ -42,8 +42,11 @@ _set_extra: Final = BaseModel.__dict__["__pydantic_extra__"].__set__
 _set_private: Final = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
-_Known = dict[int, tuple["Message", "Callable[[], Event]"]]
-"""By the identity of a message, which is held here: no other can have it meanwhile."""
+_Known = dict[int, tuple["Message", "Callable[[], Event] | None"]]
+"""What makes the event of a message, None if it was read once: that may have been all.
+
+By the identity of the message, which is held here: no other can have it meanwhile.
+"""
 
 
 class EventCache:
@@ -57,38 +60,41 @@ class EventCache:
         """Forget all events: some may have been erased."""
         self._known = {}
 
-    def events(self, messages: Iterable[Message], author: str) -> list[Event]:
+    def events(self, messages: Sequence[Message], author: str) -> list[Event]:
         """Return the events of messages; those that were erased are left out.
 
         `author` is the agent that answers of other programs are taken for, until one has spoken.
         """
         known = self._known
+        first = len(messages) - _MOST  # of more than that, the last are remembered
         found: list[Event] = []
         invocation = ""
-        for message in messages:
-            entry = known.get(id(message))
-            event = _read(message, author, invocation, known) if entry is None else entry[1]()
+        for index, message in enumerate(messages):
+            _, copy = known.get(id(message), (message, None))
+            event = original_event(message) if copy is None else copy()
             if event is None:
-                continue
+                event = to_event(message, author=author, invocation_id=invocation)
+                if event is None:
+                    continue
+            elif copy is None and index >= first:
+                event = _remember(known, message, event)
             invocation = event.invocation_id
             author = author if event.author == "user" else event.author
             found.append(event)
         return found
 
 
-def _read(message: Message, author: str, invocation: str, known: _Known) -> Event | None:
-    """Return the event of a message, and remember it if ADK wrote it."""
-    event = original_event(message)
-    if event is None:
-        return to_event(message, author=author, invocation_id=invocation)
-    with suppress(TypeError):
-        copy: Callable[[], Any] = _model_copier(event)
-        if len(known) >= _MOST:
-            for oldest in list(known)[: _MOST // 4]:
-                known.pop(oldest, None)
-        known[id(message)] = message, copy
-        return copy()  # type: ignore[no-any-return]
-    return event
+def _remember(known: _Known, message: Message, event: Event) -> Event:
+    """Remember the event of a message that was read before; return what may be given away."""
+    copy: Callable[[], Any] | None = None
+    if id(message) in known:
+        with suppress(TypeError):
+            copy = copier(event)
+    elif len(known) >= _MOST:
+        for oldest in list(known)[: len(known) - _MOST + 1]:
+            known.pop(oldest, None)
+    known[id(message)] = message, copy
+    return event if copy is None else copy()
 
 
 def copier(value: Any) -> Callable[[], Any] | None:  # noqa: ANN401 - of any kind
