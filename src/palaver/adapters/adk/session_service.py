@@ -186,6 +186,7 @@ class PalaverSessionService(BaseSessionService):
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._patience, self._reading = Patience(_PATIENCE), Patience(_READING)
+        self._beginning = Patience(2 * _PATIENCE)  # the lease, and the first append under it
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._writers: dict[int, _Writer] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], _Writer] = (
@@ -564,8 +565,9 @@ class PalaverSessionService(BaseSessionService):
         loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
+            patience = self._beginning if writer.lease is None else self._patience
             try:
-                await run_to_end(partial(self._append, writer, session, event), self._patience)
+                await run_to_end(partial(self._append, writer, session, event), patience)
             except (LeaseTaken, LeaseLost) as error:
                 if loop.time() >= until:
                     msg = f"Session {session.id} is being written to by another run: {error}"
