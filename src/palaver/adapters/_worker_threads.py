@@ -6,8 +6,8 @@ the store are warm. A thread is idle before it reports a result, so whoever wait
 before asking again is always served by the same one. Half of a hop is waking the loop. With
 `Patience` the loop waits for the thread for a moment, shorter than that takes, and is woken only
 where the thread needs longer. It waits for a byte in a pipe: a thread that writes one holds no lock
-of the interpreter's meanwhile, and the system lets the loop go on where the thread stops. Waiting
-for a `threading.Lock` takes twice the processor time.
+of the interpreter's meanwhile, and the system lets the loop go on where the thread stops. With a
+`threading.Lock`, a hop that does nothing takes twice the processor time.
 """
 
 from __future__ import annotations
