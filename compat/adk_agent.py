@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from google.adk.sessions.session import Session
 
 __all__ = [
-    "APP", "USER", "ScriptedModel", "agent", "ask", "keep_talking", "main", "run_turns", "said",
-    "scripted", "weather",
+    "APP", "USER", "ScriptedModel", "agent", "ask", "content", "keep_talking", "main", "run_turns",
+    "said", "scripted", "weather",
 ]  # fmt: skip
 
 APP, USER = "tea", "ann"
@@ -40,6 +40,11 @@ APP, USER = "tea", "ann"
 def weather(city: str) -> str:
     """Tell the weather of a city."""
     return f"{city}: 21 degrees and sunny"
+
+
+def content(*parts: Any, role: str = "model") -> Content:
+    """What is said in so many parts."""
+    return Content(role=role, parts=[Part(**part) for part in parts])
 
 
 def agent(url: str, **fields: Any) -> LlmAgent:

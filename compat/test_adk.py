@@ -28,6 +28,7 @@ from compat.adk_agent import (
     ScriptedModel,
     agent,
     ask,
+    content,
     keep_talking,
     main,
     run_turns,
@@ -35,8 +36,8 @@ from compat.adk_agent import (
     scripted,
     weather,
 )
-from palaver.adapters.adk import PalaverSessionService, convert, from_event, to_event
-from palaver.messages import ToolCallPart, ToolPart, assistant, user
+from palaver.adapters.adk import PalaverSessionService, from_event, session_service, to_event
+from palaver.messages import ToolCallPart, assistant, user
 from palaver.messages.message import Message
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
 from tests.profiles import steps
@@ -76,117 +77,6 @@ def told(text: str, **fields: Any) -> Event:
 def sets(delta: dict[str, Any], **fields: Any) -> Event:
     given: Any = {"author": "user", "actions": EventActions(state_delta=delta), **fields}
     return Event(**given)
-
-
-# ── events and messages ─────────────────────────────────────────────────────────────────────────
-
-
-def content(*parts: Any, role: str = "model") -> types.Content:
-    return types.Content(role=role, parts=[types.Part(**part) for part in parts])
-
-
-CALL = {"function_call": types.FunctionCall(id="c1", name="f", args={"a": [1, None]})}
-RESPONSES: list[dict[str, Any]] = [
-    {"result": "4"},
-    {"result": ""},
-    {"result": 4},
-    {"output": "4"},
-    {"error": "no"},
-    {"a": {"b": [1]}},
-    {},
-]
-CONTENTS: list[types.Content | None] = [
-    None,
-    types.Content(role="model"),
-    types.Content(parts=[types.Part(text="no role")]),
-    content(),
-    content({"text": "Tea?"}, role="user"),
-    content({"text": ""}),
-    content({"text": "\x00 and \uffff"}),
-    content({"text": "hm", "thought": True, "thought_signature": b"\xff\xfe+"}, {"text": "Yes."}),
-    content({"text": "a"}, CALL, {**CALL, "thought_signature": b"abc"}),
-    content({"function_call": types.FunctionCall(name="f")}),
-    content({"function_call": types.FunctionCall(name="f", args={"n": 2**70})}),
-    content(CALL, role="user"),
-    content({"inline_data": types.Blob(data=b"\xff\xfb\xef\x00", mime_type="image/png")}),
-    content({"inline_data": types.Blob(data=b"a", mime_type="x/Y", display_name="n")}),
-    content({"inline_data": types.Blob(data=b"", mime_type="image/png")}),
-    content({"file_data": types.FileData(file_uri="gs://b/f", mime_type="video/mp4")}),
-    content({"executable_code": types.ExecutableCode(code="1", language=types.Language.PYTHON)}),
-    content({"text": "x", "video_metadata": types.VideoMetadata(fps=2.0)}),
-    *(
-        content({"function_response": types.FunctionResponse(id="c1", name="f", response=each)})
-        for each in RESPONSES
-    ),
-    content({"function_response": types.FunctionResponse(name="f", response={"result": "4"})}),
-    content(
-        {"function_response": types.FunctionResponse(id="c1", name="f", response={"result": "4"})},
-        {"text": "and this"},
-        role="user",
-    ),
-]
-
-
-@pytest.mark.parametrize("given", CONTENTS)
-@pytest.mark.parametrize("author", ["user", "ada"])
-def test_an_event_comes_back_exactly(given: types.Content | None, author: str) -> None:
-    """Every kind of content, and the fields beside it; as a message it can be stored."""
-    event = Event(
-        author=author,
-        content=given,
-        invocation_id="i1",
-        branch="a.b",
-        long_running_tool_ids={"c1"},
-        custom_metadata={"none": None, "nul": "\x00"},
-        actions=EventActions(state_delta={"none": None, "deep": [{"a": 1.5}]}, escalate=True),
-        usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=3),
-        timestamp=1700000000.1234567,
-    )
-    store = palaver.open(":memory:")
-    history = store.create([from_event(event)])
-    assert event == to_event(store.get(history.id)[0])
-
-
-@pytest.mark.parametrize("given", CONTENTS)
-def test_an_event_is_read_the_same_by_its_fields_alone(
-    given: types.Content | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The short way, and the one for an ADK whose events are built otherwise."""
-    message = from_event(Event(author="ada", content=given, invocation_id="i1", branch="a"))
-    event = to_event(message)
-    assert convert._read_fields is not None
-    monkeypatch.setattr(convert, "_read_fields", None)
-    again = to_event(message)
-    assert event is not None
-    assert again is not None
-    assert again == event
-    assert again.model_fields_set | {"content"} == event.model_fields_set | {"content"}
-    assert again.model_dump_json() == event.model_dump_json()
-
-
-def test_an_event_is_a_message_of_its_role() -> None:
-    answer = from_event(Event(author="ada", content=content({"text": "a"}, CALL)))
-    assert ("assistant", "a") == (answer.role, answer.text)
-    (call,) = [part for part in answer.parts if isinstance(part, ToolCallPart)]
-    assert ("f", "c1") == (call.tool, call.call_id)
-    outputs = []
-    for response in RESPONSES[:5]:
-        given = types.FunctionResponse(id="c1", name="f", response=response)
-        made = from_event(Event(author="ada", content=content({"function_response": given})))
-        assert "tool" == made.role
-        (part,) = [part for part in made.parts if isinstance(part, ToolPart)]
-        outputs.append(getattr(part.state, "output", None) or getattr(part.state, "error", None))
-    assert ["4", '{"result":""}', '{"result":4}', "4", "no"] == outputs
-
-
-def test_what_was_edited_is_what_comes_back() -> None:
-    """The words are the new ones; the fields beside them are those of the event."""
-    event = Event(author="ada", content=content({"text": "Sunny."}), invocation_id="i1")
-    stored = from_event(event)
-    again = to_event(Message("assistant", "Rain.", stored.id, stored.timestamp, stored.metadata))
-    assert again is not None
-    assert ("ada", "i1", event.id) == (again.author, again.invocation_id, again.id)
-    assert content({"text": "Rain."}) == again.content
 
 
 @pytest.mark.parametrize("stored", [{"event": "{}"}, {"event": 3}, {"event": "x", "content": "y"}])
@@ -752,6 +642,72 @@ def test_many_sessions_are_listed(here: Store) -> None:
         return len((await service.list_sessions(**HERE)).sessions)
 
     assert 60 == asyncio.run(talk())
+
+
+def test_what_others_do_to_a_session_that_was_read_is_read_the_next_time(address: str) -> None:
+    """Each has a store of its own, as another process has; the first leaves the session open."""
+    with palaver.open(address) as one, palaver.open(address) as other:
+        service, theirs = PalaverSessionService(one), PalaverSessionService(other)
+
+        async def texts(config: GetSessionConfig | None = None) -> list[str] | None:
+            found = await service.get_session(**TALK, config=config)
+            return None if found is None else [from_event(event).text for event in found.events]
+
+        async def write(*said: str) -> None:
+            session = await theirs.get_session(**TALK) or await theirs.create_session(**TALK)
+            for text in said:
+                await theirs.append_event(session, told(text))
+            await theirs.flush()
+
+        async def talk() -> None:
+            await write("Tea?", "Rum?")
+            assert ["Tea?", "Rum?"] == await texts()
+            await write("Milk?")
+            assert ["Rum?", "Milk?"] == await texts(GetSessionConfig(num_recent_events=2))
+            history = other.get("talk")
+            history.replace(1, user("Wine?"))
+            assert ["Tea?", "Wine?", "Milk?"] == await texts()
+            history.undo()
+            assert ["Tea?", "Rum?", "Milk?"] == await texts()
+            history.erase(1)
+            assert ["Tea?", "Milk?"] == await texts()
+            assert "Rum?" not in str(vars(service._open["talk"].events))
+            history.fork(id="fork")
+            other.describe("talk", title=None, tags=[])  # it is nobody's session now
+            assert await texts() is None
+            await theirs.adopt_session(**TALK)
+            assert ["Tea?", "Milk?"] == await texts()
+            other.delete("fork")
+            await theirs.delete_session(**TALK)
+            assert await texts() is None
+            for number in range(2):  # others of the same id: with fewer changes, and with as many
+                await write(*[str(number)] * (2 + number))
+                assert [str(number)] * (2 + number) == await texts()
+                other.delete("talk")
+                await asyncio.sleep(0.002)  # the times of two conversations differ
+                await write("0", "0", "1")
+                assert ["0", "0", "1"] == await texts()
+                await theirs.delete_session(**TALK)
+
+        asyncio.run(talk())
+
+
+def test_only_so_many_sessions_stay_open(here: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_service, "_MAX_OPEN", 2)
+    service = PalaverSessionService(here)
+
+    async def talk() -> None:
+        sessions = [await service.create_session(**HERE, session_id=name) for name in "abc"]
+        assert ["b", "c"] == list(service._open)
+        for session in sessions:
+            await service.append_event(session, told(session.id))
+            await service.flush()
+            found = await service.get_session(**HERE, session_id=session.id)
+            assert found is not None
+            assert session.events == found.events
+        assert ["b", "c"] == list(service._open)
+
+    asyncio.run(talk())
 
 
 def test_recent_events_are_read_alone(here: Store) -> None:

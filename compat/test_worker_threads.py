@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from palaver.adapters._worker_threads import Patience, run_cancellable, run_to_end
+from palaver.adapters import _worker_threads
+from palaver.adapters._worker_threads import (
+    Patience,
+    _Job,
+    _Signal,
+    run_cancellable,
+    run_to_end,
+)
 
 LONG = 30.0
 KINDS = [run_cancellable, run_to_end]
@@ -109,15 +116,39 @@ def test_a_loop_waits_only_a_moment_for_a_thread() -> None:
         return found
 
     assert asyncio.run(go())
-    free = threading.Lock()  # it could be had at once
-    assert [False, False, True] == [patience.wait(free) for _ in range(3)]
-    taken = threading.Lock()
-    taken.acquire()
+    done, endless = _Job(list), _Job(list)
+    done.report()
+    assert [False, False, True] == [patience.wait(done) for _ in range(3)]
     for pause in (2, 4, 8, 16, 32, 64, 64):
-        tries = [patience.wait(taken) for _ in range(pause + 1)]
+        tries = [patience.wait(endless) for _ in range(pause + 1)]
         assert not any(tries)
-    free.release()
-    assert patience.wait(free)
+    assert patience.wait(done)
+
+
+def test_a_byte_that_nobody_waited_for_wakes_nobody_too_early() -> None:
+    """It was for a job before; the job after it is waited for until it is done, or as long."""
+    signal, job = _Signal(), _Job(list)
+    job.signal = signal
+    for _ in range(3):
+        signal.send()
+    assert not job.wait(0.01)
+    for _ in range(100_000):  # more than the pipe takes
+        signal.send()
+    timer = threading.Timer(0.05, job.report)
+    timer.start()
+    assert job.wait(LONG)
+    timer.join()
+    signal.close()
+
+
+def test_a_pipe_that_select_cannot_take_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_threads, "_MAX_FILE", -1)
+
+    async def go() -> list[int]:
+        patience = Patience(LONG)
+        return [await run_to_end(lambda: number, patience) for number in range(30)]  # noqa: B023 - run at once
+
+    assert list(range(30)) == asyncio.run(go())
 
 
 def test_a_task_that_works_without_a_break_lets_others_in() -> None:

@@ -13,7 +13,8 @@ another session. Another run waits for that, so that two runs never mix their ev
 lost the lease is refused with `StaleSessionError` once another has written. An edit needs no lease:
 the run that is under way sees it before its next request.
 
-`session_service` holds the service; `convert` the events as messages, both ways.
+`session_service` holds the service; `convert` the events as messages, both ways; `event_cache` the
+events that were read before.
 """
 
 from palaver.errors import needs_extra

@@ -42,13 +42,21 @@ if TYPE_CHECKING:
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
 
-__all__ = ["METADATA_KEY", "from_event", "repair_request", "state_delta", "to_event"]
+__all__ = [
+    "METADATA_KEY",
+    "from_event",
+    "original_event",
+    "repair_request",
+    "state_delta",
+    "to_event",
+]
 
 METADATA_KEY: Final = "adk"
 """Where a message's metadata keeps its event without the content, and what the content lacks."""
 _NOTHING: Final = UnknownPart({"type": METADATA_KEY})
 """The content of an event that says nothing, such as a change of state."""
 _CONTENT: Final = {"content"}
+_NULL: Final = b"null"
 _SPEAKERS: Final[Mapping[str | None, Role]] = {"user": "user", "model": "assistant"}
 _Json = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -140,29 +148,47 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
     """
     if ERASED in message.metadata:
         return None
-    stored = message.metadata.get(METADATA_KEY)
-    kept = stored if is_object(stored) else {}
-    found = kept.get("event")
-    fields = found if isinstance(found, str) and '"' in found else None  # metadata of anywhere
-    if fields is not None and isinstance(message.content, str) and "content" not in kept:
-        with suppress(ValueError):
-            return _read_event(fields, _text_content(message.role, message.content))
-    content = _write_content(message)
-    then, _, steps = str(kept.get("content", "")).partition(" ")
-    if then and then == fingerprint(content):
-        with suppress(msgspec.DecodeError):
-            content = apply_changes(content, msgspec.json.decode(steps))
-    said = msgspec.json.encode(content).decode()
-    if fields is not None:
-        with suppress(ValueError):
-            whole = None if content is None else Content.model_validate_json(said)
-            return _read_event(fields, whole)
+    original = original_event(message)
+    if original is not None:
+        return original
     by = "user" if message.role in ("user", "system") else author
     at = message.timestamp / 1000
     return Event.model_validate(
         {"id": message.id, "author": by, "invocation_id": invocation_id, "timestamp": at,
-         "content": msgspec.json.decode(said)}
+         "content": msgspec.json.decode(_read_stored_content(message))}
     )  # fmt: skip
+
+
+def original_event(message: Message) -> Event | None:
+    """Return the event that was written as this message, with what was edited, or None.
+
+    It depends on nothing but the message.
+    """
+    kept = _stored(message)
+    fields = kept.get("event")
+    if not isinstance(fields, str) or '"' not in fields:  # metadata of anywhere
+        return None
+    with suppress(ValueError):
+        if isinstance(message.content, str) and "content" not in kept:
+            return _read_event(fields, _text_content(message.role, message.content))
+        said = _read_stored_content(message)
+        return _read_event(fields, None if said == _NULL else Content.model_validate_json(said))
+    return None
+
+
+def _stored(message: Message) -> Mapping[str, Any]:
+    stored = message.metadata.get(METADATA_KEY)
+    return stored if is_object(stored) else {}
+
+
+def _read_stored_content(message: Message) -> bytes:
+    """Return the JSON of the content, with what a message can't say if it was not edited."""
+    content = _write_content(message)
+    then, _, steps = str(_stored(message).get("content", "")).partition(" ")
+    if then and then == fingerprint(content):
+        with suppress(msgspec.DecodeError):
+            content = apply_changes(content, msgspec.json.decode(steps))
+    return msgspec.json.encode(content)
 
 
 def _fields_reader() -> Callable[[str], Any] | None:

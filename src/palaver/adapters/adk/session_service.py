@@ -3,6 +3,10 @@
 An append is one statement in a worker thread, under the lease of its `Session` object. What it
 needs to know of the session, its writer knows: which events are in it, and whether another run has
 had the lease since.
+
+The conversations that were used last stay open, with the events that were read of them. A session
+that is read again is a look at the head, the state, and a copy of each event; what others have
+changed since is read, and what they have erased is forgotten.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ import asyncio
 import json
 import time
 import weakref
+from collections import OrderedDict
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from google.adk.errors import StaleSessionError
@@ -30,6 +35,7 @@ from google.adk.sessions.state import State
 
 from palaver.adapters._worker_threads import Patience, run_in_background, run_to_end
 from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event
+from palaver.adapters.adk.event_cache import EventCache
 from palaver.errors import (
     AlreadyExists,
     LeaseLost,
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
     from google.adk.events.event import Event
 
+    from palaver.history.view import View
     from palaver.stores import Store, StoredHistory
     from palaver.stores.records import Head, Lease, Record
 
@@ -65,7 +72,9 @@ _PATIENCE: Final = 0.000_15
 """How long the loop waits for an append, in seconds: a disk that is slower has the loop go on."""
 _READING: Final = 0.001
 """And for a session that is read, which keeps the interpreter busy and not the disk."""
-_Found = TypeVar("_Found", "Head", "StoredHistory")
+_MAX_OPEN: Final = 128
+"""So many conversations stay open."""
+_Found = TypeVar("_Found", "Head", "_Open")
 _Json = dict[str, Any]
 
 
@@ -100,16 +109,34 @@ def _encode(value: object) -> bytes:
 # ── the service ─────────────────────────────────────────────────────────────────────────────────
 
 
+class _Open(NamedTuple):
+    """A conversation that stays open, for all `Session` objects of it."""
+
+    head: Head
+    """As it was when it was last looked at; the history may have gone on since."""
+    history: StoredHistory
+    events: EventCache
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.head.tags
+
+
 class _Writer:
     """A `Session` object that was given to ADK: what it has seen, and the lease it writes under."""
 
     def __init__(
-        self, history: StoredHistory, config: GetSessionConfig | None, ids: set[str] | None = None
+        self,
+        talk: _Open,
+        version: int | None,
+        config: GetSessionConfig | None,
+        ids: set[str] | None = None,
     ) -> None:
         self.holder = holder_name()
-        self.history = history
+        self.talk = talk
+        self.history = talk.history
         self.config = config
-        self.version: int | None = history.version
+        self.version = version
         self.ids = ids
         """Of all events in the view of this version; None if they were not all read."""
         self.lease: Lease | None = None
@@ -159,6 +186,8 @@ class PalaverSessionService(BaseSessionService):
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._patience, self._reading = Patience(_PATIENCE), Patience(_READING)
+        self._beginning = Patience(2 * _PATIENCE)  # the lease, and the first append under it
+        self._open: OrderedDict[str, _Open] = OrderedDict()
         self._writers: dict[int, _Writer] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], _Writer] = (
             weakref.WeakKeyDictionary()
@@ -225,7 +254,7 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
         if writer is not None:
-            await run_to_end(partial(self._release, writer))
+            await run_to_end(partial(self._release, writer), self._patience)
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
 
@@ -295,15 +324,15 @@ class PalaverSessionService(BaseSessionService):
         for name in self._free_names(app, user, session_id):
             with suppress(AlreadyExists):
                 history = self._store.create(id=name, tags=_tags(app, user), records=records)
-                return self._session(history, app, user, None)
+                return self._session(self._keep(history), app, user, None)
         raise AlreadyExistsError(f"Session with id {session_id} already exists.")
 
     def _get(
         self, app: str, user: str, session_id: str, config: GetSessionConfig | None
     ) -> Session | None:
         last = 0 if config is None else config.num_recent_events or 0
-        history = self._find(app, user, session_id, partial(self._store.get, last=last))
-        return None if history is None else self._session(history, app, user, config)
+        talk = self._find(app, user, session_id, partial(self._open_now, last=last))
+        return None if talk is None else self._session(talk, app, user, config)
 
     def _list(self, app: str, user: str | None) -> list[Session]:
         tag = _tags(app, user or "")[user is not None]
@@ -313,15 +342,19 @@ class PalaverSessionService(BaseSessionService):
             page = self._store.list(tag=tag, after=page.next)
             heads += page.conversations
         found = [
-            self._session(self._store.get(head.id), app, _owner(head, app), None, with_events=False)
+            self._session(
+                _Open(head, self._store.get(head.id), EventCache()), app, _owner(head, app), None,
+                with_events=False,
+            )
             for head in heads
-        ]
+        ]  # fmt: skip
         return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
     def _delete(self, app: str, user: str, session_id: str) -> None:
         head = self._find(app, user, session_id, self._store.head)
         if head is None:
             return
+        self._open.pop(head.id, None)
         try:
             self._store.delete(head.id)
         except StoreError:
@@ -336,7 +369,7 @@ class PalaverSessionService(BaseSessionService):
         history = self.history(app_name=app, user_id=user, session_id=session_id)
         end = len(history.view)
         if before is not None:
-            events = self._events(history, None)
+            events = EventCache().events(history.view, self._agent)
             ids = [event.id for event in events if event.invocation_id == before]
             if not ids:
                 raise ValueError(f"there is no invocation {before!r} in session {session_id!r}")
@@ -346,7 +379,7 @@ class PalaverSessionService(BaseSessionService):
                 fork = history.fork(id=name)
                 if end < len(fork.view):
                     fork.truncate(keep_first=end)
-                return self._session(fork, app, user, None)
+                return self._session(self._keep(fork), app, user, None)
         raise AlreadyExistsError(f"Session with id {new} already exists.")
 
     def _adopt(self, app: str, user: str, session_id: str) -> Session:
@@ -358,13 +391,45 @@ class PalaverSessionService(BaseSessionService):
         self._store.describe(
             session_id, title=history.title, tags=dict.fromkeys([*history.tags, *tags])
         )
-        return self._session(history, app, user, None)
+        return self._session(self._keep(history), app, user, None)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
+    def _open_now(self, name: str, last: int = 0) -> _Open:
+        """Return a conversation as it is now; what was read of it before is not read again.
+
+        `last` is how many messages are read at once where it was not open.
+        """
+        known = self._open.get(name)
+        if known is None:
+            return self._keep(self._store.get(name, last=last))
+        version = known.history.version
+        try:
+            head = self._store.head(name)
+        except UnknownConversation:
+            self._open.pop(name, None)
+            raise
+        if head.created != known.head.created or head.version < version:  # another of this id
+            return self._keep(self._store.get(name, last=last))
+        if head.erased != known.head.erased:
+            known.events.clear()
+        return self._keep(known.history.refresh(head), head, known.events)
+
+    def _keep(
+        self, history: StoredHistory, head: Head | None = None, events: EventCache | None = None
+    ) -> _Open:
+        """Leave a conversation open, and close the one that was used least lately."""
+        kept = _Open(head or history.head, history, events or EventCache())
+        self._open.pop(history.id, None)
+        self._open[history.id] = kept
+        if len(self._open) > _MAX_OPEN:
+            with suppress(KeyError):  # another thread was first
+                self._open.popitem(last=False)
+        return kept
+
     def _session(
         self,
-        history: StoredHistory,
+        talk: _Open,
         app: str,
         user: str,
         config: GetSessionConfig | None,
@@ -372,20 +437,21 @@ class PalaverSessionService(BaseSessionService):
         with_events: bool = True,
     ) -> Session:
         """Return the session of a conversation; it may append from here on."""
-        state = self._merged_state(history, app, user)
-        events = self._events(history, config) if with_events else []
+        name, view = talk.head.id, talk.history.view
+        state = self._merged_state(talk.head, view, app, user)
+        events = self._events(talk, view, config) if with_events else []
         session = Session(
-            id=_session_id(history.id, app, user),
+            id=_session_id(name, app, user),
             app_name=app,
             user_id=user,
             state=state,
             events=events,
-            last_update_time=self._updated(history, events),
+            last_update_time=_updated(talk.head, view, events),
         )
         if with_events:
             partly = config is not None and (config.num_recent_events, config.after_timestamp)
             ids = {each.id for each in events} if partly in (False, (None, None)) else None
-            self._remember(session, _Writer(history, config, ids))
+            self._remember(session, _Writer(talk, view.version, config, ids))
         return session
 
     def _remember(self, session: Session, writer: _Writer) -> _Writer:
@@ -393,43 +459,30 @@ class PalaverSessionService(BaseSessionService):
         weakref.finalize(session, self._writers.pop, id(session), None).atexit = False
         return writer
 
-    def _events(self, history: StoredHistory, config: GetSessionConfig | None) -> list[Event]:
-        view = history.view
-        wanted = config.num_recent_events if config is not None else None
+    def _events(self, talk: _Open, view: View, config: GetSessionConfig | None) -> list[Event]:
+        if config is None:
+            return talk.events.events(view, self._agent)
+        wanted, since = config.num_recent_events, config.after_timestamp
         start = 0 if wanted is None else max(len(view) - wanted, 0)
-        since = config.after_timestamp if config is not None else None
-        events: list[Event] = []
-        author, invocation = self._agent, ""
-        for message in view[start:]:
-            event = to_event(message, author=author, invocation_id=invocation)
-            if event is None:
-                continue
-            invocation = event.invocation_id
-            author = author if event.author == "user" else event.author
-            if since is None or event.timestamp >= since:
-                events.append(event)
-        return events
+        events = talk.events.events(view[start:], self._agent)
+        return [each for each in events if since is None or each.timestamp >= since]
 
-    def _updated(self, history: StoredHistory, events: Sequence[Event]) -> float:
-        last = events[-1] if events else None
-        if last is None and len(history.view):
-            last = to_event(history.view[-1])
-        return last.timestamp if last is not None else self._store.head(history.id).created / 1000
-
-    def _merged_state(self, history: StoredHistory, app: str, user: str) -> _Json:
+    def _merged_state(self, head: Head, view: View, app: str, user: str) -> _Json:
         """Return the state of a session with that of its app and its user."""
-        records = self._store.records(history.id, _RECORDS)
-        self._settle(history.id, records, app, user)
-        _, state = self._own_state(history, records)
+        records = self._store.records(head.id, _RECORDS)
+        self._settle(head.id, records, app, user)
+        _, state = self._own_state(head, view, records)
         state.update((State.APP_PREFIX + key, v) for key, v in self._shared(app, None).items())
         state.update((State.USER_PREFIX + key, v) for key, v in self._shared(app, user).items())
         return state
 
     def _own_state(
-        self, history: StoredHistory, kept: Mapping[str, bytes]
+        self, head: Head, view: View, kept: Mapping[str, bytes]
     ) -> tuple[list[int], _Json]:
-        """Return the last edit and erasure, and the state that the events of the view then say."""
-        head = history.head
+        """Return the last edit and erasure, and the state that the events of the view then say.
+
+        The view is that of the head or newer: then the record that is stored counts as old.
+        """
         seen = [head.framed, head.erased]
         known = json.loads(kept["state"]) if "state" in kept else None
         if known is not None and known["seen"] == seen:
@@ -437,10 +490,10 @@ class PalaverSessionService(BaseSessionService):
         if known is None and seen == [0, 0] and head.parent is None and head.stop == 0:
             return seen, dict(json.loads(kept.get("initial", b"{}")))
         state = self._initial_state(head)
-        for message in history.view:
+        for message in view:
             state.update(_scopes(state_delta(message))[2])
         record = _encode({"seen": seen, "state": state})
-        self._store.put_record(history.id, _RECORDS, "state", record)
+        self._store.put_record(head.id, _RECORDS, "state", record)
         return seen, state
 
     def _initial_state(self, head: Head) -> _Json:
@@ -499,10 +552,9 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._writers.get(id(session))
         if writer is None:  # a session that this service did not give, such as a copy
-            work = partial(self._name_of, session.app_name, session.user_id, session.id)
-            history = self._store.get(await run_to_end(work))
-            writer = self._remember(session, _Writer(history, None))
-            writer.version = None
+            owner = session.app_name, session.user_id, session.id
+            talk = await run_to_end(lambda: self._open_now(self._name_of(*owner)))
+            writer = self._remember(session, _Writer(talk, None, None))
         before = self._tasks.get(task) if task is not None else None
         if task is not None and before is not writer:
             if before is None:
@@ -513,8 +565,9 @@ class PalaverSessionService(BaseSessionService):
         loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
+            patience = self._beginning if writer.lease is None else self._patience
             try:
-                await run_to_end(partial(self._append, writer, session, event), self._patience)
+                await run_to_end(partial(self._append, writer, session, event), patience)
             except (LeaseTaken, LeaseLost) as error:
                 if loop.time() >= until:
                     msg = f"Session {session.id} is being written to by another run: {error}"
@@ -528,23 +581,23 @@ class PalaverSessionService(BaseSessionService):
         history = writer.history
         shared: list[_Json] = []
         try:
-            history.under(self._lease(writer, session, event))
+            lease = self._lease(writer, session, event)
             if self._is_stored(writer, event):
                 return
             message = from_event(event, session=history.id)
+            records: list[Record] = []
             if event.actions.state_delta:
                 *shared, own = _scopes(state_delta(message))
-                history.extend([message], records=self._changed_state(history, shared, own))
-            else:
-                history.append(message)
+                records = self._changed_state(history, shared, own)
+            history.extend((message,), records=records, lease=lease)
         except UnknownConversation:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
         except LeaseLost:  # just now: the next try sees what the other has written
             writer.lease = None
             raise
         if any(shared):
-            records = self._store.records(history.id, _RECORDS)
-            self._settle(history.id, records, session.app_name, session.user_id)
+            kept = self._store.records(history.id, _RECORDS)
+            self._settle(history.id, kept, session.app_name, session.user_id)
         unseen = writer.version != history.version - 1
         writer.version = history.version
         if writer.ids is not None:
@@ -561,8 +614,8 @@ class PalaverSessionService(BaseSessionService):
         """Return the records of what an event sets of the app, the user and the session."""
         records = self._pending(*shared)
         if own:
-            history.refresh()
-            seen, before = self._own_state(history, self._store.records(history.id, _RECORDS))
+            head, kept = history.refresh().head, self._store.records(history.id, _RECORDS)
+            seen, before = self._own_state(head, history.view, kept)
             state: _Json = {**before, **own}
             records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
         return records
@@ -613,7 +666,9 @@ class PalaverSessionService(BaseSessionService):
     def _bring_up_to_date(self, writer: _Writer, session: Session, event: Event) -> None:
         """Give the session what is stored, with this event; what was never stored stays in it."""
         history = writer.history
-        stored = [each for each in self._events(history, writer.config) if each.id != event.id]
+        head, view = history.head, history.view
+        read = self._events(writer.talk, view, writer.config)
+        stored = [each for each in read if each.id != event.id]
         taken = {each.id for each in stored}
         if writer.ids is not None:
             writer.ids = {*taken, event.id}
@@ -627,7 +682,7 @@ class PalaverSessionService(BaseSessionService):
             key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)
         }
         session.state.clear()
-        session.state.update(self._merged_state(history, session.app_name, session.user_id))
+        session.state.update(self._merged_state(head, view, session.app_name, session.user_id))
         session.state.update(temporary)
 
     # ── the end of a turn ───────────────────────────────────────────────────────────────────────
@@ -648,6 +703,7 @@ class PalaverSessionService(BaseSessionService):
 # ── names ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@lru_cache(1024)
 def _safe(text: str) -> str:
     """A text that can be a part of a name: printable, without the separators."""
     if text.isprintable() and not {"%", "/", "@"} & {*text}:
@@ -660,6 +716,14 @@ def _safe(text: str) -> str:
 def _tags(app: str, user: str) -> tuple[str, str]:
     """The tags of a session: its app's, and its user's."""
     return f"{_TAG}{_safe(app)}", f"{_TAG}{_safe(app)}/{_safe(user)}"
+
+
+def _updated(head: Head, view: View, events: Sequence[Event]) -> float:
+    """When a session was last changed, as ADK has it."""
+    last = events[-1] if events else None
+    if last is None and len(view):
+        last = to_event(view[-1])
+    return last.timestamp if last is not None else head.created / 1000
 
 
 def _owner(head: Head, app: str) -> str:
