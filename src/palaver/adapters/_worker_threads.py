@@ -153,7 +153,7 @@ class _Worker:
         self._pool = pool
         self._given: deque[_Job | None] = deque()
         self._reader, self._writer = os.pipe()  # a byte for each
-        self.signal = _Signal()
+        self.signal = _Signal() if os.name == "posix" else None  # elsewhere no loop waits for it
         self.thread = threading.Thread(target=self._work, name="palaver-adapters", daemon=True)
         self.thread.start()
 
@@ -167,7 +167,8 @@ class _Worker:
 
     def close(self) -> None:
         """Close the pipes, where its thread is not: in a process that was forked."""
-        self.signal.close()
+        if self.signal is not None:
+            self.signal.close()
         os.close(self._reader)
         os.close(self._writer)
 
