@@ -83,7 +83,7 @@ from palaver.stores.twins import in_thread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from palaver.history.frame import Expected
+    from palaver.history.frame import Expected, Frame
     from palaver.history.operations import OperationInput, Piece
     from palaver.history.plan import Commit, Planner, WhenStale
     from palaver.history.view import Result, View
@@ -102,6 +102,7 @@ __all__ = [
 
 Listener: TypeAlias = Callable[[JournalEntry], None]
 """A method that is called with every change; see `StoredHistory.listen`."""
+_Begun: TypeAlias = "tuple[FrameCodec, Frame]"
 _log: Final = logging.getLogger("palaver.stores")
 _MESSAGES: Final = frozenset((Message,))
 _CACHED: Final = 20_000
@@ -331,12 +332,12 @@ class StoredHistory(BaseHistory):
         clock: Callable[[], int] = now_ms,
         last: int = 0,
         opened: Opened | None = None,
-        codec: FrameCodec | None = None,
+        begun: _Begun | None = None,
     ) -> None:
         """Read the head of a conversation; its messages are read when they are needed.
 
         The `last` so many are read at once. `opened` is what is known already, as of a new fork,
-        whose parent knows its `codec` too.
+        which has `begun` with a frame that its parent's codec knows, and a codec of its own.
         """
         check_known(name)
         self.id = name
@@ -345,15 +346,16 @@ class StoredHistory(BaseHistory):
         self._listeners: list[WeakMethod[Listener]] = []
         self._made: list[JournalEntry] = []
         opened = open_conversation(backend, name, last) if opened is None else opened
-        self._open(clock, opened, codec)
+        self._open(clock, opened, begun)
         restart_in_child(self)
 
-    def _open(
-        self, clock: Callable[[], int], opened: Opened, codec: FrameCodec | None = None
-    ) -> None:
+    def _open(self, clock: Callable[[], int], opened: Opened, begun: _Begun | None = None) -> None:
         backend, name = self._backend, self.id
         self._head = head = opened.head
-        self._codec, frames = read_frames(backend, head, opened.frames, codec)
+        if begun is None:
+            self._codec, frames = read_frames(backend, head, opened.frames)
+        else:
+            self._codec, frames = begun[0], [(0, begun[1])]
         self._log = StoredLog(backend, head)
         self._log.learn(opened.first, opened.messages)
         self._stops = StoredStops(backend, name, head.version, head.stop)
@@ -833,12 +835,14 @@ class StoredHistory(BaseHistory):
             if newest > state.version:
                 self.refresh()
             name, version = new_id() if id is None else id, newest if at is None else at
-            parent = replace(now, owner=owner or now.owner)
-            first = first_of_fork(state, self._codec, parent, name, version, key)
-            made = create_once(backend, *first, as_parent=as_parent)
-            read = partial(backend.ancestor_frames, name)
-            codec = None if made is None else self._codec.branch(version, read)
-            return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
+            parent = now if owner is None else replace(now, owner=owner)
+            head, first, frame = first_of_fork(state, self._codec, parent, name, version, key)
+            made = create_once(backend, head, first, as_parent=as_parent)
+            begun = None
+            if made is not None:
+                read = partial(backend.ancestor_frames, name)
+                begun = self._codec.branch(version, frame, read), frame
+            return type(self)(backend, name, clock=state.clock, opened=made, begun=begun)
 
     # ── in a forked process ─────────────────────────────────────────────────────────────────────
 
