@@ -415,7 +415,7 @@ def test_a_session_longer_than_the_cache_is_read_and_added_to(
     here: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is read from the end stays in the cache; it does not begin anew with every read."""
-    monkeypatch.setattr("palaver.adapters.openai_agents._MAX_ENCODED", 4)
+    monkeypatch.setattr("palaver.adapters.openai_agents.session._MAX_ENCODED", 4)
     said: Any = [{"role": "user", "content": str(number)} for number in range(9)]
 
     async def go() -> None:

@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import palaver
-from palaver.adapters import openai_agents
-from palaver.adapters.openai_agents import (
+from palaver.adapters.openai_agents import PalaverSession, convert, repair_input
+from palaver.adapters.openai_agents.convert import (
     METADATA_KEY,
-    PalaverSession,
     from_any_items,
     from_plain_items,
-    repair_input,
     repair_items,
     to_items,
 )
@@ -293,7 +291,7 @@ def test_writing_without_detours_comes_to_the_same(parts: list[Any]) -> None:
     message = assistant(parts)
     quick = write_plain_answer(message.parts)
     if quick is not None:
-        with mock.patch.object(openai_agents, "write_plain_answer", return_value=None):
+        with mock.patch.object(convert, "write_plain_answer", return_value=None):
             assert to_items(message) == quick
             assert fingerprint(to_items(message)) == fingerprint(quick)
 
