@@ -199,11 +199,16 @@ async def _run(
     work: Callable[[], _T], future: type[asyncio.Future[Any]], patience: Patience | None
 ) -> _T:
     job = _Job(partial(copy_context().run, work))
-    _pools[0].submit(job)
-    if patience is None or not patience.wait(job.done):
+    if patience is None:  # the thread can begin when the loop rests, so nothing is left to do then
         job.waiter = future(loop=asyncio.get_running_loop())
-        if not job.done.acquire(blocking=False):  # whoever releases it now sees the waiter
-            await job.waiter
+        _pools[0].submit(job)
+        await job.waiter
+    else:
+        _pools[0].submit(job)
+        if not patience.wait(job.done):
+            job.waiter = future(loop=asyncio.get_running_loop())
+            if not job.done.acquire(blocking=False):  # whoever releases it now sees the waiter
+                await job.waiter
     if job.error is not None:
         try:
             raise job.error

@@ -92,12 +92,7 @@ if TYPE_CHECKING:
     from palaver.stores.frame_codec import FrameCodec
     from palaver.stores.records import Lease, Record
 
-__all__ = [
-    "Listener",
-    "StoredHistory",
-    "StoredLog",
-    "StoredStops",
-]
+__all__ = ["Listener", "StoredHistory", "StoredLog", "StoredStops"]
 
 
 Listener: TypeAlias = Callable[[JournalEntry], None]
@@ -147,7 +142,7 @@ class StoredLog:
         if len(known) > _CACHED:
             known.clear()
         if len(cache) + len(messages) > _CACHED:
-            self._remember(position, messages)
+            self.learn(position, messages)
             cache = {}
         for message in messages:
             cache[position] = message
@@ -161,10 +156,6 @@ class StoredLog:
         self._length = head.length
         self._counts = {head.length: head.counts}
 
-    def learn(self, first: int, messages: Sequence[Message]) -> None:
-        """Note messages that were committed at a position, behind those of others."""
-        self._remember(first, messages)
-
     def clear_cache(self) -> None:
         """Forget the messages that were read: some may have been erased."""
         with self._lock:
@@ -173,7 +164,8 @@ class StoredLog:
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
-    def _remember(self, first: int, messages: Sequence[Message]) -> None:
+    def learn(self, first: int, messages: Sequence[Message]) -> None:
+        """Note messages that were read, or committed at a position behind those of others."""
         if len(self._cache) + len(messages) > _CACHED:
             for oldest in list(self._cache)[: _CACHED // 2]:
                 del self._cache[oldest]
@@ -204,7 +196,7 @@ class StoredLog:
             with self._lock:
                 found = self._backend.messages(self._name, start, stop)
                 if stop - start <= _CACHED // 2:
-                    self._remember(start, found)
+                    self.learn(start, found)
         return found
 
     def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[list[Message]]:
@@ -231,6 +223,16 @@ class StoredLog:
         else:
             for start, stop in group:
                 yield self.between(start, stop)
+
+    def encoded(self, ranges: Iterable[tuple[int, int]]) -> str | None:
+        """Return the messages of several ranges as a JSON list, unchecked: as they are stored.
+
+        None if the backend can't return that, as that of an encrypted store.
+        """
+        read = getattr(self._backend, "bodies", None)
+        if read is None:
+            return None
+        return f"[{','.join([read(self._name, *each) for each in ranges])}]"
 
     def before(self, position: int) -> int:
         """Return how many messages there are before a position, in all and by role, packed."""

@@ -7,15 +7,17 @@ their message is stored in its metadata, so that what was not edited becomes the
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from agents.run import ModelInputData
+from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
-from palaver.messages.decode import accept, draft_class
+from palaver.messages.decode import accept, decode, draft_class
 from palaver.messages.ids import new_id, now_ms
 from palaver.messages.limits import (
     EMPTY,
@@ -41,6 +43,7 @@ from palaver.wire.format import Writer, raw_block
 from palaver.wire.openai_responses.blocks import CALLS, ITEMS, RESULTS, pair_of
 from palaver.wire.openai_responses.request import (
     OPENAI_RESPONSES,
+    PLAIN_WRITERS,
     SENDABLE_IDS,
     ItemReader,
     write_plain_answer,
@@ -57,8 +60,9 @@ if TYPE_CHECKING:
 
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
+    from palaver.wire.openai_responses.request import PlainWriter
 
-__all__ = ["Item", "from_items", "repair_input", "repair_items", "to_items"]
+__all__ = ["Item", "from_items", "read_stored", "repair_input", "repair_items", "to_items"]
 
 _log = logging.getLogger("palaver.adapters.openai_agents")
 _ROLES: Final = frozenset(("user", "assistant", "system", "developer"))
@@ -144,8 +148,12 @@ def to_items(message: Message) -> list[Item]:
     >>> to_items(user("Tea?"))
     [{'role': 'user', 'content': 'Tea?'}]
     """
-    ours = _write_items(message)
-    stored = message.metadata.get(METADATA_KEY) if message.metadata else None
+    return _restore(_write_items(message), message.metadata)
+
+
+def _restore(ours: list[Item], metadata: Mapping[str, Any]) -> list[Item]:
+    """Return the original items: what palaver writes, with what they said beyond that."""
+    stored = metadata.get(METADATA_KEY) if metadata else None
     if isinstance(stored, str):
         then, _, steps = stored.partition(" ")
         if then == fingerprint(ours):
@@ -155,6 +163,8 @@ def to_items(message: Message) -> list[Item]:
 
 def _apply_difference(ours: list[Item], steps: str) -> list[Item]:
     """Apply the stored difference; it is ignored if it is not valid."""
+    if len(steps) <= _MAX_SHORT and _add(ours, _read_additions(steps)):
+        return ours
     try:
         theirs = apply_changes(ours, msgspec.json.decode(steps))
     except msgspec.DecodeError:
@@ -162,19 +172,53 @@ def _apply_difference(ours: list[Item], steps: str) -> list[Item]:
     return [*theirs] if is_list(theirs) and all(map(is_object, theirs)) else ours
 
 
+@lru_cache(maxsize=256)
+def _read_additions(steps: str) -> tuple[tuple[list[Any], str, Any], ...] | None:
+    """Read a difference that only adds fields with a plain value or none; None for any other.
+
+    Most are of this kind, and the same few: `"status": "completed"`, `"logprobs": []`.
+    """
+    try:
+        changes = decode(steps, list[tuple[list[str | int], str | int | float | bool | list[Any]]])
+    except msgspec.MsgspecError:
+        return None
+    found: list[tuple[list[Any], str, Any]] = []
+    for path, value in changes:
+        if not path or type(path[-1]) is not str or (type(value) is list and value):
+            return None
+        found.append((path[:-1], path[-1], value))
+    return tuple(found)
+
+
+def _add(ours: list[Item], additions: tuple[tuple[list[Any], str, Any], ...] | None) -> bool:
+    """Add fields to items; False, and nothing is added, where one has no place or is there."""
+    if additions is None:
+        return False
+    parents: list[Any] = []
+    for path, key, _ in additions:
+        parent: Any = ours
+        try:
+            for step in path:
+                parent = parent[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+        if type(parent) is not dict or key in parent:
+            return False
+        parents.append(parent)
+    for parent, (_, key, value) in zip(parents, additions, strict=True):
+        parent[key] = [] if type(value) is list else value
+    return True
+
+
 def _write_items(message: Message) -> list[Item]:
     """Write a message as items, without the stored difference."""
-    content, role = message.content, message.role
-    if isinstance(content, str):
-        silent = role == "tool" or ERASED in message.metadata
-        return [] if silent else [{"role": role, "content": content}]
+    plain = _write_plain(message)
+    if plain is not None:
+        return plain
+    content, role = message.parts, message.role
     if len(content) == 1 and type(content[0]) is UnknownPart:
         return [raw_block(content[0])] if content[0].type == OPENAI_RESPONSES.name else []
     given, calls = [message], 0
-    if role == "tool" and len(content) == 1 and (output := _plain_output(content[0])):
-        return [output]
-    if role == "assistant" and (items := write_plain_answer(content)):
-        return items
     if role == "tool":  # a result is written with its call, and the call left out
         parts = [part for part in content if type(part) is ToolPart]
         calls = len(parts)
@@ -193,14 +237,101 @@ def _write_items(message: Message) -> list[Item]:
     return elements[: len(elements) - len(turn.calls)]  # without the results that repair adds
 
 
-def _plain_output(part: Part) -> Item | None:
-    """The common case without detours: a call gave a text."""
-    if type(part) is not ToolPart or not OPENAI_RESPONSES.call_ids.fits(part.call_id):
+def _write_plain(
+    message: Message | _StoredMessage, writers: Mapping[type, PlainWriter] = PLAIN_WRITERS
+) -> list[Item] | None:
+    """Write the common messages without detours: a text, an output, an answer with its ids."""
+    content, role = message.content, message.role
+    if type(content) is str:
+        silent = role == "tool" or ERASED in message.metadata
+        return [] if silent else [{"role": role, "content": content}]
+    if role == "assistant":
+        return write_plain_answer(content, writers)
+    output = _plain_output(content[0]) if role == "tool" and len(content) == 1 else None
+    return None if output is None else [output]
+
+
+def _plain_output(part: Any) -> Item | None:  # noqa: ANN401 - a part, or what is read of it
+    """The item of a call that gave a text."""
+    if type(part) not in (ToolPart, _StoredOutput) or not _fits_call(part.call_id):
         return None
     state = part.state
-    if type(state) is not ToolCompleted or state.attachments or state.time.compacted is not None:
+    if type(state) not in (ToolCompleted, _StoredState) or state.attachments:
+        return None
+    if state.time.compacted is not None or not state.output:
         return None
     return {"type": "function_call_output", "call_id": part.call_id, "output": state.output}
+
+
+def read_stored(stored: str) -> list[list[Item]] | None:
+    """Convert a list of messages as a store has it to the items of each, as `to_items` does.
+
+    Only what the items say is read, and no message is made or checked: the text is as trustworthy
+    as the store. Return None where a message is unusual or can't be read.
+
+    >>> from palaver.messages import dump, user
+    >>> read_stored(dump([user("Tea?")]).decode())
+    [[{'role': 'user', 'content': 'Tea?'}]]
+    """
+    try:
+        messages = decode(stored, list[_StoredMessage])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    found: list[list[Item]] = []
+    for message in messages:
+        ours = _write_plain(message, _STORED_WRITERS)
+        if ours is None:
+            return None
+        found.append(_restore(ours, message.metadata) if message.metadata else ours)
+    return found
+
+
+class _StoredText(Struct, tag="text", gc=False):
+    text: str
+    metadata: dict[str, Any] = EMPTY
+    ignored: bool | None = None
+
+
+class _StoredReasoning(Struct, tag="reasoning", gc=False):
+    text: str
+    metadata: dict[str, Any] = EMPTY
+
+
+class _StoredCall(Struct, tag="tool-call", gc=False):
+    call_id: str = field(name="callID")
+    tool: str
+    raw: str
+    metadata: dict[str, Any] = EMPTY
+
+
+class _StoredTime(Struct, gc=False):
+    compacted: int | None = None
+
+
+class _StoredState(Struct, tag="completed", tag_field="status", gc=False):
+    output: str
+    time: _StoredTime
+    attachments: tuple[Raw, ...] = ()
+
+
+class _StoredOutput(Struct, tag="tool", gc=False):
+    call_id: str = field(name="callID")
+    state: _StoredState
+
+
+class _StoredMessage(Struct, gc=False):
+    """What is read of a stored message to write its items."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[_StoredText | _StoredReasoning | _StoredCall | _StoredOutput]
+    metadata: dict[str, Any] = EMPTY
+
+
+_STORED_WRITERS: Final[Mapping[type, PlainWriter]] = {
+    _StoredCall: PLAIN_WRITERS[ToolCallPart],
+    _StoredText: PLAIN_WRITERS[TextPart],
+    _StoredReasoning: PLAIN_WRITERS[ReasoningPart],
+}
 
 
 def _make_call(part: ToolPart) -> Any:  # noqa: ANN401 - a part
@@ -213,6 +344,8 @@ METADATA_KEY: Final = "openai_agents"
 """Where a message's metadata keeps what its items say beyond it."""
 _IN_PARTS: Final = frozenset(("phase", "namespace", "caller", "encrypted_content"))
 """What `items` keeps in a part."""
+_MAX_SHORT: Final = 200
+"""The length of a difference whose reading is worth remembering."""
 _MAX_PLAIN: Final = MAX_TEXT // 2
 """Items of so many bytes have no text that is too long, not even the one of what they add."""
 _QUESTION, _OUTPUT = 2, 3  # how many fields of a question and an output palaver writes

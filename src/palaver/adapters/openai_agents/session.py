@@ -12,18 +12,20 @@ import contextlib
 import sys
 import threading
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 from agents.memory import session_settings as sdk
 
 from palaver.adapters._worker_threads import run_cancellable, run_to_end
-from palaver.adapters.openai_agents.convert import from_items, to_items
+from palaver.adapters.openai_agents.convert import from_items, read_stored, to_items
 from palaver.errors import Conflict, UnknownConversation
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores import StoredHistory
+from palaver.stores.stored_history import StoredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +43,8 @@ __all__ = ["PalaverSession"]
 
 _MAX_ENCODED: Final = 20_000
 """So many messages are encoded as items; when more are added, it begins anew."""
+_PAGE: Final = 500
+"""How many messages are read at once."""
 _MAX_LOOKBACK: Final = 200
 """How many messages are searched for the call of an output that comes in a later batch."""
 
@@ -102,6 +106,7 @@ class PalaverSession:
         )
         self._lock = threading.Lock()
         self._closed = False
+        self._caches = False  # before the first read, which is often the only one
         self._encoded: dict[str, _EncodedItems] = {}
 
     @property
@@ -186,6 +191,7 @@ class PalaverSession:
             assert self._store is not None  # noqa: S101 - without a store there is a history
             key = f"openai-agents {self.session_id}"  # processes may create it at the same time
             history = self._history = self._store.create(id=self.session_id, key=key)
+            self._caches = True  # all that it has is what is added
         return history
 
     def _check_open(self) -> None:
@@ -199,7 +205,8 @@ class PalaverSession:
             history = self._open()
             if history is None or limit == 0:
                 return [], 0
-            return self._last(history.view, limit), history.version
+            read, self._caches = self._last if self._caches else _read_stored, True
+            return read(history.view, limit), history.version
 
     def _last(self, view: View, limit: int | None) -> list[Item]:
         """Return the last items of a view; a message gives none, one or several."""
@@ -301,6 +308,25 @@ class PalaverSession:
             history = self._open()
             if history is not None and len(history.view):
                 history.clear(keep_system_message=False)
+
+
+def _read_stored(view: View, limit: int | None) -> list[Item]:
+    """Return the last items of a view from what is stored, without making messages of it."""
+    left = limit if limit is not None and limit > 0 else sys.maxsize
+    pages: list[list[Item]] = []
+    stop = len(view)
+    while stop and left > 0:
+        start = max(stop - min(left, _PAGE), 0)
+        log = view.log
+        encoded = isinstance(log, StoredLog) and log.encoded(view.ranges_between(start, stop))
+        found = read_stored(encoded) if encoded else None
+        if found is None or len(found) != stop - start:  # unusual: messages are made and checked
+            found = [to_items(message) for message in view[start:stop]]
+        pages.append([*chain.from_iterable(found)])
+        left -= len(pages[-1])
+        stop = start
+    items = [*chain.from_iterable(reversed(pages))]
+    return items[-left:] if left < 0 else items
 
 
 def _replace_last(history: StoredHistory, last: int, rest: list[Message]) -> None:

@@ -243,7 +243,8 @@ class SQLiteBackend:
         known, latest = self._latest.get(cid, _NOTHING)
         if known != first:  # what comes before it does not change: any connection may read it
             latest = self._read_latest(self._read, cid, first - 1)
-        columns, latest = _columns(cid, change, latest)
+        rows, latest = _rows(cid, change, latest)
+        columns = rows[0] if count == 1 else tuple(chain.from_iterable(rows))
         work = partial(self._append, cid, change, columns)
         version = self._write(work, atomic=True)
         if version.__class__ is int:  # and no `AlreadyCommitted`
@@ -568,6 +569,11 @@ class SQLiteBackend:
         # one by one, so that each is decrypted, and the error names the fault
         return self.codec.messages([row[0] for row in self._read(f"bodies{several}", *where)])
 
+    def bodies(self, conversation: str, start: int, stop: int) -> str:
+        """Return the messages from one position to before another as they are stored."""
+        several, where = _where(self._lineage(conversation).row_ranges(start, stop))
+        return ",".join([body for (body,) in self._read(f"bodies{several}", *where)])
+
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
         owner = self._lineage(conversation).owner(position)
@@ -838,12 +844,6 @@ def _add_appends(left: Head, last: tuple[Any, ...]) -> Head:
 def _decode_data(text: str | None) -> Mapping[str, Any]:
     """Return the data of a journal record; most have none."""
     return EMPTY if text is None else _parse_json(text)
-
-
-def _columns(cid: int, change: Change, latest: Latest) -> tuple[tuple[Any, ...], Latest]:
-    """Return the columns of all rows of a plain append, one after the other."""
-    rows, latest = _rows(cid, change, latest)
-    return rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)), latest
 
 
 def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...]], Latest]:
