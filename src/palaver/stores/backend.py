@@ -222,8 +222,8 @@ class Backend(Protocol):
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
         """Return the messages from one position to before another.
 
-        A backend may have a method `bodies(conversation, start, stop)` too: it returns them as they
-        are stored, as JSON with commas in between, for readers that need only a part of each.
+        A backend may have a method `bodies(conversation, start, stop)` too: it returns them as JSON
+        with commas in between, unchecked, for readers that need only a part of each.
         """
         ...
 

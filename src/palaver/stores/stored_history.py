@@ -227,7 +227,7 @@ class StoredLog:
     def encoded(self, ranges: Iterable[tuple[int, int]]) -> str | None:
         """Return the messages of several ranges as a JSON list, unchecked: as they are stored.
 
-        None if the backend can't return that, as that of an encrypted store.
+        None if the backend has no such text, as in memory.
         """
         read = getattr(self._backend, "bodies", None)
         if read is None:

@@ -570,9 +570,9 @@ class SQLiteBackend:
         return self.codec.messages([row[0] for row in self._read(f"bodies{several}", *where)])
 
     def bodies(self, conversation: str, start: int, stop: int) -> str:
-        """Return the messages from one position to before another as they are stored."""
+        """Return the messages from one position to before another as JSON, unchecked."""
         several, where = _where(self._lineage(conversation).row_ranges(start, stop))
-        return ",".join([body for (body,) in self._read(f"bodies{several}", *where)])
+        return self.codec.join([body for (body,) in self._read(f"bodies{several}", *where)])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
