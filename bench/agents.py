@@ -161,7 +161,7 @@ def _reading(pair: _Pair, run: Run) -> Iterator[Row]:
         )  # fmt: skip
         yield against_peer(
             f"OpenAI Agents: all of {count:,} items, opened anew", *(one * 1e3 for one in anew),
-            n=count, unit="µs", note=f"{_NOTE}; palaver makes checked messages of what it reads",
+            n=count, unit="µs", note=f"{_NOTE}; of what is stored, only what the items say is read",
         )  # fmt: skip
         sizes = [_size(path) for path in (our_file, their_file)]
         yield against_peer(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +17,8 @@ from agents.memory import SessionSettings
 import palaver
 from compat.openai_agents import OPENAI, REPAIRED, agent, ask, main, stream
 from palaver.adapters.openai_agents import PalaverSession
-from palaver.errors import UnknownConversation
-from palaver.messages import ToolCallPart, assistant
+from palaver.errors import StoreDamaged, UnknownConversation
+from palaver.messages import ToolCallPart, assistant, parse_message
 from palaver.testing.servers import Answer, Call, ProviderServer, Scripted
 
 if TYPE_CHECKING:
@@ -415,7 +417,7 @@ def test_a_session_longer_than_the_cache_is_read_and_added_to(
     here: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is read from the end stays in the cache; it does not begin anew with every read."""
-    monkeypatch.setattr("palaver.adapters.openai_agents._MAX_ENCODED", 4)
+    monkeypatch.setattr("palaver.adapters.openai_agents.session._MAX_ENCODED", 4)
     said: Any = [{"role": "user", "content": str(number)} for number in range(9)]
 
     async def go() -> None:
@@ -424,11 +426,90 @@ def test_a_session_longer_than_the_cache_is_read_and_added_to(
         assert await session.get_items() == said[:8]
         again = PalaverSession(here, "talk")
         assert await again.get_items() == said[:8]
+        assert not again._encoded  # the first read is often the only one
+        assert await again.get_items() == said[:8]
         newest = {message.id for message in here.get("talk").view[-4:]}
         assert set(again._encoded) == newest
         assert await again.get_items(2) == said[6:8]
         assert set(again._encoded) == newest
         await again.add_items(said[8:])
         assert (len(again._encoded), await again.get_items()) == (1, said)
+
+    asyncio.run(go())
+
+
+def test_a_session_that_is_made_anew_reads_what_is_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same items as the session that wrote them, all or the last, edited or erased."""
+    turns: list[list[Any]] = [
+        [{"role": "user", "content": f"{number}?"},
+         {"type": "reasoning", "id": f"rs_{number}", "summary": [], "content": []},
+         {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}",
+          "name": "weather", "arguments": "{}", "status": "completed"},
+         {"type": "function_call_output", "call_id": f"call_{number}", "output": "sun"}]
+        for number in range(7)
+    ]  # fmt: skip
+    monkeypatch.setattr("palaver.adapters.openai_agents.session._PAGE", 4)
+
+    async def go() -> None:
+        session = PalaverSession(store, "talk")
+        for turn in turns:
+            await session.add_items(turn)
+        await check(session)
+        session.history.truncate(remove_last=3)
+        session.history.replace(4, assistant("Sun, it seems."))
+        await check(session)
+        session.history.erase(0)
+        session.history.insert(
+            2, [parse_message({"role": "user", "content": [{"type": "hologram", "id": "h1"}]})]
+        )
+        await check(session)
+        fork = PalaverSession(session.history.fork())
+        await fork.add_items(turns[0])
+        await check(fork)
+
+    async def check(session: PalaverSession) -> None:
+        items = await session.get_items()
+        for limit in (None, *range(1, len(items) + 2)):
+            fresh = PalaverSession(store, session.session_id)
+            assert items[-(limit or len(items)) :] == await fresh.get_items(limit)
+            assert items[-(limit or len(items)) :] == await fresh.get_items(limit)
+
+    asyncio.run(go())
+
+
+def test_the_first_read_makes_no_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: Any = [{"role": "user", "content": str(number)} for number in range(9)]
+
+    async def go() -> None:
+        with palaver.open(tmp_path / "chat.db") as store:
+            await PalaverSession(store, "talk").add_items(said)
+            monkeypatch.setattr("palaver.stores.sqlite.backend.SQLiteBackend.messages", None)
+            assert said == await PalaverSession(store, "talk").get_items()
+
+    asyncio.run(go())
+
+
+def test_a_damaged_message_is_reported_at_the_first_read(tmp_path: Path) -> None:
+    async def go() -> None:
+        with palaver.open(tmp_path / "chat.db") as store:
+            await PalaverSession(store, "talk").add_items([{"role": "user", "content": "Tea?"}])
+        with closing(sqlite3.connect(tmp_path / "chat.db")) as file:
+            file.execute("UPDATE messages SET body = replace(body, 'user', 'robot')")
+            file.commit()
+        with palaver.open(tmp_path / "chat.db") as store, pytest.raises(StoreDamaged):
+            await PalaverSession(store, "talk").get_items()
+
+    asyncio.run(go())
+
+
+def test_an_encrypted_session_is_read_anew(tmp_path: Path) -> None:
+    asked: Any = [{"role": "user", "content": "Tea?"}]
+
+    async def go() -> None:
+        with palaver.open(tmp_path / "chat.db", key=palaver.Key.generate()) as store:
+            await PalaverSession(store, "talk").add_items(asked)
+            assert asked == await PalaverSession(store, "talk").get_items()
 
     asyncio.run(go())

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import palaver
-from palaver.adapters import openai_agents
-from palaver.adapters.openai_agents import (
+from palaver.adapters.openai_agents import PalaverSession, convert, repair_input
+from palaver.adapters.openai_agents.convert import (
     METADATA_KEY,
-    PalaverSession,
+    encode_difference,
     from_any_items,
     from_plain_items,
-    repair_input,
+    read_stored,
     repair_items,
     to_items,
 )
@@ -35,8 +35,10 @@ from palaver.messages import (
     ToolPart,
     UnknownPart,
     assistant,
+    completed,
     dump,
     fail,
+    failed,
     parse_message,
     pending,
     reasoning_part,
@@ -47,6 +49,7 @@ from palaver.messages import (
     user,
 )
 from palaver.messages.ids import NIL_ID, new_id
+from palaver.messages.tool_state import CompletedTime
 from palaver.stores import StoredHistory
 from palaver.testing.providers import check_request
 from palaver.wire.openai_responses.request import write_plain_answer
@@ -293,9 +296,86 @@ def test_writing_without_detours_comes_to_the_same(parts: list[Any]) -> None:
     message = assistant(parts)
     quick = write_plain_answer(message.parts)
     if quick is not None:
-        with mock.patch.object(openai_agents, "write_plain_answer", return_value=None):
+        with mock.patch.object(convert, "write_plain_answer", return_value=None):
             assert to_items(message) == quick
             assert fingerprint(to_items(message)) == fingerprint(quick)
+
+
+@at_least(400, in_faults=5_000)
+@given(answer_parts())
+def test_what_is_stored_becomes_the_items_of_its_message(parts: list[Any]) -> None:
+    message = assistant(parts)
+    items = to_items(message)
+    extra = encode_difference(items, [[[0, "status"], "incomplete"], [[0, "logprobs"], []]])
+    is_plain = write_plain_answer(message.parts) is not None
+    for each in (message, replace(message, metadata={METADATA_KEY: extra, "other": [1]})):
+        expected = [to_items(each)] if is_plain else None
+        assert expected == read_stored(dump([each]).decode())
+
+
+@at_least(40, in_faults=5_000)
+@given(st.lists(turns(), min_size=1, max_size=3), st.lists(st.sampled_from(PLAIN), max_size=8))
+def test_so_does_what_the_sdk_adds(talk: list[list[list[Any]]], mixed: list[Any]) -> None:
+    for batch in [mixed, *(batch for batches in talk for batch in batches)]:
+        messages = [message for message, _ in from_any_items(batch, NIL_ID, {})]
+        for message in messages:
+            assert read_stored(dump([message]).decode()) in (None, [to_items(message)])
+        if from_plain_items(batch, NIL_ID, {}) is not None:
+            assert [*map(to_items, messages)] == read_stored(dump(messages).decode())
+
+
+DONE = completed({}, "21", "weather", {}, 1, 2)
+
+
+def result(state: Any, call_id: str = "call_1") -> ToolPart:
+    return tool_part(NIL_ID, NIL_ID, call_id, "weather", state)
+
+
+UNUSUAL: list[object] = [
+    b"[", b"{}", b'[{"role": "robot", "content": ""}]', b'[{"role": "user"}]',
+    b'[{"sealed": "AAAA", "role": "user", "id": "m1", "timestamp": 5}]',
+    b'[{"role": "user", "content": [{"type": "hologram"}]}]',
+    [user([text_part(NIL_ID, NIL_ID, "Tea?")])],
+    [Message("tool", (result(failed({}, "no", 1, 2)),))],
+    [Message("tool", (result(DONE, "a b"),))],
+    [Message("tool", (result(replace(DONE, time=CompletedTime(1, 2, 3))),))],
+    [Message("tool", (result(DONE), result(DONE, "call_2")))],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stored", UNUSUAL)
+def test_what_is_unusual_is_left_to_the_messages(stored: object) -> None:
+    text = stored if isinstance(stored, bytes) else dump(stored)
+    assert read_stored(text.decode()) is None
+
+
+def test_an_erased_message_has_no_items() -> None:
+    gone = Message("user", "", metadata={"palaver.erased": 5})
+    assert [[]] == read_stored(dump([gone]).decode()) == [to_items(gone)]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [[[0, "content", "text"], "x"]],  # in what is no object
+        [[[5, "status"], "x"]],  # of an item that is not there
+        [[[0, "status"], "x"], [[0, "no", "such"], 1]],  # the first would do
+        [[[], "x"]],
+        "status",
+    ],
+)
+def test_a_difference_that_does_not_fit_is_left_out_whole(steps: Any) -> None:
+    ours: list[dict[str, Any]] = [{"role": "user", "content": "Tea?"}]
+    forged = user("Tea?", metadata={METADATA_KEY: encode_difference(ours, steps)})
+    assert ours == to_items(forged)
+
+
+def test_each_reader_has_items_of_its_own() -> None:
+    """What is added to them are new lists every time."""
+    (message, _), *_ = from_any_items([said(1, "Hm.", logprobs=[])], NIL_ID, {})
+    (first,), (second,) = to_items(message), to_items(message)
+    first["content"][0]["logprobs"].append("changed")
+    assert [] == second["content"][0]["logprobs"]
 
 
 def test_ids_that_stand_twice_are_written_with_care() -> None:

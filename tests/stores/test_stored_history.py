@@ -9,7 +9,7 @@ import pytest
 import palaver
 from palaver.errors import Stale, UnknownConversation, VersionMismatch
 from palaver.history import Append, Rollback, Truncate
-from palaver.messages import assistant, user
+from palaver.messages import assistant, dump, user
 from palaver.stores.records import Change
 from palaver.stores.sqlite import SQLiteBackend
 
@@ -253,3 +253,48 @@ def test_a_fork_has_what_is_said_of_its_parent_by_now_and_is_what_a_reader_finds
         with pytest.raises(UnknownConversation):
             history.fork(id="orphan")
         assert "orphan" not in store
+
+
+def test_a_fork_is_two_rows(tmp_path: Path) -> None:
+    """The transaction asks for the parent's newest labels; the journal counts by itself."""
+    with palaver.open(tmp_path / "chat.db") as store:
+        history = store.create(said(3))
+        made = statements(store, history.fork)
+        assert ["BEGIN", "SELECT", "INSERT", "INSERT", "COMMIT"] == [
+            statement.split(" ", 1)[0] for statement in made
+        ]
+        history.append(user("after it"))
+        cursors = [entry.cursor for entry in store.backend.journal(None, 0, 9)]
+        assert ([4, 5, 6], 6) == (cursors, store.backend.newest())
+        assert [] == list(store.verify())
+
+
+def test_a_conversation_that_is_made_again_is_another(tmp_path: Path) -> None:
+    """Its head is not that of the one which was deleted, in a process that knew it."""
+    with palaver.open(tmp_path / "chat.db") as here, palaver.open(tmp_path / "chat.db") as there:
+        here.create(said(3), id="talk")
+        assert 3 == here.head("talk").length
+        there.delete("talk")
+        with pytest.raises(UnknownConversation):
+            here.head("talk")
+        there.create(said(2), id="talk")
+        assert 2 == here.head("talk").length
+        assert ["0", "1"] == [message.text for message in here.get("talk")]
+
+
+def test_the_log_has_what_is_stored(open_store: Callable[[], Store], tmp_path: Path) -> None:
+    """As SQLite has it, decrypted where it has to be; other stores have no such text."""
+    with open_store() as store:
+        history = store.create(said(7), id="talk")
+        fork = history.fork()
+        fork.append(user("mine"))
+        fork.replace(2, assistant("edited"))
+        for each in (history, fork):
+            encoded = each._log.encoded(each.view.ranges())
+            if store.kind == "sqlite":
+                assert dump(each.messages).decode() == encoded
+            else:
+                assert encoded is None
+    with palaver.open(tmp_path / "sealed.db", key=palaver.Key.generate()) as sealed:
+        history = sealed.create(said(2))
+        assert dump(history.messages).decode() == history._log.encoded([(0, 2)])

@@ -273,14 +273,20 @@ async def _run(
     work: Callable[[], _T], future: type[asyncio.Future[Any]], patience: Patience | None
 ) -> _T:
     job = _Job(work)
-    _pools[0].submit(job)
-    if patience is not None and patience.wait(job):
-        yields = patience.is_turn_of_others()
-    else:
+    yields = False
+    if patience is None:  # the thread can begin when the loop rests, so nothing is left to do then
         job.waiter = future(loop=asyncio.get_running_loop())
-        yields = job.done
-        if not yields:  # whoever is done now sees the waiter
-            await job.waiter
+        _pools[0].submit(job)
+        await job.waiter
+    else:
+        _pools[0].submit(job)
+        if patience.wait(job):
+            yields = patience.is_turn_of_others()
+        else:
+            job.waiter = future(loop=asyncio.get_running_loop())
+            yields = job.done
+            if not yields:  # whoever is done now sees the waiter
+                await job.waiter
     if yields:
         await asyncio.sleep(0)
     if job.error is not None:

@@ -220,7 +220,11 @@ class Backend(Protocol):
         ...
 
     def messages(self, conversation: str, start: int, stop: int) -> list[Message]:
-        """Return the messages from one position to before another."""
+        """Return the messages from one position to before another.
+
+        A backend may have a method `bodies(conversation, start, stop)` too: it returns them as JSON
+        with commas in between, unchecked, for readers that need only a part of each.
+        """
         ...
 
     def before(self, conversation: str, position: int) -> int:
@@ -423,8 +427,7 @@ def create_once(
     A fork has its parent's newest title, tags and owner, unless `as_parent` is false: then it has
     those of the head.
 
-    Returns what a reader of the new one would find, or None if it is to be read: it was there, or
-    is no fork and reading costs no round trip. To read a fork is to read what it has from others.
+    Returns what a reader of the new one would find, or None if it was there and is to be read.
     """
     create: Callable[[Head, Change], Head | None] = backend.create
     if head.parent is not None and as_parent:
@@ -434,8 +437,6 @@ def create_once(
     except AlreadyExists:
         if first.key is None or not was_created(backend, head.id, head.parent, first.key):
             raise
-        return None
-    if head.parent is None and not hasattr(backend, "open"):
         return None
     merged = {name: data for kind, name, data in first.records if kind == MERGED_POSITIONS and data}
     frames = [StoredFrame(0, first.frame or b"")]

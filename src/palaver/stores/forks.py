@@ -22,6 +22,7 @@ from palaver.stores.records import Change, Head
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from palaver.history.frame import Frame
     from palaver.history.plan import HistoryState
     from palaver.stores.frame_codec import FrameCodec
 
@@ -189,8 +190,8 @@ def pages(ranges: Sequence[RowRange[K]], most: int) -> Iterator[list[RowRange[K]
 
 def first_of_fork(  # noqa: PLR0917 - what a fork is made of
     state: HistoryState, codec: FrameCodec, parent: Head, name: str, version: int, key: str | None
-) -> tuple[Head, Change]:
-    """Return the head and the first change of a fork from a version of its parent."""
+) -> tuple[Head, Change, Frame]:
+    """Return the head, the first change and the frame of a fork from a version of its parent."""
     frame, stop = state.versions.frame(version), state.stops[version]
     base = max(frame.logged, stop)
     counts, at = state.log.before(base), state.clock()
@@ -205,4 +206,4 @@ def first_of_fork(  # noqa: PLR0917 - what a fork is made of
         conversation=name, after=-1, kind="fork", at=at, stop=stop, size=count, first=base,
         counts=counts, frame=codec.encode(bare, 0), key=key,
     )  # fmt: skip
-    return head, first
+    return head, first, bare

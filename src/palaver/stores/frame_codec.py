@@ -100,13 +100,12 @@ def read_frames(
     backend: Backend,
     head: Head,
     known: Sequence[StoredFrame] | None = None,
-    codec: FrameCodec | None = None,
 ) -> tuple[FrameCodec, list[tuple[int, Frame]]]:
     """Read all frames of a conversation, each with its first version, and return their codec.
 
-    `known` are those frames, if they were read already; `codec` is the one of a new fork.
+    `known` are those frames, if they were read already.
     """
-    codec = open_codec(backend, head) if codec is None else codec
+    codec = open_codec(backend, head)
     stored = backend.frames(head.id, -1, head.framed) if known is None else known
     frames = [
         (found.version, frame)
@@ -151,8 +150,11 @@ class FrameCodec:
         self.marked: Iterable[str] = ()
         """The names of the marks that the last decoded frame contained."""
 
-    def branch(self, version: int, ancestors: Ancestors) -> FrameCodec:
-        """Return the codec of a new fork from a version, which knows what there was by then."""
+    def branch(self, version: int, frame: Frame, ancestors: Ancestors) -> FrameCodec:
+        """Return the codec of a new fork from a version, which knows what there was by then.
+
+        The fork begins with a frame of which nothing is new: it selects what that version did.
+        """
         child = FrameCodec(self.generation + 1, ancestors)
 
         def known(generation: int, number: int) -> bool:
@@ -173,6 +175,7 @@ class FrameCodec:
         child._inherited = {*child._redo}
         for maps, own in ((self._marks, child._marks), (self._merged, child._merged)):
             maps.copy(own, known)
+        child.keep(frame, 0)
         return child
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────

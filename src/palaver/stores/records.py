@@ -477,6 +477,10 @@ class BodyCodec:
         """Return the messages of stored bodies."""
         return [self.message(body) for body in bodies]
 
+    def join(self, bodies: Sequence[str]) -> str:
+        """Return the messages of stored bodies as JSON, with commas in between, unchecked."""
+        return ",".join(bodies)
+
     def value(self, conversation: str, kind: str, name: str, value: bytes) -> bytes:
         """Return the value of a record."""
         del conversation, kind, name

@@ -83,7 +83,7 @@ from palaver.stores.twins import in_thread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from palaver.history.frame import Expected
+    from palaver.history.frame import Expected, Frame
     from palaver.history.operations import OperationInput, Piece
     from palaver.history.plan import Commit, Planner, WhenStale
     from palaver.history.view import Result, View
@@ -92,16 +92,12 @@ if TYPE_CHECKING:
     from palaver.stores.frame_codec import FrameCodec
     from palaver.stores.records import Lease, Record
 
-__all__ = [
-    "Listener",
-    "StoredHistory",
-    "StoredLog",
-    "StoredStops",
-]
+__all__ = ["Listener", "StoredHistory", "StoredLog", "StoredStops"]
 
 
 Listener: TypeAlias = Callable[[JournalEntry], None]
 """A method that is called with every change; see `StoredHistory.listen`."""
+_Begun: TypeAlias = "tuple[FrameCodec, Frame]"
 _log: Final = logging.getLogger("palaver.stores")
 _MESSAGES: Final = frozenset((Message,))
 _CACHED: Final = 20_000
@@ -146,7 +142,7 @@ class StoredLog:
         if len(known) > _CACHED:
             known.clear()
         if len(cache) + len(messages) > _CACHED:
-            self._remember(position, messages)
+            self.learn(position, messages)
             cache = {}
         for message in messages:
             cache[position] = message
@@ -160,10 +156,6 @@ class StoredLog:
         self._length = head.length
         self._counts = {head.length: head.counts}
 
-    def learn(self, first: int, messages: Sequence[Message]) -> None:
-        """Note messages that were committed at a position, behind those of others."""
-        self._remember(first, messages)
-
     def clear_cache(self) -> None:
         """Forget the messages that were read: some may have been erased."""
         with self._lock:
@@ -172,7 +164,8 @@ class StoredLog:
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
-    def _remember(self, first: int, messages: Sequence[Message]) -> None:
+    def learn(self, first: int, messages: Sequence[Message]) -> None:
+        """Note messages that were read, or committed at a position behind those of others."""
         if len(self._cache) + len(messages) > _CACHED:
             for oldest in list(self._cache)[: _CACHED // 2]:
                 del self._cache[oldest]
@@ -203,7 +196,7 @@ class StoredLog:
             with self._lock:
                 found = self._backend.messages(self._name, start, stop)
                 if stop - start <= _CACHED // 2:
-                    self._remember(start, found)
+                    self.learn(start, found)
         return found
 
     def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[list[Message]]:
@@ -230,6 +223,16 @@ class StoredLog:
         else:
             for start, stop in group:
                 yield self.between(start, stop)
+
+    def encoded(self, ranges: Iterable[tuple[int, int]]) -> str | None:
+        """Return the messages of several ranges as a JSON list, unchecked: as they are stored.
+
+        None if the backend has no such text, as in memory.
+        """
+        read = getattr(self._backend, "bodies", None)
+        if read is None:
+            return None
+        return f"[{','.join([read(self._name, *each) for each in ranges])}]"
 
     def before(self, position: int) -> int:
         """Return how many messages there are before a position, in all and by role, packed."""
@@ -331,12 +334,12 @@ class StoredHistory(BaseHistory):
         clock: Callable[[], int] = now_ms,
         last: int = 0,
         opened: Opened | None = None,
-        codec: FrameCodec | None = None,
+        begun: _Begun | None = None,
     ) -> None:
         """Read the head of a conversation; its messages are read when they are needed.
 
         The `last` so many are read at once. `opened` is what is known already, as of a new fork,
-        whose parent knows its `codec` too.
+        which has `begun` with a frame that its parent's codec knows, and a codec of its own.
         """
         check_known(name)
         self.id = name
@@ -345,15 +348,16 @@ class StoredHistory(BaseHistory):
         self._listeners: list[WeakMethod[Listener]] = []
         self._made: list[JournalEntry] = []
         opened = open_conversation(backend, name, last) if opened is None else opened
-        self._open(clock, opened, codec)
+        self._open(clock, opened, begun)
         restart_in_child(self)
 
-    def _open(
-        self, clock: Callable[[], int], opened: Opened, codec: FrameCodec | None = None
-    ) -> None:
+    def _open(self, clock: Callable[[], int], opened: Opened, begun: _Begun | None = None) -> None:
         backend, name = self._backend, self.id
         self._head = head = opened.head
-        self._codec, frames = read_frames(backend, head, opened.frames, codec)
+        if begun is None:
+            self._codec, frames = read_frames(backend, head, opened.frames)
+        else:
+            self._codec, frames = begun[0], [(0, begun[1])]
         self._log = StoredLog(backend, head)
         self._log.learn(opened.first, opened.messages)
         self._stops = StoredStops(backend, name, head.version, head.stop)
@@ -833,12 +837,14 @@ class StoredHistory(BaseHistory):
             if newest > state.version:
                 self.refresh()
             name, version = new_id() if id is None else id, newest if at is None else at
-            parent = replace(now, owner=owner or now.owner)
-            first = first_of_fork(state, self._codec, parent, name, version, key)
-            made = create_once(backend, *first, as_parent=as_parent)
-            read = partial(backend.ancestor_frames, name)
-            codec = None if made is None else self._codec.branch(version, read)
-            return type(self)(backend, name, clock=state.clock, opened=made, codec=codec)
+            parent = now if owner is None else replace(now, owner=owner)
+            head, first, frame = first_of_fork(state, self._codec, parent, name, version, key)
+            made = create_once(backend, head, first, as_parent=as_parent)
+            begun = None
+            if made is not None:
+                read = partial(backend.ancestor_frames, name)
+                begun = self._codec.branch(version, frame, read), frame
+            return type(self)(backend, name, clock=state.clock, opened=made, begun=begun)
 
     # ── in a forked process ─────────────────────────────────────────────────────────────────────
 

@@ -39,6 +39,7 @@ __all__ = [
     "with_details",
 ]
 
+_HASH: Final = hashlib.blake2b(digest_size=12)
 KEY: Final = "wire"
 """The key in a message's metadata under which details are stored."""
 _APART: Final = "apart"
@@ -51,8 +52,9 @@ _ROLES: Final = frozenset[tuple[str | None, str | None]](
 
 def fingerprint(element: object) -> str:
     """Return a hash that tells an element from every other."""
-    text = msgspec.json.encode(element)
-    return hashlib.blake2b(text, digest_size=12).hexdigest()
+    hashed = _HASH.copy()
+    hashed.update(msgspec.json.encode(element))
+    return hashed.hexdigest()
 
 
 def diff(ours: Any, theirs: Any) -> list[list[Any]]:  # noqa: ANN401 - JSON on both sides

@@ -377,6 +377,8 @@ def conversation_id(session_id: str | None) -> str:
         raise ValueError("a session needs an id: give the run a session, and create it with one")
     if not isinstance(cast("object", session_id), str):
         raise TypeError(f"session_id must be text, not {session_id!r}")
+    if session_id.isprintable():
+        return session_id
     return "".join(each if each.isprintable() else quote(each, safe="") for each in session_id)
 
 

@@ -177,7 +177,9 @@ class SQLiteBackend:
             if not rows:  # another process has deleted it meanwhile
                 refuse_unknown(parent)
             *_, title, tags, owner = rows[0]
-            made = replace(head, title=title, tags=tuple(_parse_json(tags)), owner=owner)
+            made = head
+            if (title, tags, owner) != (head.title, _encode_tags(head.tags), head.owner):
+                made = replace(head, title=title, tags=tuple(_parse_json(tags)), owner=owner)
             self._create(made, first)
             return made
 
@@ -194,7 +196,7 @@ class SQLiteBackend:
 
     def _create(self, head: Head, first: Change) -> int:
         parent = None if head.parent is None else self._cid(head.parent, self._writer)
-        counts, tags = unpack_counts(head.counts), json.dumps(head.tags)
+        counts, tags = unpack_counts(head.counts), _encode_tags(head.tags)
         mark = label_hash(head.id, parent, head.base, head.origin, head.created, 0, head.title,
                           tags, head.owner)  # fmt: skip
         try:
@@ -241,7 +243,8 @@ class SQLiteBackend:
         known, latest = self._latest.get(cid, _NOTHING)
         if known != first:  # what comes before it does not change: any connection may read it
             latest = self._read_latest(self._read, cid, first - 1)
-        columns, latest = _columns(cid, change, latest)
+        rows, latest = _rows(cid, change, latest)
+        columns = rows[0] if count == 1 else tuple(chain.from_iterable(rows))
         work = partial(self._append, cid, change, columns)
         version = self._write(work, atomic=True)
         if version.__class__ is int:  # and no `AlreadyCommitted`
@@ -320,20 +323,18 @@ class SQLiteBackend:
         if self._writer.execute(QUERIES["standing"], (cid,)).get != after:
             refuse_stale(conversation, after)
 
-    def _insert_rows(self, cid: int, version: int, change: Change) -> int:
-        """Insert a change's messages and return the number that comes after theirs."""
+    def _insert_rows(self, cid: int, version: int, change: Change) -> int | None:
+        """Insert a change's messages, if any, and return the number that comes after theirs."""
+        if not change.messages:
+            return None
         first: int = self._writer.execute(QUERIES["next_number"]).get
-        rows: list[tuple[Any, ...]] = []
-        if change.messages:
-            latest = self._read_latest(self._read_writing, cid, change.first - 1)
-            found, _ = _rows(cid, change, latest)
-            rows = [
-                (number, cid, version, change.at, *row) for number, row in enumerate(found, first)
-            ]
-            self._writer.executemany(QUERIES["insert_message"], rows)
+        latest = self._read_latest(self._read_writing, cid, change.first - 1)
+        found, _ = _rows(cid, change, latest)
+        rows = [(number, cid, version, change.at, *row) for number, row in enumerate(found, first)]
+        self._writer.executemany(QUERIES["insert_message"], rows)
         return first + len(rows)
 
-    def _insert_journal(self, number: int, cid: int, version: int, change: Change) -> None:
+    def _insert_journal(self, number: int | None, cid: int, version: int, change: Change) -> None:
         data = json.dumps(change.data, ensure_ascii=False) if change.data else None
         columns = (cid, version, change.kind, change.at, change.first, len(change.messages),
                    change.stop, data, change.key)  # fmt: skip
@@ -355,7 +356,7 @@ class SQLiteBackend:
             cid = self._cid(conversation, self._writer)
             if after is not None:
                 self._check_version(cid, conversation, after)
-            changed = json.dumps(list(tags))
+            changed = _encode_tags(tags)
             label(self._writer, cid, lambda erased, _, __, owner: (erased, title, changed, owner))
 
         self._write(work)
@@ -499,7 +500,7 @@ class SQLiteBackend:
         """Return where a conversation stands."""
         cached = self._heads.get(conversation)
         if cached is not None:
-            rows = self._read("head_since", conversation)
+            rows = self._read("head_since", cached[1][0])
             if rows and rows[0][_LAST_COLUMNS:] == cached[1]:
                 return _add_appends(cached[0], rows[0][:_LAST_COLUMNS])
         check_known(conversation)
@@ -567,6 +568,11 @@ class SQLiteBackend:
                 return read
         # one by one, so that each is decrypted, and the error names the fault
         return self.codec.messages([row[0] for row in self._read(f"bodies{several}", *where)])
+
+    def bodies(self, conversation: str, start: int, stop: int) -> str:
+        """Return the messages from one position to before another as JSON, unchecked."""
+        several, where = _where(self._lineage(conversation).row_ranges(start, stop))
+        return self.codec.join([body for (body,) in self._read(f"bodies{several}", *where)])
 
     def before(self, conversation: str, position: int) -> int:
         """Return how many messages come before a position, in all and by role, packed."""
@@ -840,12 +846,6 @@ def _decode_data(text: str | None) -> Mapping[str, Any]:
     return EMPTY if text is None else _parse_json(text)
 
 
-def _columns(cid: int, change: Change, latest: Latest) -> tuple[tuple[Any, ...], Latest]:
-    """Return the columns of all rows of a plain append, one after the other."""
-    rows, latest = _rows(cid, change, latest)
-    return rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows)), latest
-
-
 def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...]], Latest]:
     """Return the rows of a change's messages, and which is the latest in order then.
 
@@ -883,6 +883,11 @@ def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...
         user += role == _USER
         assistant += role == _ASSISTANT
     return rows, latest
+
+
+def _encode_tags(tags: Sequence[str]) -> str:
+    """Return tags as JSON; most conversations have none."""
+    return json.dumps([*tags]) if tags else "[]"
 
 
 def _parse_json(text: str) -> Any:  # noqa: ANN401 - what was written

@@ -13,11 +13,12 @@ LEFT JOIN conversations AS p ON p.cid = c.parent
 LEFT JOIN messages AS m ON m.cid = c.cid
 WHERE c.id = ? ORDER BY m.seq DESC LIMIT 1;
 
+-- A number is never given twice, so that of a conversation that was deleted finds nothing.
 -- name: head_since
 SELECT m.version, m.seq, m.role, m.n_system, m.n_user, m.n_assistant, m.at,
        c.cid, c.version, c.hash
 FROM conversations AS c LEFT JOIN messages AS m ON m.cid = c.cid
-WHERE c.id = ? ORDER BY m.seq DESC LIMIT 1;
+WHERE c.cid = ? ORDER BY m.seq DESC LIMIT 1;
 
 -- name: cid
 SELECT cid FROM conversations WHERE id = ?;
@@ -151,9 +152,12 @@ VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
 -- name: one_more
 , (NULL, ?1, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- Without a number it gets the next one.
 -- name: insert_journal
 INSERT INTO journal (number, cid, version, kind, at, first, count, stop, data, key, frame, hash)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (coalesce(?, max(coalesce((SELECT max(number) FROM messages), 0),
+                        coalesce((SELECT max(number) FROM journal), 0)) + 1),
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: version_of_key
 SELECT version FROM journal WHERE cid = ?1 AND key = ?2

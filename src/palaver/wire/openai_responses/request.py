@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from palaver.messages.ids import new_id
-from palaver.messages.limits import EMPTY, is_list, is_object
+from palaver.messages.limits import is_list, is_object
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, UnknownPart
 from palaver.messages.tool_state import ToolCompleted
@@ -46,7 +46,7 @@ from palaver.wire.openai_responses.blocks import (
 from palaver.wire.openai_responses.reply import ResponsesReply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from palaver.messages.message import Message, Role
     from palaver.messages.parts import Part, ToolPart
@@ -55,8 +55,11 @@ if TYPE_CHECKING:
     from palaver.wire.reply import ReplyReader
     from palaver.wire.request import BodyReader
 
+    PlainWriter = Callable[[Any, str], Element | None]
+
 __all__ = [
     "OPENAI_RESPONSES",
+    "PLAIN_WRITERS",
     "SENDABLE_IDS",
     "ItemReader",
     "ResponsesFormat",
@@ -347,56 +350,75 @@ class _AssistantWriter:
         return name if self._writer.claim_id(name) else None
 
 
-def write_plain_answer(parts: tuple[Part, ...]) -> list[Element] | None:
+def write_plain_answer(
+    parts: Sequence[Any], writers: Mapping[type, PlainWriter] | None = None
+) -> list[Element] | None:
     """Write an answer without detours: its items have their ids, and nothing that is unusual.
 
-    Return None for any other answer, which `OPENAI_RESPONSES` writes with care, to the same items.
+    `writers` are `PLAIN_WRITERS` for other classes that have the same fields as these parts. Return
+    None for any other answer, which `OPENAI_RESPONSES` writes with care, to the same items.
     """
     items: list[Element] = []
-    names, calls = set[str](), set[str]()
-    after = None
+    names: list[str] = []
+    calls: list[str] = []
+    writers, write, after = writers or PLAIN_WRITERS, None, None
     for part in parts:
-        metadata: Mapping[str, Any] = getattr(part, "metadata", EMPTY)
+        write = writers.get(type(part))
+        if write is None:
+            return None
+        metadata = part.metadata
         stored = metadata.get("openai") if len(metadata) == 1 else None
-        if not is_object(stored):
+        if not isinstance(stored, dict):
             return None
         name, came = stored.get("id"), stored.get("after")
         if type(name) is not str or name in names or (came is not None and came != after):
             return None
-        if len(stored) != (1 if came is None else 2):
-            return None
-        item = _write_plain_part(part, name)
+        item = write(part, name) if len(stored) == (1 if came is None else 2) else None
         if item is None:
             return None
-        if type(part) is ReasoningPart:
+        if write is _write_plain_reasoning:
             after = name
-        elif type(part) is ToolCallPart:
+        elif write is _write_plain_call:
             if part.call_id in calls:
                 return None
-            calls.add(part.call_id)
-        names.add(name)
+            calls.append(part.call_id)
+        names.append(name)
         items.append(item)
-    return items if parts and type(parts[-1]) is not ReasoningPart else None
+    return None if write is None or write is _write_plain_reasoning else items
 
 
-def _write_plain_part(part: Part, name: str) -> Element | None:
-    """Write a part of an answer that has nothing but the id of its item."""
-    if type(part) is ToolCallPart:
-        form = OPENAI_RESPONSES
-        fits = form.call_ids.fits(part.call_id) and form.tool_names.fits(part.tool)
-        return {
-            "type": "function_call", "call_id": part.call_id, "name": part.tool,
-            "arguments": part.raw, "id": name,
-        } if fits and SENDABLE_IDS["fc"](name) and _is_object_text(part.raw) else None  # fmt: skip
-    if type(part) is TextPart:
-        block: Element = {"type": "output_text", "text": part.text, "annotations": []}
-        return {
-            "type": "message", "id": name, "role": "assistant", "status": "completed",
-            "content": [block],
-        } if SENDABLE_IDS["msg"](name) and not part.ignored else None  # fmt: skip
-    if type(part) is ReasoningPart and not part.text and SENDABLE_IDS["rs"](name):
-        return {"type": "reasoning", "id": name, "summary": []}
-    return None
+def _write_plain_call(part: ToolCallPart, name: str) -> Element | None:
+    raw = part.raw
+    fits = _fits_call(part.call_id) and _fits_tool(part.tool) and _is_call_item_id(name)
+    return {
+        "type": "function_call", "call_id": part.call_id, "name": part.tool, "arguments": raw,
+        "id": name,
+    } if fits and _is_object_text(raw) else None  # fmt: skip
+
+
+def _write_plain_text(part: TextPart, name: str) -> Element | None:
+    if part.ignored or not _is_message_id(name):
+        return None
+    block: Element = {"type": "output_text", "text": part.text, "annotations": []}
+    return {
+        "type": "message", "id": name, "role": "assistant", "status": "completed",
+        "content": [block],
+    }  # fmt: skip
+
+
+def _write_plain_reasoning(part: ReasoningPart, name: str) -> Element | None:
+    if part.text or not _is_reasoning_id(name):
+        return None
+    return {"type": "reasoning", "id": name, "summary": []}
+
+
+PLAIN_WRITERS: Final[Mapping[type, PlainWriter]] = {
+    ToolCallPart: _write_plain_call,
+    TextPart: _write_plain_text,
+    ReasoningPart: _write_plain_reasoning,
+}
+"""How the parts of an answer are written that have nothing but the ids of their items."""
+_is_reasoning_id, _is_message_id, _is_call_item_id = (SENDABLE_IDS[k] for k in ("rs", "msg", "fc"))
 
 
 def _is_object_text(raw: str) -> bool:
@@ -617,3 +639,5 @@ class ItemReader:
 
 
 OPENAI_RESPONSES: Final = ResponsesFormat()
+_fits_call: Final = OPENAI_RESPONSES.call_ids.fits
+_fits_tool: Final = OPENAI_RESPONSES.tool_names.fits

@@ -1,38 +1,24 @@
-"""The OpenAI Agents SDK: its session, over a conversation in a store.
+"""The items of the OpenAI Agents SDK as messages, and messages as items; items that are repaired.
 
-    session = PalaverSession(palaver.open("chat.db"), "talk-1")
-    config = RunConfig(call_model_input_filter=repair_input)
-    await Runner.run(agent, "Tea?", session=session, run_config=config)
-
-The items of one answer are one message, an output is a tool message, and what was not edited comes
-back to the SDK exactly as it was written.
-
-The SDK appends the items of a turn, reads the items before it, and removes its last items when it
-tries again. Each is one access to the store from a worker thread: a write runs to its end even if
-the task is cancelled, a read is abandoned. What is removed only leaves the view, and
-`history.undo()` restores it.
-
-The session stores, and never repairs: what it returns is what was added or edited. `repair_input`
-repairs the request: each call has its output, as providers demand, whatever was edited.
+The items of one answer are one message, and an output is a tool message. What items say beyond
+their message is stored in its metadata, so that what was not edited becomes the same items again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import sys
-import threading
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
+from agents.run import ModelInputData
+from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from palaver.adapters._worker_threads import run_cancellable, run_to_end
-from palaver.errors import Conflict, UnknownConversation, ValidationError, needs_extra
+from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
-from palaver.messages.decode import accept, draft_class
-from palaver.messages.ids import new_id, now_ms, uuid_for
+from palaver.messages.decode import accept, decode, draft_class
+from palaver.messages.ids import new_id, now_ms
 from palaver.messages.limits import (
     EMPTY,
     MAX_TEXT,
@@ -53,11 +39,11 @@ from palaver.messages.parts import (
     tool_call_part,
 )
 from palaver.messages.tool_state import CompletedTime, ToolCompleted
-from palaver.stores import StoredHistory
 from palaver.wire.format import Writer, raw_block
 from palaver.wire.openai_responses.blocks import CALLS, ITEMS, RESULTS, pair_of
 from palaver.wire.openai_responses.request import (
     OPENAI_RESPONSES,
+    PLAIN_WRITERS,
     SENDABLE_IDS,
     ItemReader,
     write_plain_answer,
@@ -66,26 +52,19 @@ from palaver.wire.pairing import INTERRUPTED, Pairing
 from palaver.wire.request import ANY_TARGET, BodyReader
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
-with needs_extra("openai-agents"):
-    from agents.memory import session_settings as sdk
-    from agents.run import ModelInputData
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agents import TResponseInputItem
-    from agents.memory.session import _CompactionSnapshot
-    from agents.memory.session_settings import SessionSettings
     from agents.run import CallModelData
 
-    from palaver.history.view import View
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
-    from palaver.stores.store import Store
+    from palaver.wire.openai_responses.request import PlainWriter
 
-__all__ = ["PalaverSession", "repair_input"]
+__all__ = ["Item", "from_items", "read_stored", "repair_input", "repair_items", "to_items"]
 
-
+_log = logging.getLogger("palaver.adapters.openai_agents")
 _ROLES: Final = frozenset(("user", "assistant", "system", "developer"))
 
 
@@ -169,8 +148,12 @@ def to_items(message: Message) -> list[Item]:
     >>> to_items(user("Tea?"))
     [{'role': 'user', 'content': 'Tea?'}]
     """
-    ours = _write_items(message)
-    stored = message.metadata.get(METADATA_KEY) if message.metadata else None
+    return _restore(_write_items(message), message.metadata)
+
+
+def _restore(ours: list[Item], metadata: Mapping[str, Any]) -> list[Item]:
+    """Return the original items: what palaver writes, with what they said beyond that."""
+    stored = metadata.get(METADATA_KEY) if metadata else None
     if isinstance(stored, str):
         then, _, steps = stored.partition(" ")
         if then == fingerprint(ours):
@@ -180,6 +163,8 @@ def to_items(message: Message) -> list[Item]:
 
 def _apply_difference(ours: list[Item], steps: str) -> list[Item]:
     """Apply the stored difference; it is ignored if it is not valid."""
+    if len(steps) <= _MAX_SHORT and _add(ours, _read_additions(steps)):
+        return ours
     try:
         theirs = apply_changes(ours, msgspec.json.decode(steps))
     except msgspec.DecodeError:
@@ -187,19 +172,53 @@ def _apply_difference(ours: list[Item], steps: str) -> list[Item]:
     return [*theirs] if is_list(theirs) and all(map(is_object, theirs)) else ours
 
 
+@lru_cache(maxsize=256)
+def _read_additions(steps: str) -> tuple[tuple[list[Any], str, Any], ...] | None:
+    """Read a difference that only adds fields with a plain value or none; None for any other.
+
+    Most are of this kind, and the same few: `"status": "completed"`, `"logprobs": []`.
+    """
+    try:
+        changes = decode(steps, list[tuple[list[str | int], str | int | float | bool | list[Any]]])
+    except msgspec.MsgspecError:
+        return None
+    found: list[tuple[list[Any], str, Any]] = []
+    for path, value in changes:
+        if not path or type(path[-1]) is not str or (type(value) is list and value):
+            return None
+        found.append((path[:-1], path[-1], value))
+    return tuple(found)
+
+
+def _add(ours: list[Item], additions: tuple[tuple[list[Any], str, Any], ...] | None) -> bool:
+    """Add fields to items; False, and nothing is added, where one has no place or is there."""
+    if additions is None:
+        return False
+    parents: list[Any] = []
+    for path, key, _ in additions:
+        parent: Any = ours
+        try:
+            for step in path:
+                parent = parent[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+        if type(parent) is not dict or key in parent:
+            return False
+        parents.append(parent)
+    for parent, (_, key, value) in zip(parents, additions, strict=True):
+        parent[key] = [] if type(value) is list else value
+    return True
+
+
 def _write_items(message: Message) -> list[Item]:
     """Write a message as items, without the stored difference."""
-    content, role = message.content, message.role
-    if isinstance(content, str):
-        silent = role == "tool" or ERASED in message.metadata
-        return [] if silent else [{"role": role, "content": content}]
+    plain = _write_plain(message)
+    if plain is not None:
+        return plain
+    content, role = message.parts, message.role
     if len(content) == 1 and type(content[0]) is UnknownPart:
         return [raw_block(content[0])] if content[0].type == OPENAI_RESPONSES.name else []
     given, calls = [message], 0
-    if role == "tool" and len(content) == 1 and (output := _plain_output(content[0])):
-        return [output]
-    if role == "assistant" and (items := write_plain_answer(content)):
-        return items
     if role == "tool":  # a result is written with its call, and the call left out
         parts = [part for part in content if type(part) is ToolPart]
         calls = len(parts)
@@ -218,14 +237,101 @@ def _write_items(message: Message) -> list[Item]:
     return elements[: len(elements) - len(turn.calls)]  # without the results that repair adds
 
 
-def _plain_output(part: Part) -> Item | None:
-    """The common case without detours: a call gave a text."""
-    if type(part) is not ToolPart or not OPENAI_RESPONSES.call_ids.fits(part.call_id):
+def _write_plain(
+    message: Message | _StoredMessage, writers: Mapping[type, PlainWriter] = PLAIN_WRITERS
+) -> list[Item] | None:
+    """Write the common messages without detours: a text, an output, an answer with its ids."""
+    content, role = message.content, message.role
+    if type(content) is str:
+        silent = role == "tool" or ERASED in message.metadata
+        return [] if silent else [{"role": role, "content": content}]
+    if role == "assistant":
+        return write_plain_answer(content, writers)
+    output = _plain_output(content[0]) if role == "tool" and len(content) == 1 else None
+    return None if output is None else [output]
+
+
+def _plain_output(part: Any) -> Item | None:  # noqa: ANN401 - a part, or what is read of it
+    """The item of a call that gave a text."""
+    if type(part) not in (ToolPart, _StoredOutput) or not _fits_call(part.call_id):
         return None
     state = part.state
-    if type(state) is not ToolCompleted or state.attachments or state.time.compacted is not None:
+    if type(state) not in (ToolCompleted, _StoredState) or state.attachments:
+        return None
+    if state.time.compacted is not None or not state.output:
         return None
     return {"type": "function_call_output", "call_id": part.call_id, "output": state.output}
+
+
+def read_stored(stored: str) -> list[list[Item]] | None:
+    """Convert a list of messages as a store has it to the items of each, as `to_items` does.
+
+    Only what the items say is read, and no message is made or checked: the text is as trustworthy
+    as the store. Return None where a message is unusual or can't be read.
+
+    >>> from palaver.messages import dump, user
+    >>> read_stored(dump([user("Tea?")]).decode())
+    [[{'role': 'user', 'content': 'Tea?'}]]
+    """
+    try:
+        messages = decode(stored, list[_StoredMessage])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    found: list[list[Item]] = []
+    for message in messages:
+        ours = _write_plain(message, _STORED_WRITERS)
+        if ours is None:
+            return None
+        found.append(_restore(ours, message.metadata) if message.metadata else ours)
+    return found
+
+
+class _StoredText(Struct, tag="text", gc=False):
+    text: str
+    metadata: dict[str, Any] = EMPTY
+    ignored: bool | None = None
+
+
+class _StoredReasoning(Struct, tag="reasoning", gc=False):
+    text: str
+    metadata: dict[str, Any] = EMPTY
+
+
+class _StoredCall(Struct, tag="tool-call", gc=False):
+    call_id: str = field(name="callID")
+    tool: str
+    raw: str
+    metadata: dict[str, Any] = EMPTY
+
+
+class _StoredTime(Struct, gc=False):
+    compacted: int | None = None
+
+
+class _StoredState(Struct, tag="completed", tag_field="status", gc=False):
+    output: str
+    time: _StoredTime
+    attachments: tuple[Raw, ...] = ()
+
+
+class _StoredOutput(Struct, tag="tool", gc=False):
+    call_id: str = field(name="callID")
+    state: _StoredState
+
+
+class _StoredMessage(Struct, gc=False):
+    """What is read of a stored message to write its items."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[_StoredText | _StoredReasoning | _StoredCall | _StoredOutput]
+    metadata: dict[str, Any] = EMPTY
+
+
+_STORED_WRITERS: Final[Mapping[type, PlainWriter]] = {
+    _StoredCall: PLAIN_WRITERS[ToolCallPart],
+    _StoredText: PLAIN_WRITERS[TextPart],
+    _StoredReasoning: PLAIN_WRITERS[ReasoningPart],
+}
 
 
 def _make_call(part: ToolPart) -> Any:  # noqa: ANN401 - a part
@@ -238,6 +344,8 @@ METADATA_KEY: Final = "openai_agents"
 """Where a message's metadata keeps what its items say beyond it."""
 _IN_PARTS: Final = frozenset(("phase", "namespace", "caller", "encrypted_content"))
 """What `items` keeps in a part."""
+_MAX_SHORT: Final = 200
+"""The length of a difference whose reading is worth remembering."""
 _MAX_PLAIN: Final = MAX_TEXT // 2
 """Items of so many bytes have no text that is too long, not even the one of what they add."""
 _QUESTION, _OUTPUT = 2, 3  # how many fields of a question and an output palaver writes
@@ -448,301 +556,6 @@ class _PlainReader:
             ours = {"type": "function_call_output", "call_id": call_id, "output": output}
             self._write(ours, item)
         self._add("tool", (accept(draft, ToolPart),), index + 1)
-
-
-_log = logging.getLogger("palaver.adapters.openai_agents")
-_MAX_ENCODED: Final = 20_000
-"""So many messages are encoded as items; when more are added, it begins anew."""
-_MAX_LOOKBACK: Final = 200
-"""How many messages are searched for the call of an output that comes in a later batch."""
-
-
-class _EncodedItems(NamedTuple):
-    """The items of a message as JSON text without the brackets, and their number."""
-
-    message: Message
-    text: bytes
-    size: int
-
-    def items(self) -> list[Item]:
-        """Decode the items, as new objects every time."""
-        return _decode(self.text)
-
-
-def _decode(text: bytes) -> list[Item]:
-    return cast("list[Item]", msgspec.json.decode(b"[%b]" % text))
-
-
-class PalaverSession:
-    """A conversation as a session of the OpenAI Agents SDK.
-
-    The conversation is created with the first items. `session_settings` limits how many items a
-    run is shown, as everywhere in the SDK. Where the conversation is edited, or a limit cuts it,
-    give the run `repair_input`, so that the request is valid.
-
-    >>> import asyncio, palaver
-    >>> store = palaver.open(":memory:")
-    >>> session = PalaverSession(store, "talk-1")
-    >>> asyncio.run(session.add_items([{"role": "user", "content": "Tea?"}]))
-    >>> asyncio.run(session.get_items())
-    [{'role': 'user', 'content': 'Tea?'}]
-    >>> store.get("talk-1")[0].text
-    'Tea?'
-    """
-
-    session_id: str
-    session_settings: SessionSettings | None
-
-    def __init__(
-        self,
-        store: Store | StoredHistory,
-        session_id: str | None = None,
-        *,
-        session_settings: SessionSettings | dict[str, Any] | None = None,
-    ) -> None:
-        """Take a store and the id of a conversation, which may be new; or a stored history."""
-        self._store = None if isinstance(store, StoredHistory) else store
-        self._history = store if isinstance(store, StoredHistory) else None
-        if self._history is not None and session_id in (None, self._history.id):
-            session_id = self._history.id
-        elif self._history is not None or not session_id:
-            given = "another id than its history's" if self._history is not None else "no id"
-            raise ValueError(f"a session needs the id of its conversation: it was given {given}")
-        self.session_id = session_id
-        self.session_settings = sdk.coerce_session_settings(
-            session_settings or sdk.SessionSettings()
-        )
-        self._lock = threading.Lock()
-        self._closed = False
-        self._encoded: dict[str, _EncodedItems] = {}
-
-    @property
-    def history(self) -> StoredHistory:
-        """The conversation, to read and to edit; it is created if it does not exist."""
-        with self._lock:
-            return self._open_or_create()
-
-    # ── what the SDK calls ──────────────────────────────────────────────────────────────────────
-
-    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the last items, or all, in order: as they were added, or as they were edited.
-
-        `pop_item` removes the same items, one by one. What an edit or the limit has separated is
-        returned as it is; `repair_input` makes a valid request of it.
-        """
-        wanted = sdk.resolve_session_limit(limit, self.session_settings)
-        found, _ = await run_cancellable(lambda: self._get(wanted))
-        return cast("list[TResponseInputItem]", found)
-
-    async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items at the end, in one change."""
-        if items or self._closed:  # which the worker reports
-            await run_to_end(lambda: self._add(items))
-
-    async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the last item from the view and return it, or None if there is none."""
-        return cast("TResponseInputItem | None", await run_to_end(self._pop))
-
-    async def clear_session(self) -> None:
-        """Remove everything from the view, system messages too; `history.undo()` restores it."""
-        await run_to_end(self._clear)
-
-    def close(self) -> None:
-        """Close the session: every later call raises `RuntimeError`, closing it again does nothing.
-
-        A change that is under way is finished first. The store stays open: whoever opened it
-        closes it.
-        """
-        with self._lock:
-            self._closed = True
-            self._encoded.clear()
-
-    async def _get_compaction_snapshot(
-        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
-    ) -> _CompactionSnapshot | None:
-        """Return the last items, and a function that replaces the end of them in one change.
-
-        The SDK's own sessions have this for its compaction; without it, a history that is shown in
-        part is not compacted. A subclass that changes what is read or written has to have its own.
-        """
-        from agents.memory.session import _CompactionSnapshot  # noqa: PLC0415 - the SDK may drop it
-
-        mine, base = type(self), PalaverSession
-        if (mine.get_items, mine.add_items) != (base.get_items, base.add_items):
-            return None
-        found, version = await run_cancellable(lambda: self._get(limit + 1))
-        items = cast("list[TResponseInputItem]", found[-limit:])
-        count = len(items)
-
-        async def replace_suffix(start: int, new: list[TResponseInputItem]) -> bool:
-            work = partial(self._replace, count - start, new, version, prune_prefix)
-            return await run_to_end(work)
-
-        return _CompactionSnapshot(items, len(found) <= limit, replace_suffix)
-
-    # ── one access to the store each ────────────────────────────────────────────────────────────
-
-    def _open(self) -> StoredHistory | None:
-        """Return the conversation as it is now, or None if it does not exist yet."""
-        self._check_open()
-        if self._history is not None:
-            self._history.refresh()
-        elif self._store is not None:
-            with contextlib.suppress(UnknownConversation):
-                self._history = self._store.get(self.session_id)
-        return self._history
-
-    def _open_or_create(self) -> StoredHistory:
-        history = self._open()
-        if history is None:
-            assert self._store is not None  # noqa: S101 - without a store there is a history
-            key = f"openai-agents {self.session_id}"  # processes may create it at the same time
-            history = self._history = self._store.create(id=self.session_id, key=key)
-        return history
-
-    def _check_open(self) -> None:
-        if self._closed:
-            name = type(self).__name__
-            raise RuntimeError(f"{name} is closed: make a new one of {self.session_id!r}")
-
-    def _get(self, limit: int | None) -> tuple[list[Item], int]:
-        """Return the last items, or all, and the version that they are of."""
-        with self._lock:
-            history = self._open()
-            if history is None or limit == 0:
-                return [], 0
-            return self._last(history.view, limit), history.version
-
-    def _last(self, view: View, limit: int | None) -> list[Item]:
-        """Return the last items of a view; a message gives none, one or several."""
-        left = limit if limit is not None and limit > 0 else sys.maxsize
-        first: list[Item] = []
-        found: list[bytes] = []
-        stop = len(view)
-        while stop and left:
-            start = max(stop - left, 0)
-            for message in reversed(view[start:stop]):
-                written = self._items_of(message)
-                if written.size > left:
-                    first, left = written.items()[-left:], 0
-                    break
-                if written.size:
-                    found.append(written.text)
-                    left -= written.size
-                    if not left:
-                        break
-            stop = start
-        return first + _decode(b",".join(reversed(found)))
-
-    def _items_of(self, message: Message) -> _EncodedItems:
-        encoded = self._encoded.get(message.id)
-        if encoded is None or encoded.message is not message:
-            encoded = self._encode(message, to_items(message))
-        return encoded
-
-    def _encode(self, message: Message, items: Sequence[Any]) -> _EncodedItems:
-        """Cache the items of a message as text, since each caller gets objects of its own."""
-        text = msgspec.json.encode(items)[1:-1]
-        encoded = _EncodedItems(message, text, len(items))
-        if len(self._encoded) < _MAX_ENCODED:  # what is read from the end fills it, and stays
-            self._encoded[message.id] = encoded
-        return encoded
-
-    def _add(self, items: Sequence[Any]) -> None:
-        with self._lock:
-            self._check_open()
-            history = self._open_or_create() if self._history is None else self._history
-            new = from_items(items, uuid_for(history.id), _earlier_tools(items, history))
-            if len(new) == 1:
-                history.append(new[0][0])
-            else:
-                history.extend([message for message, _ in new])
-            if len(self._encoded) + len(new) > _MAX_ENCODED:
-                self._encoded.clear()
-            for message, theirs in new:
-                self._encode(message, theirs)
-
-    def _pop(self) -> Item | None:
-        with self._lock:
-            history = self._open()
-            while history is not None and len(history.view):
-                view = history.view
-                last = len(view) - 1
-                message = view[last]
-                items = self._items_of(message).items()
-                rest = [each for each, _ in from_items(items[:-1], uuid_for(history.id))]
-                try:
-                    _replace_last(history, last, rest)
-                except Conflict:
-                    continue  # another worker removed a part of the same answer
-                if items and message in history.at(history.version - 1):
-                    return items[-1]  # nobody else removed it meanwhile
-                history.refresh()
-            return None
-
-    def _replace(
-        self, count: int, new: Sequence[Any], version: int, is_expired: Callable[[Any], bool] | None
-    ) -> bool:
-        """Replace the last items, and drop the first messages of which all items are expired.
-
-        It does nothing and returns False if the conversation has changed since this version.
-        """
-        with self._lock:
-            history = self._open()
-            if history is None or history.version != version or not count:
-                return False
-            view = history.view
-            left, stop = count, len(view)
-            while left > 0:
-                stop -= 1
-                left -= self._items_of(view[stop]).size
-            rest = self._items_of(view[stop]).items()[:-left] if left else []
-            start = 0
-            if is_expired is not None:
-                while start < stop and all(map(is_expired, self._items_of(view[start]).items())):
-                    start += 1
-            made = [each for each, _ in from_items([*rest, *new], uuid_for(history.id))]
-            try:
-                history.rewrite([range(start, stop), *made], expect=version)
-            except Conflict:  # another process was first
-                return False
-            return True
-
-    def _clear(self) -> None:
-        with self._lock:
-            history = self._open()
-            if history is not None and len(history.view):
-                history.clear(keep_system_message=False)
-
-
-def _replace_last(history: StoredHistory, last: int, rest: list[Message]) -> None:
-    """Replace the last message by what is left of it, in one edit."""
-    if not rest:
-        history.truncate(remove_last=1)
-    elif len(rest) == 1:
-        history.replace(last, rest[0])
-    else:
-        history.rewrite([range(last), *rest], reason="POP")
-
-
-def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, str]:
-    """Return the tools of earlier calls that these items have outputs of, by call id."""
-    made, asked = set[str](), set[str]()
-    for item in items:
-        kind = item.get("type") if type(item) is dict or is_object(item) else None
-        if kind == "function_call":
-            made.add(str(item.get("call_id")))
-        elif kind == "function_call_output":
-            asked.add(str(item.get("call_id")))
-    asked -= made
-    if not asked:
-        return {}
-    return {
-        part.call_id: part.tool
-        for message in history.view.recent(_MAX_LOOKBACK, role="assistant")
-        for part in message.parts
-        if isinstance(part, ToolCallPart) and part.call_id in asked
-    }
 
 
 _OUTPUTS: Final = {
