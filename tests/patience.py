@@ -1,4 +1,4 @@
-"""A guard against hanging: generous, so that it says nothing about speed."""
+"""How long tests wait: generous, so that it says nothing about speed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _LEAST: Final = 300.0
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from palaver.stores.postgres.connections import PostgresConnections
+
 
 @contextmanager
 def within(seconds: float) -> Generator[None]:
@@ -21,3 +23,13 @@ def within(seconds: float) -> Generator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def set_patience(connections: PostgresConnections, seconds: float) -> None:
+    """Let a store on PostgreSQL wait so long for its server from here on: not long for an error.
+
+    A store that was opened with little patience may get its error too early, on a busy machine.
+    """
+    connections._patience = seconds
+    for line in connections._idle:
+        line.limit = seconds / 2

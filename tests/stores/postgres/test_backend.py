@@ -25,7 +25,7 @@ from palaver.stores import Store
 from palaver.stores.backend import load_migrations
 from palaver.stores.postgres import PostgresBackend, connections, erase
 from palaver.stores.records import Change
-from tests.patience import within
+from tests.patience import set_patience, within
 from tests.stores.postgres_server import Server
 from tests.stores.proxy import Proxy
 
@@ -287,8 +287,9 @@ def test_patience_has_an_end(postgres_server: Server, postgres: str) -> None:
     with tempfile.TemporaryDirectory(prefix="palaver-proxy-") as folder:
         with Proxy(Path(folder), postgres_server.folder):
             address = postgres_server.address(name, Path(folder))
-            backend = PostgresBackend(address, patience=0.5)
+            backend = PostgresBackend(address)
             history = Store(backend).create()
+            set_patience(backend._connections, 0.5)
         with closing(backend), within(60), pytest.raises(StoreError):
             history.append(user("to nobody"))
 

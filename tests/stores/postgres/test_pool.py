@@ -13,7 +13,7 @@ from psycopg import errors
 
 from palaver.errors import StoreError
 from palaver.stores.postgres.connections import PostgresConnections
-from tests.patience import within
+from tests.patience import set_patience, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,21 +54,23 @@ def test_no_more_than_so_many_are_in_use(connections: PostgresConnections) -> No
 
 
 def test_waiting_too_long_for_a_connection_is_an_error(postgres: str) -> None:
-    connections = PostgresConnections(postgres, size=1, patience=0.2)
+    connections = PostgresConnections(postgres, size=1, patience=30)
     done, inside = threading.Event(), threading.Event()
 
     def work(line: TimedConnection) -> bool:
-        inside.set()
         line.execute("SELECT 1")
+        inside.set()
         return done.wait()
 
     with within(60), ThreadPoolExecutor(1) as pool:
         first = pool.submit(connections.run, work)
         inside.wait()
+        set_patience(connections, 0.2)
         with pytest.raises(StoreError, match="in use"):
             connections.run(session)
         done.set()
         assert first.result()
+        set_patience(connections, 30)
         assert connections.run(session)
     connections.close()
 

@@ -100,9 +100,10 @@ def test_a_long_statement_is_not_taken_for_silence(postgres: str) -> None:
 
     def work(line: TimedConnection) -> None:
         times.append(1)
-        line.execute("SELECT pg_sleep(1.9)")
+        line.limit = 0.3
+        line.execute("SELECT pg_sleep(1)")
 
-    backend = PostgresBackend(postgres, patience=1.6, pooler=True)
+    backend = PostgresBackend(postgres, pooler=True)
     with closing(backend), within(40):
         backend._connections.run(work)
         assert [1] == times

@@ -20,7 +20,7 @@ from palaver.errors import StoreError
 from palaver.messages import user
 from palaver.stores import Store
 from palaver.stores.postgres import PostgresBackend
-from tests.patience import within
+from tests.patience import set_patience, within
 from tests.stores.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ def proxied(postgres_server: Server, postgres: str) -> Iterator[tuple[Proxy, str
 def test_a_stopped_server_is_an_error_and_nothing_is_lost_or_doubled(
     postgres_server: Server, postgres: str
 ) -> None:
-    backend = PostgresBackend(postgres, patience=1, pool=2)
+    backend = PostgresBackend(postgres, pool=2)
     with closing(backend), within(HANGING), ThreadPoolExecutor(6) as pool:
         history = Store(backend).create([user("one")])
         others = [Store(backend).get(history.id) for _ in range(4)]
         backend.wait(0)  # begins to listen
         with postgres_server.paused():
+            set_patience(backend._connections, 1)
             calls: list[Future[Any]] = [
                 pool.submit(each.append, user(f"{n}"), key=f"{n}") for n, each in enumerate(others)
             ]
@@ -64,6 +65,7 @@ def test_a_stopped_server_is_an_error_and_nothing_is_lost_or_doubled(
             calls.append(pool.submit(backend.wait, 0.2))
             errors = [call.exception() for call in calls]
             assert [StoreError] * 5 + [type(None)] == [type(error) for error in errors]
+        set_patience(backend._connections, 30)
         for number, each in enumerate(others):
             each.append(user(f"{number}"), key=f"{number}")
         texts = [message.text for message in Store(backend).get(history.id)]
@@ -75,11 +77,12 @@ def test_a_stopped_server_is_an_error_and_nothing_is_lost_or_doubled(
 def test_a_store_is_closed_although_the_server_is_stopped(
     postgres_server: Server, postgres: str
 ) -> None:
-    backend = PostgresBackend(postgres, patience=1)
+    backend = PostgresBackend(postgres)
     with within(HANGING):
         Store(backend).create().append(user("one"))
         backend.wait(0)
         with postgres_server.paused():
+            set_patience(backend._connections, 1)
             backend.close()
             with pytest.raises(StoreError, match="closed"):
                 backend.newest()
@@ -152,9 +155,10 @@ def test_a_change_whose_connection_falls_silent_is_made_once(
 ) -> None:
     """The server is asked what became of it on another connection."""
     proxy, address = proxied
-    backend = PostgresBackend(address, patience=1)
+    backend = PostgresBackend(address)
     with closing(backend), within(HANGING):
         history = Store(backend).create()
+        backend._connections.run(lambda line: setattr(line, "limit", SOON))
         proxy.hush(b"swallowed", when)
         history.append(user("swallowed"))
         history.append(user("the next"))
@@ -169,7 +173,7 @@ def test_a_migration_whose_connection_falls_silent(proxied: tuple[Proxy, str]) -
         proxy.hush(b"pg_advisory", "before")
         with pytest.raises(StoreError, match="did not answer"):
             PostgresBackend(address, patience=1)
-        backend = PostgresBackend(address, patience=1)
+        backend = PostgresBackend(address)
         assert (0, 0) != backend.migrated
         backend.close()
 

@@ -20,7 +20,7 @@ from palaver.messages import user
 from palaver.stores import Store
 from palaver.stores.postgres import PostgresBackend
 from palaver.stores.postgres.connections import PostgresConnections
-from tests.patience import within
+from tests.patience import set_patience, within
 from tests.stores.postgres_server import serving, together
 
 if TYPE_CHECKING:
@@ -144,9 +144,10 @@ def test_nothing_is_lost_when_the_standby_is_promoted(
 def test_without_a_primary_in_time_it_is_an_error(pair: tuple[Server, Server]) -> None:
     with serving() as other, within(HANGING):
         address = together("postgres", other, pair[1])
-        with closing(PostgresBackend(address, patience=1.2)) as backend:
+        with closing(PostgresBackend(address)) as backend:
             history = Store(backend).create()
             other.stop(signal.SIGKILL)
+            set_patience(backend._connections, 1.2)
             with pytest.raises(
                 StoreError, match=r"none of the servers accepted changes for 1\.2 s"
             ):
