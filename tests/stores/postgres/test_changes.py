@@ -203,20 +203,20 @@ def test_a_single_message_sent_again_is_found_or_made(store: Store) -> None:
     history = store.create([user("0")])
     head, root = store.head(history.id), history.id
 
-    def send(text: str, attempt: int) -> int:
+    def send(text: str, attempt: int, *, again: bool) -> int:
         change = appended(head, text)
         return backend._connections.run(
-            lambda connection: commit(connection, root, change, attempt)
+            lambda connection: commit(connection, root, change, attempt, again=again)
         )
 
-    assert 1 == send("1", 7)
-    assert 1 == send("1", 7)  # at its place: nothing came between
-    placed = send("2", 8)
+    assert 1 == send("1", 7, again=False)
+    assert 1 == send("1", 7, again=True)  # at its place: nothing came between
+    placed = send("2", 8, again=False)
     assert isinstance(placed, Placed)
-    again = send("2", 8)  # behind the change of another
+    again = send("2", 8, again=True)  # behind the change of another
     assert isinstance(again, Placed)
     assert (2, 2, 2) == (placed, placed.first, again)
-    assert 3 == send("3", 9)
+    assert 3 == send("3", 9, again=True)  # its first try never came to the server
     assert ["0", "1", "2", "3"] == [message.text for message in store.get(history.id)]
     assert [] == list(store.verify())
 

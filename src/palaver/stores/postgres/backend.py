@@ -307,10 +307,12 @@ class PostgresBackend:
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
-        attempt = new_attempt()
+        attempt, sent = new_attempt(), False
 
         def send(connection: TimedConnection, root: str) -> int:
-            return commit(connection, root, change, attempt, in_turn=in_turn)
+            nonlocal sent
+            again, sent = sent, True
+            return commit(connection, root, change, attempt, again=again, in_turn=in_turn)
 
         in_turn = change.conversation in self._families.crowded
         version = self._in_family_seen(change, send)

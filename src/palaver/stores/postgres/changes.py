@@ -162,19 +162,21 @@ def commit(
     change: Change,
     attempt: int,
     *,
+    again: bool = False,
     in_turn: bool = False,
 ) -> int:
     """Store a change and return its version.
 
-    `in_turn` tells that many append to the conversation, so that each should wait for its turn.
+    `again` tells that it may have been stored by this attempt before, and the answer was lost;
+    `in_turn` that many append to the conversation, so that each should wait for its turn.
     """
-    name, values = _statement(root, change, attempt, 0, in_turn=in_turn)
+    name, values = _statement(root, change, attempt, 0, again=again, in_turn=in_turn)
     return committed(change, connection.ask(STATEMENTS[name], values))
 
 
 def send_commit(connection: TimedConnection, root: str, change: Change, attempt: int) -> Cursor:
     """Send a change inside of a pipeline; `committed` takes the row of the answer."""
-    name, values = _statement(root, change, attempt, 0)
+    name, values = _statement(root, change, attempt, 0, again=True)
     return connection.execute(STATEMENTS[name], values)
 
 
@@ -317,6 +319,7 @@ def _statement(
     attempt: int,
     index: int,
     *,
+    again: bool = False,
     in_turn: bool = False,
 ) -> tuple[str, Values]:
     """Return the statement that makes a change, and its values.
@@ -329,7 +332,7 @@ def _statement(
         and change.key is None
         and not (change.records or change.replaces)
     ):
-        return "append", _append_values(root, change, attempt, index, in_turn=in_turn)
+        return "append", _append_values(root, change, attempt, index, again=again, in_turn=in_turn)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
         **record_values(change.conversation, change.records), "root": root,
@@ -339,14 +342,15 @@ def _statement(
 
 
 def _append_values(
-    root: str, change: Change, attempt: int, index: int, *, in_turn: bool
+    root: str, change: Change, attempt: int, index: int, *, again: bool, in_turn: bool
 ) -> tuple[Any, ...]:
     """Return the values of the statement `append`."""
     (message,) = change.messages
     body = encode_body(message)
     return (
-        root, change.conversation, change.after, change.anywhere, in_turn and change.anywhere,
-        change.first, change.at, _NONE if change.token is None else change.token, attempt, index,
+        root, change.conversation, change.after, change.anywhere, again,
+        in_turn and change.anywhere, change.first, change.at,
+        _NONE if change.token is None else change.token, attempt, index,
         ROLE_NUMBERS[message.role], *unpack_counts(change.counts), message.timestamp,
         row_hash(body.encode(), change.conversation, f"at {change.at}"), message.id, body,
     )  # fmt: skip

@@ -42,20 +42,21 @@ BEGIN
 END
 $$;
 
--- The number of the newest change of a conversation, if it was drawn on this node. Its record is in
--- the journal, or is the last message itself.
+-- The number of the newest change of a conversation, if it was drawn on this node. Its record is the
+-- last message itself, or is in the journal.
 CREATE OR REPLACE FUNCTION palaver.number_of(
     p_root text, p_id text, p_version bigint, p_length bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     v_number bigint;
 BEGIN
-    SELECT number INTO v_number FROM palaver.journal
-    WHERE root = p_root AND conversation = p_id AND version = p_version AND node = palaver.node();
+    SELECT number INTO v_number FROM palaver.messages
+    WHERE root = p_root AND conversation = p_id AND seq = p_length - 1 AND version = p_version
+      AND node = palaver.node();
     IF NOT FOUND THEN
-        SELECT number INTO v_number FROM palaver.messages
-        WHERE root = p_root AND conversation = p_id AND seq = p_length - 1
-          AND version = p_version AND node = palaver.node();
+        SELECT number INTO v_number FROM palaver.journal
+        WHERE root = p_root AND conversation = p_id AND version = p_version
+          AND node = palaver.node();
     END IF;
     RETURN v_number;
 END
@@ -118,8 +119,8 @@ $$;
 -- An append that may stand anywhere follows whatever was committed first, if that ends with the log;
 -- `p_first`, `p_stop` and `p_size` are those of the version it was made for, and not used then. Its
 -- transaction may be older than that of the change it waited for: its number is then the next after
--- that one's. What came since `p_after` is searched for the attempt, so whoever comes behind more than
--- 1,000 others is told to look again.
+-- that one's. What came since `p_after` is searched for the attempt if it was sent before (`p_again`),
+-- so whoever comes behind more than 1,000 others is told to look again.
 --
 -- `p_mark` is the hash of what the journal's row has that does not depend on its place. Without one
 -- the change is a plain append of one message, and that message's row is the record of it.
@@ -129,7 +130,7 @@ CREATE OR REPLACE FUNCTION palaver.commit_change(
     p_index bigint, p_mark bigint, p_roles bigint[], p_times bigint[], p_marks bigint[],
     p_ids text[], p_bodies text[], p_replaces bigint[] DEFAULT NULL, p_data text DEFAULT NULL,
     p_frame bytea DEFAULT NULL, p_kinds text[] DEFAULT NULL, p_names text[] DEFAULT NULL,
-    p_values bytea[] DEFAULT NULL, p_hashes bigint[] DEFAULT NULL
+    p_values bytea[] DEFAULT NULL, p_hashes bigint[] DEFAULT NULL, p_again boolean DEFAULT true
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_head record;
@@ -150,7 +151,7 @@ BEGIN
     IF v_head.node <> palaver.node() THEN
         PERFORM palaver.check_node(p_root, p_id);
     END IF;
-    IF v_head.version <> p_after THEN
+    IF v_head.version <> p_after AND p_again THEN
         SELECT version, first INTO v_made, v_first FROM palaver.journal
         WHERE root = p_root AND conversation = p_id AND version > p_after
           AND version <= p_after + CASE WHEN p_anywhere THEN 1000 ELSE 1 END
@@ -233,28 +234,30 @@ $$;
 -- many writers some would wait many times as long as others. Where there are many (`p_in_turn`), an
 -- append first waits for a lock that is given in the order of asking. The caller holds no other then.
 CREATE OR REPLACE FUNCTION palaver.append_message(
-    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_in_turn boolean, p_first bigint,
-    p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint, p_system bigint,
-    p_user bigint, p_assistant bigint, p_time bigint, p_hash bigint, p_message text, p_body text
+    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_in_turn boolean,
+    p_first bigint, p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint,
+    p_system bigint, p_user bigint, p_assistant bigint, p_time bigint, p_hash bigint,
+    p_message text, p_body text
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_xmin xid;
 BEGIN
-    IF p_in_turn THEN
+    IF p_in_turn THEN  -- and most probably comes behind another
         PERFORM pg_advisory_xact_lock(hashtextextended(p_id, 0));
+    ELSE
+        UPDATE palaver.conversations AS c
+        SET version = p_after + 1, length = p_first + 1, stop = p_first + 1, size = c.size + 1,
+            n_system = p_system + (p_role = 0)::integer, n_user = p_user + (p_role = 1)::integer,
+            n_assistant = p_assistant + (p_role = 2)::integer, updated = greatest(c.updated, p_at)
+        WHERE c.root = p_root AND c.id = p_id AND c.version = p_after AND c.length = p_first
+          AND (p_token < 0 OR c.lease_token = p_token)
+        RETURNING c.xmin INTO v_xmin;
     END IF;
-    UPDATE palaver.conversations AS c
-    SET version = p_after + 1, length = p_first + 1, stop = p_first + 1, size = c.size + 1,
-        n_system = p_system + (p_role = 0)::integer, n_user = p_user + (p_role = 1)::integer,
-        n_assistant = p_assistant + (p_role = 2)::integer, updated = greatest(c.updated, p_at)
-    WHERE c.root = p_root AND c.id = p_id AND c.version = p_after AND c.length = p_first
-      AND (p_token < 0 OR c.lease_token = p_token)
-    RETURNING c.xmin INTO v_xmin;
     IF v_xmin IS NULL THEN
         RETURN palaver.commit_change(
             p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
             nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
-            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body]);
+            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
     END IF;
     IF v_xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
         PERFORM palaver.check_node(p_root, p_id);

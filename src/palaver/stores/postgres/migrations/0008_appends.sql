@@ -28,4 +28,5 @@ CREATE INDEX conversations_owner ON palaver.conversations (owner, span DESC) WHE
 -- These have other arguments now. An earlier palaver that is still connected can't append any more: it
 -- would not find such appends, and has to be started again.
 DROP FUNCTION IF EXISTS palaver.append_message;
+DROP FUNCTION IF EXISTS palaver.commit_change;
 DROP FUNCTION IF EXISTS palaver.add_messages;
