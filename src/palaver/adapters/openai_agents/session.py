@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 from agents.memory import session_settings as sdk
 
-from palaver.adapters._worker_threads import run_cancellable, run_to_end
+from palaver.adapters._worker_threads import Patience, run_cancellable, run_to_end
 from palaver.adapters.openai_agents.convert import from_items, read_stored, to_items
 from palaver.errors import Conflict, UnknownConversation
 from palaver.messages.ids import uuid_for
@@ -47,6 +47,8 @@ _PAGE: Final = 500
 """How many messages are read at once."""
 _MAX_LOOKBACK: Final = 200
 """How many messages are searched for the call of an output that comes in a later batch."""
+_PATIENCE: Final = 0.000_3
+"""How long the loop waits for its worker thread, in seconds: a slower disk has the loop go on."""
 
 
 class _EncodedItems(NamedTuple):
@@ -106,6 +108,7 @@ class PalaverSession:
         )
         self._lock = threading.Lock()
         self._closed = False
+        self._patience = Patience(_PATIENCE)
         self._caches = False  # before the first read, which is often the only one
         self._encoded: dict[str, _EncodedItems] = {}
 
@@ -124,13 +127,13 @@ class PalaverSession:
         returned as it is; `repair_input` makes a valid request of it.
         """
         wanted = sdk.resolve_session_limit(limit, self.session_settings)
-        found, _ = await run_cancellable(lambda: self._get(wanted))
+        found, _ = await run_cancellable(lambda: self._get(wanted), self._patience)
         return cast("list[TResponseInputItem]", found)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end, in one change."""
         if items or self._closed:  # which the worker reports
-            await run_to_end(lambda: self._add(items))
+            await run_to_end(lambda: self._add(items), self._patience)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item from the view and return it, or None if there is none."""
