@@ -9,26 +9,34 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import palaver
-from palaver.errors import NothingToUndo, StoreDamaged
+from palaver.errors import NothingToUndo, Stale, StoreDamaged
 from palaver.messages import assistant, user
 from palaver.stores.memory import MemoryBackend
-from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.postgres.changes import commit
+from palaver.stores.postgres.connections import STATEMENTS, PostgresConnections
 from palaver.stores.records import Change, pack_counts
 from palaver.stores.store import Store
 from tests.patience import within
 from tests.stores.test_migrations import restored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from palaver.stores import StoredHistory
+    from palaver.stores.postgres.connections import TimedConnection
     from palaver.stores.records import Head, JournalEntry
 
 
 _UPDATES = b"""
 SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'conversations'
+"""
+
+_READ = b"""
+SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+FROM pg_stat_xact_user_tables WHERE relid = 'palaver.messages'::regclass
 """
 
 
@@ -148,6 +156,63 @@ def _appends(head: Head, count: int) -> Iterator[Change]:
             size=number + 1, first=number, counts=pack_counts(number, 0, number, 0),
             messages=(user("hello"),),
         )  # fmt: skip
+
+
+def long_among_short(store: Store) -> str:
+    """Return a conversation of 3,000 appends, with a record of another kind now and then.
+
+    The server takes it for one of the many that are short.
+    """
+    for _ in range(40):
+        store.create([user("hello")]).append(user("hello"))
+    history = store.create()
+    changes = list(_appends(store.head(history.id), 3_000))
+    keyed = (c if c.after % 50 else replace(c, key=f"k{c.after}") for c in changes)
+    store.backend.adopt(None, keyed)
+    return history.id
+
+
+def messages_read(address: str, work: Callable[[TimedConnection], object]) -> int:
+    """Return how many rows of messages the server reads for some work, with plans for any value."""
+    connections = PostgresConnections(address, size=1, patience=30)
+    with connections.connect() as line, line.transaction():
+        line.execute(b"SET LOCAL plan_cache_mode = force_generic_plan")
+        line.prepare_threshold = 0
+        work(line)
+        ((count,),) = line.execute(_READ).fetchall()
+    return int(count)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("journal", {"after": 1_000, "limit": 100}),
+        ("stop", {"version": 1_500}),
+        ("outcome", {"version": 1_500, "first": 1_499}),
+        ("release_made", {"after": 2_990, "first": 2_990, "attempt": 1, "token": 1}),
+    ],
+)
+def test_changes_are_found_without_reading_the_conversation(
+    postgres: str, store: Store, name: str, values: dict[str, int]
+) -> None:
+    where = dict.fromkeys(("root", "id"), long_among_short(store)) | values
+    ask(postgres, "ANALYZE")
+    assert messages_read(postgres, lambda line: line.execute(STATEMENTS[name], where)) <= 100
+
+
+def test_an_append_far_behind_others_reads_no_more_than_a_thousand(
+    postgres: str, store: Store
+) -> None:
+    """It holds the lock of the conversation meanwhile."""
+    name = long_among_short(store)
+    (late,) = _appends(store.head(name), 1)
+    late = replace(late, anywhere=True)
+
+    def append(line: TimedConnection) -> None:
+        with pytest.raises(Stale):
+            commit(line, name, late, 1)
+
+    assert messages_read(postgres, append) <= 1_000
 
 
 @pytest.mark.parametrize(

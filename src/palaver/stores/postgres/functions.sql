@@ -133,6 +133,8 @@ CREATE OR REPLACE FUNCTION palaver.commit_change(
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_head record;
+    v_last bigint;  -- the version up to which the attempt is searched for
+    v_stop bigint;  -- the position behind the message of that version
     v_made bigint;
     v_first bigint;
     v_version bigint;
@@ -151,13 +153,16 @@ BEGIN
         PERFORM palaver.check_node(p_root, p_id);
     END IF;
     IF v_head.version <> p_after THEN
+        v_last := p_after + CASE WHEN p_anywhere THEN 1000 ELSE 1 END;
         SELECT version, first INTO v_made, v_first FROM palaver.journal
-        WHERE root = p_root AND conversation = p_id AND version > p_after
-          AND version <= p_after + CASE WHEN p_anywhere THEN 1000 ELSE 1 END
+        WHERE root = p_root AND conversation = p_id AND version > p_after AND version <= v_last
           AND attempt = p_attempt;
         IF NOT FOUND AND p_mark IS NULL THEN
+            SELECT first + count + v_last - version INTO v_stop FROM palaver.journal
+            WHERE root = p_root AND conversation = p_id AND version <= v_last
+            ORDER BY version DESC LIMIT 1;
             SELECT version, seq INTO v_made, v_first FROM palaver.messages
-            WHERE root = p_root AND conversation = p_id AND seq >= p_first
+            WHERE root = p_root AND conversation = p_id AND seq >= p_first AND seq < v_stop
               AND version > p_after AND attempt = p_attempt;
         END IF;
         IF FOUND THEN

@@ -145,17 +145,21 @@ ORDER BY m.seq;
 -- name: replaced
 SELECT replaces FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = %s;
 
--- Between two records of the journal, every version is a message of its own, one after the other.
+-- Between two records of the journal, every version is a message of its own, one after the other. It
+-- is looked up by its position: a join would read the whole conversation.
 -- name: stop
-SELECT CASE j.version WHEN %(version)s THEN j.stop
-                      ELSE j.first + j.count + %(version)s - j.version END
-FROM (SELECT version, first, count, stop FROM palaver.journal
-      WHERE root = %(root)s AND conversation = %(id)s AND version <= %(version)s
-      ORDER BY version DESC LIMIT 1) AS j
-WHERE j.version = %(version)s
-   OR EXISTS (SELECT 1 FROM palaver.messages AS m
-              WHERE m.root = %(root)s AND m.conversation = %(id)s AND m.version = %(version)s
-                AND m.seq = j.first + j.count + %(version)s - j.version - 1);
+SELECT stop
+FROM (SELECT CASE j.version
+                 WHEN %(version)s THEN j.stop
+                 ELSE (SELECT m.seq + 1 FROM palaver.messages AS m
+                       WHERE m.root = %(root)s AND m.conversation = %(id)s
+                         AND m.version = %(version)s
+                         AND m.seq = j.first + j.count + %(version)s - j.version - 1)
+             END AS stop
+      FROM (SELECT version, first, count, stop FROM palaver.journal
+            WHERE root = %(root)s AND conversation = %(id)s AND version <= %(version)s
+            ORDER BY version DESC LIMIT 1) AS j) AS found
+WHERE stop IS NOT NULL;
 
 -- name: frames
 SELECT version, frame FROM palaver.journal
@@ -191,6 +195,8 @@ ORDER BY version;
 
 -- A page of changes: the journal's records, and the messages that are their own, which stand between
 -- two records one after the other. The last record before the page tells where the first ones are.
+-- The limit within the join changes nothing but the plan: each gap is read by itself, and not the
+-- whole conversation for all of them.
 -- name: journal
 WITH record AS (
     (SELECT version, kind, at, first, count, data, number FROM palaver.journal
@@ -210,8 +216,11 @@ SELECT %(id)s::text, version, kind, at, first, count, data, number
 FROM record WHERE version > %(after)s
 UNION ALL
 SELECT %(id)s::text, m.version, 'append', m.at, m.seq, 1, NULL, m.number
-FROM gap JOIN palaver.messages AS m
-  ON m.root = %(root)s AND m.conversation = %(id)s AND m.seq >= gap.start AND m.seq < gap.stop
+FROM gap CROSS JOIN LATERAL (
+    SELECT version, at, seq, number FROM palaver.messages
+    WHERE root = %(root)s AND conversation = %(id)s AND seq >= gap.start AND seq < gap.stop
+    ORDER BY seq LIMIT %(limit)s
+) AS m
 WHERE m.version > %(after)s
 ORDER BY 2;
 
@@ -721,7 +730,6 @@ SELECT success, result FROM run_command_on_workers(
 -- name: last_node
 SELECT last_value FROM pg_catalog.pg_dist_groupid_seq;
 
--- With the change before, in the same conversation.
 -- With the change before, in the same conversation: a record of the journal, or a message.
 -- name: journal_of_node
 WITH change AS (
