@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -17,6 +17,7 @@ from palaver.messages import assistant, user
 from palaver.stores.memory import MemoryBackend
 from palaver.stores.postgres.changes import commit
 from palaver.stores.postgres.connections import STATEMENTS, PostgresConnections
+from palaver.stores.postgres.notify import newest_visible
 from palaver.stores.records import Change, pack_counts
 from palaver.stores.store import Store
 from tests.patience import within
@@ -156,6 +157,29 @@ def _appends(head: Head, count: int) -> Iterator[Change]:
             size=number + 1, first=number, counts=pack_counts(number, 0, number, 0),
             messages=(user("hello"),),
         )  # fmt: skip
+
+
+def test_a_page_of_changes_may_begin_and_end_anywhere(store: Store) -> None:
+    history = store.create([user("0")])
+    history.append(user("1"))
+    history.append(user("2"))
+    found = [
+        [entry.version for entry in store.journal(history.id, after, limit)]
+        for after, limit in [(-500, 10), (-1, 2**63 - 1), (1, 2**62), (2**63 - 1, 5)]
+    ]
+    assert [[0, 1, 2], [0, 1, 2], [2], []] == found
+
+
+def test_changes_in_sight_are_seen_on_a_server_with_billions_of_transactions(
+    postgres: str, store: Store
+) -> None:
+    """A number is 4,194,304 times that of its transaction."""
+    history = store.create()
+    ask(postgres, "UPDATE palaver.store SET shift = 4::bigint << 30")
+    ask(postgres, "SELECT palaver.define_shift()")
+    history.append(user("late"))
+    with closing(PostgresConnections(postgres, size=1, patience=30)) as connections:
+        assert store.backend.newest() == newest_visible(connections, 0)
 
 
 def long_among_short(store: Store) -> str:
