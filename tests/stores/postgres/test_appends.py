@@ -16,7 +16,7 @@ from palaver.errors import NothingToUndo, Stale, StoreDamaged
 from palaver.messages import assistant, user
 from palaver.stores.memory import MemoryBackend
 from palaver.stores.postgres.changes import commit
-from palaver.stores.postgres.connections import STATEMENTS, PostgresConnections
+from palaver.stores.postgres.connections import STATEMENTS, PostgresConnections, TimedConnection
 from palaver.stores.postgres.notify import newest_visible
 from palaver.stores.records import Change, pack_counts
 from palaver.stores.store import Store
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from palaver.stores import StoredHistory
-    from palaver.stores.postgres.connections import TimedConnection
+    from palaver.stores.postgres.connections import Values
     from palaver.stores.records import Head, JournalEntry
 
 
@@ -66,6 +66,31 @@ def test_only_one_message_alone_has_no_record_in_the_journal(postgres: str, stor
     own = "SELECT version, seq FROM palaver.messages WHERE version IS NOT NULL ORDER BY seq"
     assert [(1, 1), (4, 5), (6, 6)] == ask(postgres, own)
     assert list(range(7)) == [entry.version for entry in store.backend.journal(history.id, -1, 99)]
+    assert [] == list(store.verify())
+
+
+def test_an_append_with_a_key_is_sent_like_one_without(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values with names go through a cursor of psycopg's, which takes longer than the server."""
+    sent: list[type] = []
+    real = TimedConnection.ask
+
+    def ask_watched(
+        connection: TimedConnection, statement: bytes, values: Values
+    ) -> tuple[object, ...] | None:
+        sent.append(type(values))
+        return real(connection, statement, values)
+
+    monkeypatch.setattr(TimedConnection, "ask", ask_watched)
+    history = store.create([user("0")])
+    for number in range(4):
+        history.append(user("plain"))
+        history.append(user("keyed"), key=f"k{number}")
+        history.append(user("not again"), key=f"k{number}")
+    assert {tuple} == {*sent}
+    assert ["0", *["plain", "keyed"] * 4] == [message.text for message in history]
+    assert {2 * n + 2: f"k{n}" for n in range(4)} == store.keys(history.id, -1, 99)
     assert [] == list(store.verify())
 
 
