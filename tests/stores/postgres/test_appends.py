@@ -37,7 +37,15 @@ SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'conver
 
 _READ = b"""
 SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
-FROM pg_stat_xact_user_tables WHERE relid = 'palaver.messages'::regclass
+FROM pg_stat_xact_user_tables WHERE schemaname = 'palaver' AND relname = %s
+"""
+_OWNED = """
+INSERT INTO palaver.conversations (
+    root, id, owner, updated, created, version, stop, length, n_system, n_user, n_assistant, framed,
+    size, base, origin, tags)
+SELECT 'c' || n, 'c' || n, CASE WHEN n < 60 THEN 'rare' ELSE 'o' || mod(n, 10) END,
+       n * 1000::bigint, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}'
+FROM generate_series(1, 4000) AS n
 """
 
 
@@ -221,14 +229,14 @@ def long_among_short(store: Store) -> str:
     return history.id
 
 
-def messages_read(address: str, work: Callable[[TimedConnection], object]) -> int:
-    """Return how many rows of messages the server reads for some work, with plans for any value."""
+def rows_read(address: str, table: str, work: Callable[[TimedConnection], object]) -> int:
+    """Return how many rows of a table the server reads for some work, with plans for any value."""
     connections = PostgresConnections(address, size=1, patience=30)
     with connections.connect() as line, line.transaction():
         line.execute(b"SET LOCAL plan_cache_mode = force_generic_plan")
         line.prepare_threshold = 0
         work(line)
-        ((count,),) = line.execute(_READ).fetchall()
+        ((count,),) = line.execute(_READ, (table,)).fetchall()
     return int(count)
 
 
@@ -246,7 +254,8 @@ def test_changes_are_found_without_reading_the_conversation(
 ) -> None:
     where = dict.fromkeys(("root", "id"), long_among_short(store)) | values
     ask(postgres, "ANALYZE")
-    assert messages_read(postgres, lambda line: line.execute(STATEMENTS[name], where)) <= 100
+    read = rows_read(postgres, "messages", lambda line: line.execute(STATEMENTS[name], where))
+    assert read <= 100
 
 
 def test_an_append_far_behind_others_reads_no_more_than_a_thousand(
@@ -261,7 +270,7 @@ def test_an_append_far_behind_others_reads_no_more_than_a_thousand(
         with pytest.raises(Stale):
             commit(line, name, late, 1)
 
-    assert messages_read(postgres, append) <= 1_000
+    assert rows_read(postgres, "messages", append) <= 1_000
 
 
 @pytest.mark.parametrize(
@@ -319,6 +328,19 @@ def test_the_listing_is_in_order_within_a_span_and_across(postgres: str, store: 
             break
         page = store.list(after=page.next, limit=2)
     assert expected == found
+
+
+def test_the_listing_of_an_owner_reads_only_what_is_its_own(postgres: str, store: Store) -> None:
+    """Also of one whose conversations are all older than everyone else's."""
+    ask(postgres, _OWNED)
+    ask(postgres, "ANALYZE")
+    assert [f"c{n}" for n in range(59, 0, -1)] == [head.id for head in store.each(owner="rare")]
+    page = store.list(owner="rare", limit=20)
+    assert "c39" == store.list(owner="rare", limit=20, after=page.next).conversations[0].id
+    values = {"owner": "rare", "updated": 2**53, "id": "z", "tag": None, "without": [], "limit": 9}
+    name = "listing_of_owner"
+    read = rows_read(postgres, "conversations", lambda line: line.execute(STATEMENTS[name], values))
+    assert read <= 60
 
 
 def test_an_earlier_palaver_that_is_still_connected_is_refused(postgres: str) -> None:

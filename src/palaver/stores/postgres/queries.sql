@@ -17,14 +17,16 @@ WHERE span <= %(updated)s::bigint >> 12 AND (updated, id) < (%(updated)s, %(id)s
 ORDER BY span DESC, updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- In the order of the index by owner. With `owner = …` the server would rather read the spans of all
+-- owners, down to the last conversation of one who is not there any more.
 -- name: listing_of_owner
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
        title, tags, created, updated, erased, owner
 FROM palaver.conversations
-WHERE owner = %(owner)s AND span <= %(updated)s::bigint >> 12
+WHERE (owner, span) <= (%(owner)s, %(updated)s::bigint >> 12) AND owner >= %(owner)s
   AND (updated, id) < (%(updated)s, %(id)s)
   AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags)) AND NOT (tags && %(without)s::text[])
-ORDER BY span DESC, updated DESC, id DESC
+ORDER BY owner DESC, span DESC, updated DESC, id DESC
 LIMIT %(limit)s;
 
 -- name: forks
