@@ -206,7 +206,8 @@ def append_there(worker: Node, history: StoredHistory, after: int) -> None:
         line.execute("SET citus.allow_nested_distributed_execution = on")
         line.execute(
             "SELECT palaver.append_message("
-            "%s, %s, %s, false, true, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, 0, 'an-id', '{}')",
+            "%s, %s, %s, false, true, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, 0, 'an-id', '{}', "
+            "'', 0)",
             (history.id, history.id, after),
         )
         line.rollback()

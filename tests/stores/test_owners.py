@@ -174,7 +174,8 @@ def test_a_page_of_an_owner_is_a_range_of_an_index_in_postgres(postgres: str) ->
                     },
                 ).fetchall()
             (sort,) = plan[0]["Plan"]["Plans"]
-            assert ("Incremental Sort", ["span"]) == (sort["Node Type"], sort["Presorted Key"])
+            assert "Incremental Sort" == sort["Node Type"]
+            assert ["owner", "span"] == sort["Presorted Key"]
             (node,) = sort["Plans"]
             assert ("Index Scan", "conversations_owner") == (node["Node Type"], node["Index Name"])
             assert 5 == node["Actual Rows"]

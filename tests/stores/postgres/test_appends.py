@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import palaver
-from palaver.errors import NothingToUndo, StoreDamaged
+from palaver.errors import NothingToUndo, Stale, StoreDamaged
 from palaver.messages import assistant, user
 from palaver.stores.memory import MemoryBackend
-from palaver.stores.postgres.connections import STATEMENTS
+from palaver.stores.postgres.changes import commit
+from palaver.stores.postgres.connections import STATEMENTS, PostgresConnections, TimedConnection
+from palaver.stores.postgres.notify import newest_visible
 from palaver.stores.records import Change, pack_counts
 from palaver.stores.store import Store
 from tests.patience import within
 from tests.stores.test_migrations import restored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from palaver.stores import StoredHistory
+    from palaver.stores.postgres.connections import Values
     from palaver.stores.records import Head, JournalEntry
 
 
 _UPDATES = b"""
 SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'conversations'
+"""
+
+_READ = b"""
+SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+FROM pg_stat_xact_user_tables WHERE schemaname = 'palaver' AND relname = %s
+"""
+_OWNED = """
+INSERT INTO palaver.conversations (
+    root, id, owner, updated, created, version, stop, length, n_system, n_user, n_assistant, framed,
+    size, base, origin, tags)
+SELECT 'c' || n, 'c' || n, CASE WHEN n < 60 THEN 'rare' ELSE 'o' || mod(n, 10) END,
+       n * 1000::bigint, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}'
+FROM generate_series(1, 4000) AS n
 """
 
 
@@ -57,6 +74,31 @@ def test_only_one_message_alone_has_no_record_in_the_journal(postgres: str, stor
     own = "SELECT version, seq FROM palaver.messages WHERE version IS NOT NULL ORDER BY seq"
     assert [(1, 1), (4, 5), (6, 6)] == ask(postgres, own)
     assert list(range(7)) == [entry.version for entry in store.backend.journal(history.id, -1, 99)]
+    assert [] == list(store.verify())
+
+
+def test_an_append_with_a_key_is_sent_like_one_without(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values with names go through a cursor of psycopg's, which takes longer than the server."""
+    sent: list[type] = []
+    real = TimedConnection.ask
+
+    def ask_watched(
+        connection: TimedConnection, statement: bytes, values: Values
+    ) -> tuple[object, ...] | None:
+        sent.append(type(values))
+        return real(connection, statement, values)
+
+    monkeypatch.setattr(TimedConnection, "ask", ask_watched)
+    history = store.create([user("0")])
+    for number in range(4):
+        history.append(user("plain"))
+        history.append(user("keyed"), key=f"k{number}")
+        history.append(user("not again"), key=f"k{number}")
+    assert {tuple} == {*sent}
+    assert ["0", *["plain", "keyed"] * 4] == [message.text for message in history]
+    assert {2 * n + 2: f"k{n}" for n in range(4)} == store.keys(history.id, -1, 99)
     assert [] == list(store.verify())
 
 
@@ -150,12 +192,95 @@ def _appends(head: Head, count: int) -> Iterator[Change]:
         )  # fmt: skip
 
 
+def test_a_page_of_changes_may_begin_and_end_anywhere(store: Store) -> None:
+    history = store.create([user("0")])
+    history.append(user("1"))
+    history.append(user("2"))
+    found = [
+        [entry.version for entry in store.journal(history.id, after, limit)]
+        for after, limit in [(-500, 10), (-1, 2**63 - 1), (1, 2**62), (2**63 - 1, 5)]
+    ]
+    assert [[0, 1, 2], [0, 1, 2], [2], []] == found
+
+
+def test_changes_in_sight_are_seen_on_a_server_with_billions_of_transactions(
+    postgres: str, store: Store
+) -> None:
+    """A number is 4,194,304 times that of its transaction."""
+    history = store.create()
+    ask(postgres, "UPDATE palaver.store SET shift = 4::bigint << 30")
+    ask(postgres, "SELECT palaver.define_shift()")
+    history.append(user("late"))
+    with closing(PostgresConnections(postgres, size=1, patience=30)) as connections:
+        assert store.backend.newest() == newest_visible(connections, 0)
+
+
+def long_among_short(store: Store) -> str:
+    """Return a conversation of 3,000 appends, with a record of another kind now and then.
+
+    The server takes it for one of the many that are short.
+    """
+    for _ in range(40):
+        store.create([user("hello")]).append(user("hello"))
+    history = store.create()
+    changes = list(_appends(store.head(history.id), 3_000))
+    keyed = (c if c.after % 50 else replace(c, key=f"k{c.after}") for c in changes)
+    store.backend.adopt(None, keyed)
+    return history.id
+
+
+def rows_read(address: str, table: str, work: Callable[[TimedConnection], object]) -> int:
+    """Return how many rows of a table the server reads for some work, with plans for any value."""
+    connections = PostgresConnections(address, size=1, patience=30)
+    with connections.connect() as line, line.transaction():
+        line.execute(b"SET LOCAL plan_cache_mode = force_generic_plan")
+        line.prepare_threshold = 0
+        work(line)
+        ((count,),) = line.execute(_READ, (table,)).fetchall()
+    return int(count)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("journal", {"after": 1_000, "limit": 100}),
+        ("stop", {"version": 1_500}),
+        ("outcome", {"version": 1_500, "first": 1_499}),
+        ("release_made", {"after": 2_990, "first": 2_990, "attempt": 1, "token": 1}),
+    ],
+)
+def test_changes_are_found_without_reading_the_conversation(
+    postgres: str, store: Store, name: str, values: dict[str, int]
+) -> None:
+    where = dict.fromkeys(("root", "id"), long_among_short(store)) | values
+    ask(postgres, "ANALYZE")
+    read = rows_read(postgres, "messages", lambda line: line.execute(STATEMENTS[name], where))
+    assert read <= 100
+
+
+def test_an_append_far_behind_others_reads_no_more_than_a_thousand(
+    postgres: str, store: Store
+) -> None:
+    """It holds the lock of the conversation meanwhile."""
+    name = long_among_short(store)
+    (late,) = _appends(store.head(name), 1)
+    late = replace(late, anywhere=True)
+
+    def append(line: TimedConnection) -> None:
+        with pytest.raises(Stale):
+            commit(line, name, late, 1)
+
+    assert rows_read(postgres, "messages", append) <= 1_000
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         ("SET at = at + 1", "message 1: the row is not what was written"),
         ("SET version = NULL", "version 1 is missing from the journal"),
         ("SET version = 9", "a message belongs to nothing"),
+        ("SET node = NULL", "half a record of a change"),
+        ("SET number = NULL", "half a record of a change"),
     ],
 )
 def test_a_damaged_record_of_an_append_is_found(
@@ -165,7 +290,8 @@ def test_a_damaged_record_of_an_append_is_found(
     history.append(user("1"))
     history.append(user("2"))
     ask(postgres, f"UPDATE palaver.messages {damage} WHERE seq = 1")
-    assert any(said in problem for problem in store.verify())
+    problems = list(store.verify())
+    assert any(said in problem for problem in problems)
 
 
 def test_erasing_keeps_the_record_of_an_append(store: Store) -> None:
@@ -205,6 +331,19 @@ def test_the_listing_is_in_order_within_a_span_and_across(postgres: str, store: 
             break
         page = store.list(after=page.next, limit=2)
     assert expected == found
+
+
+def test_the_listing_of_an_owner_reads_only_what_is_its_own(postgres: str, store: Store) -> None:
+    """Also of one whose conversations are all older than everyone else's."""
+    ask(postgres, _OWNED)
+    ask(postgres, "ANALYZE")
+    assert [f"c{n}" for n in range(59, 0, -1)] == [head.id for head in store.each(owner="rare")]
+    page = store.list(owner="rare", limit=20)
+    assert "c39" == store.list(owner="rare", limit=20, after=page.next).conversations[0].id
+    values = {"owner": "rare", "updated": 2**53, "id": "z", "tag": None, "without": [], "limit": 9}
+    name = "listing_of_owner"
+    read = rows_read(postgres, "conversations", lambda line: line.execute(STATEMENTS[name], values))
+    assert read <= 60
 
 
 def test_an_earlier_palaver_that_is_still_connected_is_refused(postgres: str) -> None:

@@ -485,6 +485,20 @@ def test_an_earlier_schema_is_brought_up_to_date(
     with palaver.open(postgres) as store:
         assert (steps[-1][0], more[0]) == store.backend.migrated
         assert ["kept"] == [message.text for message in store.get(name)]
+    run(postgres, "SELECT later FROM palaver.conversations")
+
+
+def test_a_migration_may_take_longer_than_other_statements(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large table is written anew, or read as a whole for a new index."""
+    palaver.open(postgres).close()
+    steps = [*load_migrations("palaver.stores.postgres")]
+    slow = "CREATE TABLE palaver.noted AS SELECT current_setting('statement_timeout') AS longest;"
+    more = (steps[-1][0] + 1, slow)
+    monkeypatch.setattr(connections, "load_migrations", lambda _: [*steps, more])
+    palaver.open(postgres).close()
+    assert [("0",)] == run(postgres, "SELECT longest FROM palaver.noted")
 
 
 def test_cursors_rise_on_after_a_dump_was_restored_elsewhere(postgres: str) -> None:

@@ -746,6 +746,7 @@ class PostgresBackend:
             )
         else:
             check_known(conversation)
+            after, limit = min(max(after, -1), FAR), min(limit, FAR)  # their sum is a bigint
             rows = self._read("journal", conversation, after=after, limit=limit)
             if not rows:
                 self.head(conversation)

@@ -324,14 +324,10 @@ def _statement(
 ) -> tuple[str, Values]:
     """Return the statement that makes a change, and its values.
 
-    The common case is one message at the end of the log, whose row is the record of the change.
+    The common case is one message at the end of the log. Its row is the record of the change,
+    unless that has a key.
     """
-    if (
-        change.plain
-        and len(change.messages) == 1
-        and change.key is None
-        and not (change.records or change.replaces)
-    ):
+    if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
         return "append", _append_values(root, change, attempt, index, again=again, in_turn=in_turn)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
@@ -347,12 +343,14 @@ def _append_values(
     """Return the values of the statement `append`."""
     (message,) = change.messages
     body = encode_body(message)
+    standing = f"at {change.at}" if change.key is None else None
     return (
         root, change.conversation, change.after, change.anywhere, again,
         in_turn and change.anywhere, change.first, change.at,
         _NONE if change.token is None else change.token, attempt, index,
         ROLE_NUMBERS[message.role], *unpack_counts(change.counts), message.timestamp,
-        row_hash(body.encode(), change.conversation, f"at {change.at}"), message.id, body,
+        row_hash(body.encode(), change.conversation, standing), message.id, body,
+        change.key or "", 0 if change.key is None else _journal_mark(change, None),
     )  # fmt: skip
 
 

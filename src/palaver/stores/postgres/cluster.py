@@ -19,9 +19,8 @@ import psycopg
 from psycopg import errors
 
 from palaver.errors import StoreError
-from palaver.messages.limits import MAX_INT
 from palaver.stores.postgres.connections import STATEMENTS
-from palaver.stores.postgres.notify import newest_visible
+from palaver.stores.postgres.notify import ABOVE_ALL, newest_visible
 from palaver.stores.records import NodeReport, StoreReport
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ def numbers_ahead(connection: TimedConnection) -> int:
     """Return how far the numbers in the journal are ahead of those that the nodes give next."""
     newest: dict[int, int] = {}
     for node in _next_transactions(connection):
-        where = {"node": node, "upto": MAX_INT}
+        where = {"node": node, "upto": ABOVE_ALL}
         row = connection.execute(STATEMENTS["newest_of_node"], where).fetchone()
         newest[node] = 0 if row is None else row[0] // _NUMBERS + 1
     following = _next_transactions(connection)  # read last: others go on meanwhile
@@ -229,7 +228,7 @@ class Cluster:
         texts = (text.partition(":") for text in self._connections.run(_read_horizons))
         found = {int(node): int(number) for node, _, number in texts}
         ((last,),) = self._connections.fetch("last_node")
-        return {node: found.get(node, MAX_INT) for node in range(last + 1)}
+        return {node: found.get(node, ABOVE_ALL) for node in range(last + 1)}
 
     def journal(self, after: int, limit: int) -> list[tuple[Any, ...]]:
         """Return the changes of the whole store after a cursor that may be reported.

@@ -788,6 +788,7 @@ def migrate(
         connection.longest = None  # large tables take their time
         with connection.transaction():
             connection.execute(STATEMENTS["migration_lock"])
+            connection.execute(b"SET LOCAL statement_timeout = 0")
             connection.execute(b"SET LOCAL row_security = off")  # all rows, or an error
             connection.execute(STATEMENTS["one_by_one"])  # which only a cluster reads
             version = _schema_version(connection)  # another process may have been quicker
@@ -812,6 +813,7 @@ def _run_all(connection: TimedConnection, text: str) -> None:
         if found[0] == ";":
             connection.execute(text[start : found.end()].encode())
             start = found.end()
+    connection.execute(text[start:].encode())  # the last may have no semicolon
 
 
 def _schema_version(connection: TimedConnection) -> int:

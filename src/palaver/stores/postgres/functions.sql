@@ -134,6 +134,8 @@ CREATE OR REPLACE FUNCTION palaver.commit_change(
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_head record;
+    v_last bigint;  -- the version up to which the attempt is searched for
+    v_stop bigint;  -- the position behind the message of that version
     v_made bigint;
     v_first bigint;
     v_version bigint;
@@ -152,13 +154,16 @@ BEGIN
         PERFORM palaver.check_node(p_root, p_id);
     END IF;
     IF v_head.version <> p_after AND p_again THEN
+        v_last := p_after + CASE WHEN p_anywhere THEN 1000 ELSE 1 END;
         SELECT version, first INTO v_made, v_first FROM palaver.journal
-        WHERE root = p_root AND conversation = p_id AND version > p_after
-          AND version <= p_after + CASE WHEN p_anywhere THEN 1000 ELSE 1 END
+        WHERE root = p_root AND conversation = p_id AND version > p_after AND version <= v_last
           AND attempt = p_attempt;
         IF NOT FOUND AND p_mark IS NULL THEN
+            SELECT first + count + v_last - version INTO v_stop FROM palaver.journal
+            WHERE root = p_root AND conversation = p_id AND version <= v_last
+            ORDER BY version DESC LIMIT 1;
             SELECT version, seq INTO v_made, v_first FROM palaver.messages
-            WHERE root = p_root AND conversation = p_id AND seq >= p_first
+            WHERE root = p_root AND conversation = p_id AND seq >= p_first AND seq < v_stop
               AND version > p_after AND attempt = p_attempt;
         END IF;
         IF FOUND THEN
@@ -227,8 +232,9 @@ $$;
 --
 -- It makes the change if the conversation stands where it was made for: the counts and the position
 -- that came with it are right then. Everything else is left to `commit_change`: others came first, the
--- lease went to another, the change was made before. The version alone stands behind the outcome.
--- `p_token` is -1 where there is no lease.
+-- lease went to another, the change was made before. So is one with a key, whose record is in the
+-- journal, with the hash `p_mark`. The version alone stands behind the outcome. `p_token` is -1 where
+-- there is no lease, and `p_key` is empty where there is no key.
 --
 -- Whoever waits for the lock of a row is overtaken by those who come while it is free, so that among
 -- many writers some would wait many times as long as others. Where there are many (`p_in_turn`), an
@@ -237,14 +243,14 @@ CREATE OR REPLACE FUNCTION palaver.append_message(
     p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_in_turn boolean,
     p_first bigint, p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint,
     p_system bigint, p_user bigint, p_assistant bigint, p_time bigint, p_hash bigint,
-    p_message text, p_body text
+    p_message text, p_body text, p_key text, p_mark bigint
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_xmin xid;
 BEGIN
     IF p_in_turn THEN  -- and most probably comes behind another
         PERFORM pg_advisory_xact_lock(hashtextextended(p_id, 0));
-    ELSE
+    ELSIF p_key = '' THEN
         UPDATE palaver.conversations AS c
         SET version = p_after + 1, length = p_first + 1, stop = p_first + 1, size = c.size + 1,
             n_system = p_system + (p_role = 0)::integer, n_user = p_user + (p_role = 1)::integer,
@@ -255,9 +261,10 @@ BEGIN
     END IF;
     IF v_xmin IS NULL THEN
         RETURN palaver.commit_change(
-            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
-            nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
-            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
+            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at,
+            nullif(p_key, ''), nullif(p_token, -1), p_attempt, p_index,
+            CASE WHEN p_key <> '' THEN p_mark END, ARRAY[p_role], ARRAY[p_time], ARRAY[p_hash],
+            ARRAY[p_message], ARRAY[p_body], p_again => p_again);
     END IF;
     IF v_xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
         PERFORM palaver.check_node(p_root, p_id);

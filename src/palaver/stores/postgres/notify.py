@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from palaver.errors import StoreError
-from palaver.messages.limits import MAX_INT
 from palaver.stores.process_fork import restart_in_child
 
 if TYPE_CHECKING:
     from palaver.stores.postgres.connections import PostgresConnections, TimedConnection
 
-__all__ = ["Listener", "Notifier", "newest_visible", "read_settled"]
+__all__ = ["ABOVE_ALL", "Listener", "Notifier", "newest_visible", "read_settled"]
+
+ABOVE_ALL: Final = 2**63 - 1
+"""A number above those of all changes, which go beyond what a double holds: the largest bigint."""
 
 _PAUSE: Final = 0.02
 _SOON: Final = 0.1
@@ -160,7 +162,7 @@ class Listener:
 
 def newest_visible(connections: PostgresConnections, node: int) -> int:
     """Return the number of a node's newest change, whether it may be reported already or not."""
-    ((number,),) = connections.fetch("newest_of_node", {"node": node, "upto": MAX_INT})
+    ((number,),) = connections.fetch("newest_of_node", {"node": node, "upto": ABOVE_ALL})
     return int(number)
 
 

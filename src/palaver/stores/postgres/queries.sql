@@ -17,14 +17,16 @@ WHERE span <= %(updated)s::bigint >> 12 AND (updated, id) < (%(updated)s, %(id)s
 ORDER BY span DESC, updated DESC, id DESC
 LIMIT %(limit)s;
 
+-- In the order of the index by owner. With `owner = …` the server would rather read the spans of all
+-- owners, down to the last conversation of one who is not there any more.
 -- name: listing_of_owner
 SELECT id, version, stop, length, n_system, n_user, n_assistant, framed, size, parent, base, origin,
        title, tags, created, updated, erased, owner
 FROM palaver.conversations
-WHERE owner = %(owner)s AND span <= %(updated)s::bigint >> 12
+WHERE (owner, span) <= (%(owner)s, %(updated)s::bigint >> 12) AND owner >= %(owner)s
   AND (updated, id) < (%(updated)s, %(id)s)
   AND (%(tag)s::text IS NULL OR %(tag)s = ANY (tags)) AND NOT (tags && %(without)s::text[])
-ORDER BY span DESC, updated DESC, id DESC
+ORDER BY owner DESC, span DESC, updated DESC, id DESC
 LIMIT %(limit)s;
 
 -- name: forks
@@ -70,7 +72,7 @@ SELECT palaver.commit_change(
 -- name: append
 SELECT palaver.append_message(
     %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::text,
-    %s::text);
+    %s::text, %s::text, %s);
 
 -- The attempt that made a version; `first` is where its first message would stand.
 -- name: outcome
@@ -145,17 +147,21 @@ ORDER BY m.seq;
 -- name: replaced
 SELECT replaces FROM palaver.messages WHERE root = %s AND conversation = %s AND seq = %s;
 
--- Between two records of the journal, every version is a message of its own, one after the other.
+-- Between two records of the journal, every version is a message of its own, one after the other. It
+-- is looked up by its position: a join would read the whole conversation.
 -- name: stop
-SELECT CASE j.version WHEN %(version)s THEN j.stop
-                      ELSE j.first + j.count + %(version)s - j.version END
-FROM (SELECT version, first, count, stop FROM palaver.journal
-      WHERE root = %(root)s AND conversation = %(id)s AND version <= %(version)s
-      ORDER BY version DESC LIMIT 1) AS j
-WHERE j.version = %(version)s
-   OR EXISTS (SELECT 1 FROM palaver.messages AS m
-              WHERE m.root = %(root)s AND m.conversation = %(id)s AND m.version = %(version)s
-                AND m.seq = j.first + j.count + %(version)s - j.version - 1);
+SELECT stop
+FROM (SELECT CASE j.version
+                 WHEN %(version)s THEN j.stop
+                 ELSE (SELECT m.seq + 1 FROM palaver.messages AS m
+                       WHERE m.root = %(root)s AND m.conversation = %(id)s
+                         AND m.version = %(version)s
+                         AND m.seq = j.first + j.count + %(version)s - j.version - 1)
+             END AS stop
+      FROM (SELECT version, first, count, stop FROM palaver.journal
+            WHERE root = %(root)s AND conversation = %(id)s AND version <= %(version)s
+            ORDER BY version DESC LIMIT 1) AS j) AS found
+WHERE stop IS NOT NULL;
 
 -- name: frames
 SELECT version, frame FROM palaver.journal
@@ -191,6 +197,8 @@ ORDER BY version;
 
 -- A page of changes: the journal's records, and the messages that are their own, which stand between
 -- two records one after the other. The last record before the page tells where the first ones are.
+-- The limit within the join changes nothing but the plan: each gap is read by itself, and not the
+-- whole conversation for all of them.
 -- name: journal
 WITH record AS (
     (SELECT version, kind, at, first, count, data, number FROM palaver.journal
@@ -209,9 +217,12 @@ WITH record AS (
 SELECT %(id)s::text, version, kind, at, first, count, data, number
 FROM record WHERE version > %(after)s
 UNION ALL
-SELECT %(id)s::text, m.version, 'append', m.at, m.seq, 1, NULL, m.number
-FROM gap JOIN palaver.messages AS m
-  ON m.root = %(root)s AND m.conversation = %(id)s AND m.seq >= gap.start AND m.seq < gap.stop
+SELECT %(id)s::text, m.version, 'append', coalesce(m.at, 0), m.seq, 1, NULL, coalesce(m.number, 0)
+FROM gap CROSS JOIN LATERAL (
+    SELECT version, at, seq, number FROM palaver.messages
+    WHERE root = %(root)s AND conversation = %(id)s AND seq >= gap.start AND seq < gap.stop
+    ORDER BY seq LIMIT %(limit)s
+) AS m
 WHERE m.version > %(after)s
 ORDER BY 2;
 
@@ -565,6 +576,9 @@ WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c
                   WHERE c.root = m.root AND c.id = m.conversation AND m.seq >= c.base
                     AND m.seq < c.length AND coalesce(m.version, 0) <= c.version)
 UNION ALL
+SELECT 'half a record of a change', conversation, seq FROM palaver.messages
+WHERE num_nonnulls(version, node, number, at, attempt) NOT IN (0, 5)
+UNION ALL
 SELECT 'a journal record', conversation, version FROM palaver.journal AS j
 WHERE NOT EXISTS (SELECT 1 FROM palaver.conversations AS c
                   WHERE c.root = j.root AND c.id = j.conversation AND j.version <= c.version)
@@ -721,7 +735,6 @@ SELECT success, result FROM run_command_on_workers(
 -- name: last_node
 SELECT last_value FROM pg_catalog.pg_dist_groupid_seq;
 
--- With the change before, in the same conversation.
 -- With the change before, in the same conversation: a record of the journal, or a message.
 -- name: journal_of_node
 WITH change AS (

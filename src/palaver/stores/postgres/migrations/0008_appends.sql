@@ -23,7 +23,7 @@ BEGIN
 END
 $$;
 CREATE INDEX conversations_span ON palaver.conversations (span DESC);
-CREATE INDEX conversations_owner ON palaver.conversations (owner, span DESC) WHERE owner IS NOT NULL;
+CREATE INDEX conversations_owner ON palaver.conversations (owner, span) WHERE owner IS NOT NULL;
 
 -- These have other arguments now. An earlier palaver that is still connected can't append any more: it
 -- would not find such appends, and has to be started again.
