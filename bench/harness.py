@@ -32,6 +32,7 @@ __all__ = [
     "against_peer",
     "fsync_time",
     "middle",
+    "on_one_core",
     "paired",
     "save",
     "table",
@@ -229,6 +230,20 @@ def middle(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     (2, 12)
     """
     return sorted(pairs, key=lambda pair: pair[1] / pair[0])[len(pairs) // 2]
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Stay on one core, with all processes and threads that are started meanwhile."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def fsync_time(folder: Path) -> float:

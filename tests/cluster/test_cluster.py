@@ -61,12 +61,13 @@ def test_a_distributed_store_of_the_schema_before_is_migrated(
 ) -> None:
     """Its tables and functions are changed on all nodes; those who append know nothing of it."""
     restored("schema-7", postgres)
-    before = tuple(name for name in cluster._EVERYWHERE if name != "number_of")
+    new = {"_EVERYWHERE": "number_of", "_DELEGATED": "append_with_key"}
     with (
         monkeypatch.context() as patch,
         PostgresConnections(postgres, size=1, patience=30.0).connect() as line,
     ):
-        patch.setattr(cluster, "_EVERYWHERE", before)
+        for names, added in new.items():
+            patch.setattr(cluster, names, tuple({*getattr(cluster, names)} - {added}))
         with line.transaction():
             cluster.distribute(line)
     with palaver.open(postgres) as store:
@@ -206,8 +207,7 @@ def append_there(worker: Node, history: StoredHistory, after: int) -> None:
         line.execute("SET citus.allow_nested_distributed_execution = on")
         line.execute(
             "SELECT palaver.append_message("
-            "%s, %s, %s, false, true, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, 0, 'an-id', '{}', "
-            "'', 0)",
+            "%s, %s, %s, false, true, false, 1, 0, -1, 1, 0, 1, 0, 1, 0, 0, 0, 'an-id', '{}')",
             (history.id, history.id, after),
         )
         line.rollback()

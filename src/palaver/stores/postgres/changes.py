@@ -328,7 +328,8 @@ def _statement(
     unless that has a key.
     """
     if change.plain and len(change.messages) == 1 and not (change.records or change.replaces):
-        return "append", _append_values(root, change, attempt, index, again=again, in_turn=in_turn)
+        name = "append" if change.key is None else "append_with_key"
+        return name, _append_values(root, change, attempt, index, again=again, in_turn=in_turn)
     values = _message_columns(change) | _journal_values(change, attempt, index)
     return "commit", values | {
         **record_values(change.conversation, change.records), "root": root,
@@ -340,18 +341,22 @@ def _statement(
 def _append_values(
     root: str, change: Change, attempt: int, index: int, *, again: bool, in_turn: bool
 ) -> tuple[Any, ...]:
-    """Return the values of the statement `append`."""
+    """Return the values of the statement `append`, or of `append_with_key`."""
     (message,) = change.messages
     body = encode_body(message)
-    standing = f"at {change.at}" if change.key is None else None
-    return (
+    key, encoded = change.key, body.encode()
+    values = (
         root, change.conversation, change.after, change.anywhere, again,
         in_turn and change.anywhere, change.first, change.at,
         _NONE if change.token is None else change.token, attempt, index,
-        ROLE_NUMBERS[message.role], *unpack_counts(change.counts), message.timestamp,
-        row_hash(body.encode(), change.conversation, standing), message.id, body,
-        change.key or "", 0 if change.key is None else _journal_mark(change, None),
+        ROLE_NUMBERS[message.role],
     )  # fmt: skip
+    if key is None:
+        mark = row_hash(encoded, change.conversation, f"at {change.at}")
+        counts = unpack_counts(change.counts)
+        return *values, *counts, message.timestamp, mark, message.id, body
+    mark = row_hash(encoded, change.conversation, None)
+    return *values, message.timestamp, mark, message.id, body, key, _journal_mark(change, None)
 
 
 def _create_values(

@@ -49,7 +49,8 @@ _PAUSE: Final = 0.02
 _SOON: Final = 0.1
 _TABLES: Final = ("conversations", "messages", "journal", "records", "words", "names")
 _DELEGATED: Final = (
-    "append_message", "commit_change", "create_conversation", "keep_records", "take_lease",
+    "append_message", "append_with_key", "commit_change", "create_conversation", "keep_records",
+    "take_lease",
 )  # fmt: skip
 _EVERYWHERE: Final = (
     "node", "shift", "next_number", "check_node", "number_of", "add_messages", "put_records",

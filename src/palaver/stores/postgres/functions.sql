@@ -232,9 +232,8 @@ $$;
 --
 -- It makes the change if the conversation stands where it was made for: the counts and the position
 -- that came with it are right then. Everything else is left to `commit_change`: others came first, the
--- lease went to another, the change was made before. So is one with a key, whose record is in the
--- journal, with the hash `p_mark`. The version alone stands behind the outcome. `p_token` is -1 where
--- there is no lease, and `p_key` is empty where there is no key.
+-- lease went to another, the change was made before. The version alone stands behind the outcome.
+-- `p_token` is -1 where there is no lease.
 --
 -- Whoever waits for the lock of a row is overtaken by those who come while it is free, so that among
 -- many writers some would wait many times as long as others. Where there are many (`p_in_turn`), an
@@ -243,14 +242,14 @@ CREATE OR REPLACE FUNCTION palaver.append_message(
     p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_in_turn boolean,
     p_first bigint, p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint,
     p_system bigint, p_user bigint, p_assistant bigint, p_time bigint, p_hash bigint,
-    p_message text, p_body text, p_key text, p_mark bigint
+    p_message text, p_body text
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_xmin xid;
 BEGIN
     IF p_in_turn THEN  -- and most probably comes behind another
         PERFORM pg_advisory_xact_lock(hashtextextended(p_id, 0));
-    ELSIF p_key = '' THEN
+    ELSE
         UPDATE palaver.conversations AS c
         SET version = p_after + 1, length = p_first + 1, stop = p_first + 1, size = c.size + 1,
             n_system = p_system + (p_role = 0)::integer, n_user = p_user + (p_role = 1)::integer,
@@ -261,10 +260,9 @@ BEGIN
     END IF;
     IF v_xmin IS NULL THEN
         RETURN palaver.commit_change(
-            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at,
-            nullif(p_key, ''), nullif(p_token, -1), p_attempt, p_index,
-            CASE WHEN p_key <> '' THEN p_mark END, ARRAY[p_role], ARRAY[p_time], ARRAY[p_hash],
-            ARRAY[p_message], ARRAY[p_body], p_again => p_again);
+            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
+            nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
+            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
     END IF;
     IF v_xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
         PERFORM palaver.check_node(p_root, p_id);
@@ -278,6 +276,23 @@ BEGIN
             p_system, p_user, p_assistant, p_time, p_hash # p_first, p_message, p_body,
             p_after + 1, palaver.node(), palaver.next_number(p_index), p_at, p_attempt);
     RETURN ARRAY[0, p_after + 1];
+END
+$$;
+
+-- Append one message under a key. Its record is in the journal, with the hash `p_mark`.
+CREATE OR REPLACE FUNCTION palaver.append_with_key(
+    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_in_turn boolean,
+    p_first bigint, p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint,
+    p_time bigint, p_hash bigint, p_message text, p_body text, p_key text, p_mark bigint
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_in_turn THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended(p_id, 0));
+    END IF;
+    RETURN palaver.commit_change(
+        p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, p_key,
+        nullif(p_token, -1), p_attempt, p_index, p_mark, ARRAY[p_role], ARRAY[p_time],
+        ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
 END
 $$;
 

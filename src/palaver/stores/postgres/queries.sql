@@ -72,7 +72,12 @@ SELECT palaver.commit_change(
 -- name: append
 SELECT palaver.append_message(
     %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::text,
-    %s::text, %s::text, %s);
+    %s::text);
+
+-- name: append_with_key
+SELECT palaver.append_with_key(
+    %s::text, %s::text, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::text, %s::text,
+    %s::text, %s);
 
 -- The attempt that made a version; `first` is where its first message would stand.
 -- name: outcome
