@@ -233,7 +233,7 @@ def middle(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 @contextmanager
-def on_one_core() -> Iterator[None]:
+def on_one_core() -> Generator[None]:
     """Stay on one core, with all processes and threads that are started meanwhile."""
     if not hasattr(os, "sched_setaffinity"):
         yield
