@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import palaver
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, Stale, UnknownConversation
-from palaver.messages import user
+from palaver.messages import assistant, system, user
 from palaver.stores.postgres import backend as module
 from palaver.stores.postgres.changes import commit
 from palaver.stores.records import AlreadyCommitted, Change, Placed
@@ -21,6 +21,7 @@ from tests.patience import within
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from palaver.messages import Message
     from palaver.stores import Store
     from palaver.stores.records import Head, JournalEntry
 
@@ -162,6 +163,44 @@ def test_where_others_append_too_each_waits_for_its_turn(postgres: str, store: S
         first.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (history.id,))
         history.append(user("nobody else is there any more"))
     assert 4 == store.head(history.id).version
+
+
+@pytest.mark.parametrize("say", [system, user, assistant])
+@pytest.mark.parametrize("crowded", [False, True])
+def test_an_append_behind_others_takes_three_statements(
+    postgres: str, store: Store, say: Callable[[str], Message], *, crowded: bool
+) -> None:
+    """Many who append to one conversation wait for each other: `commit_change` takes five."""
+    late, early = store.create([user("0")], id="talk"), store.get("talk")
+    if crowded:
+        early.append(user("1"))
+        late.append(user("2"))
+    with psycopg.connect(postgres, autocommit=True) as line:
+        line.execute("ALTER FUNCTION palaver.commit_change RENAME TO not_to_be_called")
+        for text in "345":
+            early.append(assistant(text))
+            late.append(say(f"behind {text}"))
+        line.execute("ALTER FUNCTION palaver.not_to_be_called RENAME TO commit_change")
+    said = [f"{each}{text}" for text in "345" for each in ("", "behind ")]
+    assert said == [message.text for message in late][-6:]
+    assert store.head("talk") == replace(late.head, updated=store.head("talk").updated)
+    assert [] == list(store.verify())
+
+
+def test_an_append_behind_an_edit_or_under_a_lost_lease_is_left_to_the_caller(store: Store) -> None:
+    """What stands behind it is looked at again; nothing is stored for who has lost the lease."""
+    late, early = store.create([user("0"), user("1")], id="talk"), store.get("talk")
+    early.truncate(keep_first=1)
+    late.append(user("behind an edit"))
+    assert ["0", "behind an edit"] == [message.text for message in late]
+    lease = store.lease("talk", "one")
+    store.release(lease)
+    store.lease("talk", "two")
+    early.append(user("not seen"))
+    with pytest.raises(LeaseLost):
+        late.extend([user("late")], lease=lease)
+    assert ["0", "behind an edit", "not seen"] == [m.text for m in store.get("talk")]
+    assert [] == list(store.verify())
 
 
 def test_whoever_is_far_behind_looks_again(postgres: str, store: Store) -> None:

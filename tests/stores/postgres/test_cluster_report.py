@@ -117,7 +117,7 @@ def test_other_stores_are_not_distributed() -> None:
 def test_a_store_is_distributed_by_families() -> None:
     functions = [
         "node", "shift", "next_number", "check_node", "number_of", "add_messages",
-        "put_records", "append_message", "append_with_key",
+        "put_records", "append_behind_others", "append_message", "append_with_key",
         "commit_change", "create_conversation", "keep_records", "take_lease", "open_conversation",
     ]  # fmt: skip
     said = Said(signatures=[(name, f"palaver.{name}()") for name in functions])

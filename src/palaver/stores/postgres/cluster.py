@@ -54,6 +54,7 @@ _DELEGATED: Final = (
 )  # fmt: skip
 _EVERYWHERE: Final = (
     "node", "shift", "next_number", "check_node", "number_of", "add_messages", "put_records",
+    "append_behind_others",
 )  # fmt: skip
 _OPEN: Final = "open_conversation"
 

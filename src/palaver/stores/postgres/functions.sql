@@ -227,13 +227,63 @@ BEGIN
 END
 $$;
 
--- Append one message at the end of the log, and nothing more: what `commit_change` does, in two
--- statements. Most of the time of an append is the time that a statement takes to begin and to end.
+-- Append one message behind whatever was committed first, if that ends with the log: what
+-- `commit_change` does, in three statements. The answer is the same, and what can't be done here is
+-- left to it: the lease went to another, the change was sent before, others edited.
+CREATE OR REPLACE FUNCTION palaver.append_behind_others(
+    p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_first bigint,
+    p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint, p_time bigint,
+    p_hash bigint, p_message text, p_body text
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_head record;
+    v_seq bigint;
+    v_previous bigint;  -- the number of the change before it
+BEGIN
+    UPDATE palaver.conversations AS c
+    SET version = c.version + 1, length = c.length + 1, stop = c.length + 1, size = c.size + 1,
+        n_system = c.n_system + (p_role = 0)::integer, n_user = c.n_user + (p_role = 1)::integer,
+        n_assistant = c.n_assistant + (p_role = 2)::integer, updated = greatest(c.updated, p_at)
+    WHERE c.root = p_root AND c.id = p_id AND p_anywhere AND NOT p_again AND c.stop = c.length
+      AND (c.version > p_after AND c.version <= p_after + 1000
+           OR c.version = p_after AND c.length = p_first)
+      AND (p_token < 0 OR c.lease_token = p_token)
+    RETURNING c.xmin, c.version, c.length, c.n_system, c.n_user, c.n_assistant, c.framed, c.size,
+              c.erased INTO v_head;
+    IF NOT FOUND THEN
+        RETURN palaver.commit_change(
+            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
+            nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
+            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
+    END IF;
+    IF v_head.xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
+        PERFORM palaver.check_node(p_root, p_id);
+    END IF;
+    v_seq := v_head.length - 1;
+    v_previous := palaver.number_of(p_root, p_id, v_head.version - 1, v_seq);
+    INSERT INTO palaver.messages (root, conversation, seq, role, ordinal, n_system, n_user,
+                                  n_assistant, time, hash, id, body, version, node, number, at,
+                                  attempt)
+    VALUES (p_root, p_id, v_seq, p_role,
+            CASE p_role WHEN 0 THEN v_head.n_system - 1 WHEN 1 THEN v_head.n_user - 1
+                        WHEN 2 THEN v_head.n_assistant - 1
+                        ELSE v_seq - v_head.n_system - v_head.n_user - v_head.n_assistant END,
+            v_head.n_system - (p_role = 0)::integer, v_head.n_user - (p_role = 1)::integer,
+            v_head.n_assistant - (p_role = 2)::integer, p_time, p_hash # v_seq, p_message, p_body,
+            v_head.version, palaver.node(),
+            greatest(v_previous + 1, palaver.next_number(p_index)), p_at, p_attempt);
+    RETURN ARRAY[0, v_head.version, v_seq, v_head.version, v_head.length, v_head.length,
+                 v_head.n_system, v_head.n_user, v_head.n_assistant, v_head.framed, v_head.size,
+                 v_head.erased];
+END
+$$;
+
+-- Append one message at the end of the log, and nothing more, in two statements. Most of the time of
+-- an append is the time that a statement takes to begin and to end.
 --
 -- It makes the change if the conversation stands where it was made for: the counts and the position
--- that came with it are right then. Everything else is left to `commit_change`: others came first, the
--- lease went to another, the change was made before. The version alone stands behind the outcome.
--- `p_token` is -1 where there is no lease.
+-- that came with it are right then. Everything else is left to `append_behind_others`. The version
+-- alone stands behind the outcome. `p_token` is -1 where there is no lease.
 --
 -- Whoever waits for the lock of a row is overtaken by those who come while it is free, so that among
 -- many writers some would wait many times as long as others. Where there are many (`p_in_turn`), an
@@ -259,10 +309,9 @@ BEGIN
         RETURNING c.xmin INTO v_xmin;
     END IF;
     IF v_xmin IS NULL THEN
-        RETURN palaver.commit_change(
-            p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
-            nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
-            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
+        RETURN palaver.append_behind_others(
+            p_root, p_id, p_after, p_anywhere, p_again, p_first, p_at, p_token, p_attempt, p_index,
+            p_role, p_time, p_hash, p_message, p_body);
     END IF;
     IF v_xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
         PERFORM palaver.check_node(p_root, p_id);

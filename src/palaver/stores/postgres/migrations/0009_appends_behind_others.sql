@@ -1,0 +1,1 @@
+-- The functions are installed with every migration; this one brings `append_behind_others`.
