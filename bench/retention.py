@@ -50,17 +50,20 @@ def _name(number: int) -> str:
 
 
 def _fill(address: str, numbers: range, messages: int, *, old: int = 0) -> None:
-    """Create conversations; those whose number is below `old` were last changed long ago."""
+    """Create conversations; those whose number is below `old` ended 100 to 300 days ago."""
     now = int(time.time() * 1000)
     with palaver.open(address) as store:
-        past = store.with_clock(lambda: now - 200 * _DAY)
+
+        def past(number: int) -> palaver.Store:
+            at = now - 300 * _DAY + 200 * _DAY * number // old
+            return store.with_clock(lambda: at)
 
         def make(number: int) -> None:
             said = [
                 (user, assistant)[index % 2](f"{number} {index} " + "some words of a talk " * 12)
                 for index in range(messages)
             ]
-            (past if number < old else store).create(
+            (past(number) if number < old else store).create(
                 said, id=_name(number), owner=f"o{number % 100}"
             )
 

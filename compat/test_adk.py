@@ -692,6 +692,105 @@ def test_what_others_do_to_a_session_that_was_read_is_read_the_next_time(address
         asyncio.run(talk())
 
 
+@pytest.fixture
+def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is run on a worker thread."""
+    found: list[object] = []
+    run = session_service.run_to_end
+
+    def noted(work: Any, patience: Any = None) -> Any:
+        found.append(work)
+        return run(work, patience)
+
+    monkeypatch.setattr(session_service, "run_to_end", noted)
+    return found
+
+
+def test_a_short_session_that_was_read_before_is_read_without_a_thread(
+    here: Store, hops: list[object]
+) -> None:
+    """A thread takes longer to wake than the session to read; what others did is seen all the same."""
+    service = PalaverSessionService(here)
+    few = GetSessionConfig(num_recent_events=2)
+
+    async def texts(config: GetSessionConfig | None = None) -> list[str]:
+        found = await service.get_session(**TALK, config=config)
+        assert found is not None
+        return [from_event(event).text for event in found.events]
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        for text in ("Tea?", "Rum?", "Milk?"):
+            await service.append_event(session, told(text))
+        await service.flush()
+        await texts(few)  # which stores the state of the session, if it has none
+        hops.clear()
+        for _ in range(20):  # and others have their turn now and then
+            assert ["Rum?", "Milk?"] == await texts(few)
+        here.get("talk").append(user("Wine?"))
+        assert ["Tea?", "Rum?", "Milk?", "Wine?"] == await texts()
+        assert [] == hops
+        here.get("talk").extend([user(str(number)) for number in range(70)])
+        assert ["68", "69"] == await texts(few)
+        assert [] == hops
+        assert 74 == len(await texts())
+        assert 1 == len(hops)
+
+    asyncio.run(talk())
+
+
+def test_what_has_to_be_waited_for_is_done_by_a_thread(here: Store, hops: list[object]) -> None:
+    """State that is stored when it is read, changes of others without end, an append under way."""
+    service = PalaverSessionService(here)
+
+    async def get() -> Session:
+        hops.clear()
+        found = await service.get_session(**TALK)
+        assert found is not None
+        return found
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        await service.append_event(session, sets({"tea": 1, "app:cups": 2}))
+        await service.append_event(session, told("Tea?"))
+        await service.flush()
+        assert {"tea": 1, "app:cups": 2} == (await get()).state
+        assert 0 == len(hops)
+        here.put_record("talk", "adk", "pending 000 x", b'{"app":{"cups":3},"user":{}}')
+        assert 2 == len((await get()).events)
+        assert 1 == len(hops)
+        here.get("talk").rewrite([range(1, 2)])  # the state is computed anew, and stored
+        assert "tea" not in (await get()).state
+        assert 1 == len(hops)
+        await get()
+        assert 0 == len(hops)
+        history = here.get("talk")
+        for _ in range(70):
+            history.replace(0, user("Rum?"))
+        assert 1 == len((await get()).events)
+        assert 1 == len(hops)
+        session = await get()
+        begun, goes_on = threading.Event(), threading.Event()
+        append = service._append
+
+        def slow(*given: Any) -> None:
+            begun.set()
+            goes_on.wait(10)
+            append(*given)
+
+        service._append = slow  # type: ignore[method-assign]
+        writing = asyncio.create_task(service.append_event(session, told("Milk?")))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        reading = asyncio.create_task(get())
+        await asyncio.sleep(0.01)
+        assert 1 == len(hops)
+        goes_on.set()
+        await asyncio.gather(writing, reading)
+
+    asyncio.run(talk())
+
+
 def test_only_so_many_sessions_stay_open(here: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_service, "_MAX_OPEN", 2)
     service = PalaverSessionService(here)

@@ -186,6 +186,23 @@ def test_a_follower_is_woken(postgres: str, store: Store) -> None:
         assert time.monotonic() - began < 60
 
 
+def test_a_notification_is_made_only_where_somebody_listens(postgres: str, store: Store) -> None:
+    """It takes a number of the server's transactions and a record in its log, as a change does."""
+    history = store.create()
+    with psycopg.connect(postgres, autocommit=True) as line:  # hears, and does not say so
+        line.execute("LISTEN palaver")
+
+        def heard(seconds: float) -> bool:
+            history.append(user("heard?"))
+            return any(line.notifies(timeout=seconds, stop_after=1))
+
+        assert not heard(0.5)
+        with palaver.open(postgres) as other:
+            other.backend.wait(0)  # begins to listen
+            assert heard(60)
+        assert not heard(0.5)
+
+
 def test_a_follower_whose_connection_is_lost_listens_again(postgres: str, store: Store) -> None:
     history = store.create()
     start = store.backend.newest()
@@ -193,7 +210,7 @@ def test_a_follower_whose_connection_is_lost_listens_again(postgres: str, store:
     run(
         postgres,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND query = 'LISTEN palaver'",
+        "WHERE datname = current_database() AND query LIKE 'LISTEN palaver%'",
     )
     history.append(user("heard"))
     assert [1] == [change.version for change in store.follow(after=start, seconds=0.5)]

@@ -6,7 +6,8 @@ had the lease since.
 
 The conversations that were used last stay open, with the events that were read of them. A session
 that is read again is a look at the head, the state, and a copy of each event; what others have
-changed since is read, and what they have erased is forgotten.
+changed since is read, and what they have erased is forgotten. Where that takes no longer than
+waking a thread, and nothing is to be waited for, the loop does it itself.
 """
 
 from __future__ import annotations
@@ -74,7 +75,12 @@ _READING: Final = 0.001
 """And for a session that is read, which keeps the interpreter busy and not the disk."""
 _MAX_OPEN: Final = 128
 """So many conversations stay open."""
+_LOCAL: Final = ("memory", "sqlite")
+"""The kinds of stores whose readers wait for no network and no writer."""
+_FEW: Final = 64
+"""So many messages are read in a moment, most of them from memory."""
 _Found = TypeVar("_Found", "Head", "_Open")
+_T = TypeVar("_T")
 _Json = dict[str, Any]
 
 
@@ -107,6 +113,10 @@ def _encode(value: object) -> bytes:
 
 
 # ── the service ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _MustWait(Exception):  # noqa: N818 - caught where a thread can wait
+    """A session can't be read without waiting: for a disk, or for another thread."""
 
 
 class _Open(NamedTuple):
@@ -187,6 +197,8 @@ class PalaverSessionService(BaseSessionService):
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._patience, self._reading = Patience(_PATIENCE), Patience(_READING)
         self._beginning = Patience(2 * _PATIENCE)  # the lease, and the first append under it
+        self._is_local = store.kind in _LOCAL
+        self._in_threads = 0  # calls that are under way there, and may hold a lock
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._writers: dict[int, _Writer] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], _Writer] = (
@@ -204,7 +216,7 @@ class PalaverSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; an id that the user has already is an `AlreadyExistsError`."""
-        return await run_to_end(partial(self._create, app_name, user_id, state or {}, session_id))
+        return await self._in_thread(partial(self._create, app_name, user_id, state or {}, session_id))
 
     async def get_session(
         self,
@@ -216,13 +228,19 @@ class PalaverSessionService(BaseSessionService):
     ) -> Session | None:
         """Return a session as its conversation is now, or None."""
         work = partial(self._get, app_name, user_id, session_id, config)
-        return await run_to_end(work, self._reading)
+        if self._is_at_hand(session_id, config):
+            with suppress(_MustWait):
+                found = work(may_wait=False)
+                if self._reading.is_turn_of_others():
+                    await asyncio.sleep(0)
+                return found
+        return await self._in_thread(work, self._reading)
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """List the sessions of a user, or of all, without events; the last changed is last."""
-        found = await run_to_end(partial(self._list, app_name, user_id))
+        found = await self._in_thread(partial(self._list, app_name, user_id))
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -230,11 +248,11 @@ class PalaverSessionService(BaseSessionService):
 
         A conversation with forks stays for these, and is no session any more.
         """
-        await run_to_end(partial(self._delete, app_name, user_id, session_id))
+        await self._in_thread(partial(self._delete, app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without the prefix."""
-        return await run_to_end(partial(self._shared, app_name, user_id))
+        return await self._in_thread(partial(self._shared, app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event and its state delta in one change, and bring the session up to date.
@@ -254,7 +272,7 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
         if writer is not None:
-            await run_to_end(partial(self._release, writer), self._patience)
+            await self._in_thread(partial(self._release, writer), self._patience)
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
 
@@ -279,11 +297,32 @@ class PalaverSessionService(BaseSessionService):
         work = partial(
             self._fork, app_name, user_id, session_id, new_session_id, before_invocation_id
         )
-        return await run_to_end(work)
+        return await self._in_thread(work)
 
     async def adopt_session(self, *, app_name: str, user_id: str, session_id: str) -> Session:
         """Make a session of a conversation that another program wrote: `session_id` is its id."""
-        return await run_to_end(partial(self._adopt, app_name, user_id, session_id))
+        return await self._in_thread(partial(self._adopt, app_name, user_id, session_id))
+
+    # ── where it runs ───────────────────────────────────────────────────────────────────────────
+
+    async def _in_thread(self, work: Callable[[], _T], patience: Patience | None = None) -> _T:
+        """Run some work on a worker thread, to its end."""
+        self._in_threads += 1
+        try:
+            return await run_to_end(work, patience)
+        finally:
+            self._in_threads -= 1
+
+    def _is_at_hand(self, session_id: str, config: GetSessionConfig | None) -> bool:
+        """Tell whether a session can probably be read on the loop: it was read before, and is short.
+
+        Nothing else of this service runs in a thread, so that none holds the lock of a history.
+        """
+        talk = self._open.get(session_id.strip())
+        if talk is None or self._in_threads or not self._is_local:
+            return False
+        wanted = None if config is None else config.num_recent_events
+        return (len(talk.history) if wanted is None else wanted) <= _FEW
 
     # ── which conversation ──────────────────────────────────────────────────────────────────────
 
@@ -328,11 +367,19 @@ class PalaverSessionService(BaseSessionService):
         raise AlreadyExistsError(f"Session with id {session_id} already exists.")
 
     def _get(
-        self, app: str, user: str, session_id: str, config: GetSessionConfig | None
+        self,
+        app: str,
+        user: str,
+        session_id: str,
+        config: GetSessionConfig | None,
+        *,
+        may_wait: bool = True,
     ) -> Session | None:
+        """Return a session; `_MustWait` if it `may_wait` for nothing and would have to."""
         last = 0 if config is None else config.num_recent_events or 0
-        talk = self._find(app, user, session_id, partial(self._open_now, last=last))
-        return None if talk is None else self._session(talk, app, user, config)
+        read = partial(self._open_now, last=last, may_wait=may_wait)
+        talk = self._find(app, user, session_id, read)
+        return None if talk is None else self._session(talk, app, user, config, may_wait=may_wait)
 
     def _list(self, app: str, user: str | None) -> list[Session]:
         tag = _tags(app, user or "")[user is not None]
@@ -395,12 +442,14 @@ class PalaverSessionService(BaseSessionService):
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
-    def _open_now(self, name: str, last: int = 0) -> _Open:
+    def _open_now(self, name: str, last: int = 0, *, may_wait: bool = True) -> _Open:
         """Return a conversation as it is now; what was read of it before is not read again.
 
         `last` is how many messages are read at once where it was not open.
         """
         known = self._open.get(name)
+        if known is None and not may_wait:
+            raise _MustWait
         if known is None:
             return self._keep(self._store.get(name, last=last))
         version = known.history.version
@@ -409,6 +458,8 @@ class PalaverSessionService(BaseSessionService):
         except UnknownConversation:
             self._open.pop(name, None)
             raise
+        if not may_wait and not 0 <= head.version - version <= _FEW:
+            raise _MustWait
         if head.created != known.head.created or head.version < version:  # another of this id
             return self._keep(self._store.get(name, last=last))
         if head.erased != known.head.erased:
@@ -435,10 +486,11 @@ class PalaverSessionService(BaseSessionService):
         config: GetSessionConfig | None,
         *,
         with_events: bool = True,
+        may_wait: bool = True,
     ) -> Session:
         """Return the session of a conversation; it may append from here on."""
         name, view = talk.head.id, talk.history.view
-        state = self._merged_state(talk.head, view, app, user)
+        state = self._merged_state(talk.head, view, app, user, may_wait=may_wait)
         events = self._events(talk, view, config) if with_events else []
         session = Session(
             id=_session_id(name, app, user),
@@ -467,17 +519,21 @@ class PalaverSessionService(BaseSessionService):
         events = talk.events.events(view[start:], self._agent)
         return [each for each in events if since is None or each.timestamp >= since]
 
-    def _merged_state(self, head: Head, view: View, app: str, user: str) -> _Json:
+    def _merged_state(
+        self, head: Head, view: View, app: str, user: str, *, may_wait: bool = True
+    ) -> _Json:
         """Return the state of a session with that of its app and its user."""
         records = self._store.records(head.id, _RECORDS)
+        if not may_wait and any(name.startswith(_PENDING) for name in records):
+            raise _MustWait
         self._settle(head.id, records, app, user)
-        _, state = self._own_state(head, view, records)
+        _, state = self._own_state(head, view, records, may_wait=may_wait)
         state.update((State.APP_PREFIX + key, v) for key, v in self._shared(app, None).items())
         state.update((State.USER_PREFIX + key, v) for key, v in self._shared(app, user).items())
         return state
 
     def _own_state(
-        self, head: Head, view: View, kept: Mapping[str, bytes]
+        self, head: Head, view: View, kept: Mapping[str, bytes], *, may_wait: bool = True
     ) -> tuple[list[int], _Json]:
         """Return the last edit and erasure, and the state that the events of the view then say.
 
@@ -489,6 +545,8 @@ class PalaverSessionService(BaseSessionService):
             return seen, dict(known["state"])
         if known is None and seen == [0, 0] and head.parent is None and head.stop == 0:
             return seen, dict(json.loads(kept.get("initial", b"{}")))
+        if not may_wait:  # it is computed anew, and stored
+            raise _MustWait
         state = self._initial_state(head)
         for message in view:
             state.update(_scopes(state_delta(message))[2])
@@ -553,7 +611,7 @@ class PalaverSessionService(BaseSessionService):
         writer = self._writers.get(id(session))
         if writer is None:  # a session that this service did not give, such as a copy
             owner = session.app_name, session.user_id, session.id
-            talk = await run_to_end(lambda: self._open_now(self._name_of(*owner)))
+            talk = await self._in_thread(lambda: self._open_now(self._name_of(*owner)))
             writer = self._remember(session, _Writer(talk, None, None))
         before = self._tasks.get(task) if task is not None else None
         if task is not None and before is not writer:
@@ -561,13 +619,13 @@ class PalaverSessionService(BaseSessionService):
                 task.add_done_callback(self._end)
             self._tasks[task] = writer
         if before is not None and before is not writer:
-            await run_to_end(partial(self._release, before))
+            await self._in_thread(partial(self._release, before))
         loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
             patience = self._beginning if writer.lease is None else self._patience
             try:
-                await run_to_end(partial(self._append, writer, session, event), patience)
+                await self._in_thread(partial(self._append, writer, session, event), patience)
             except (LeaseTaken, LeaseLost) as error:
                 if loop.time() >= until:
                     msg = f"Session {session.id} is being written to by another run: {error}"

@@ -54,7 +54,7 @@ _TABLES: Final = tuple(
     for name in (b"messages", b"journal", b"words", b"records", b"names", b"conversations")
 )
 _UNHURRIED: Final = (b"SET statement_timeout = 0", b"SET vacuum_cost_delay = '2ms'")
-_UNLESS_LOCKED: Final = b"VACUUM (SKIP_LOCKED) "
+_UNLESS_LOCKED: Final = b"VACUUM (SKIP_LOCKED, PARALLEL 0) "
 _ERASED_FROM: Final = ("palaver.messages", "palaver.words", "palaver.records")
 
 

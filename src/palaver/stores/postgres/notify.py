@@ -1,7 +1,8 @@
 """How followers of a PostgreSQL store learn of changes: notifications, and the settled journal.
 
-Whoever changes something sends one notification soon after, for all changes so far (`Notifier`).
-Whoever follows waits for one (`Listener`), and then reads what may be reported (`read_settled`).
+Whoever changes something sends one notification soon after, for all changes so far (`Notifier`), if
+anybody listens. Whoever follows waits for one (`Listener`), and then reads what may be reported
+(`read_settled`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from palaver.errors import StoreError
+from palaver.stores.postgres.connections import STATEMENTS
 from palaver.stores.process_fork import restart_in_child
 
 if TYPE_CHECKING:
@@ -26,9 +28,10 @@ ABOVE_ALL: Final = 2**63 - 1
 """A number above those of all changes, which go beyond what a double holds: the largest bigint."""
 
 _PAUSE: Final = 0.02
+_UNHEARD: Final = 0.1
+"""The pause while nobody listens: so late may be the first notification of one who begins to."""
 _SOON: Final = 0.1
 _POLL: Final = 0.25
-_NOTIFY: Final = b"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY palaver; COMMIT"
 _log: Final = logging.getLogger("palaver.stores")
 
 
@@ -81,15 +84,17 @@ class Notifier:
         while not self._closed:
             self._due.wait()
             self._due.clear()
+            pause = _PAUSE
             try:
                 connection = connection or self._connections.connect(ask=False)
-                connection.execute(_NOTIFY, prepare=False)
+                row = connection.execute(STATEMENTS["notify"]).fetchone()
+                pause = _UNHEARD if row is not None and row[0] else _PAUSE
             except (psycopg.Error, StoreError):  # followers look by themselves
                 if connection is not None:
                     connection.close()
                 connection = None
             if not self._closed:
-                time.sleep(_PAUSE)
+                time.sleep(pause)
         if connection is not None:
             connection.close()
 
@@ -145,7 +150,8 @@ class Listener:
 
     def _listen(self) -> None:
         connection = self._connections.connect()
-        connection.execute(b"LISTEN palaver")
+        connection.execute(STATEMENTS["hold_listening"])
+        connection.execute(STATEMENTS["listen"])
         connection.limit = None  # no notification is no sign of a lost server
         self._local.connection = connection
         with self._gate:

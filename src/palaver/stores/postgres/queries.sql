@@ -791,3 +791,17 @@ SELECT nodeid, success, result FROM run_command_on_all_nodes(
 -- name: shards
 SELECT nodename, nodeport, count(*) FROM citus_shards
 WHERE table_name = 'palaver.messages'::regclass GROUP BY nodename, nodeport;
+
+-- Whoever listens holds this lock too, so that others know of it. A notification is a transaction of
+-- its own with a number and a record, which is not worth making where nobody listens.
+-- name: hold_listening
+SELECT pg_advisory_lock_shared(7308324466019595128);
+
+-- name: listen
+LISTEN palaver;
+
+-- Nobody loses anything if a notification is lost with the server: followers look by themselves.
+-- name: notify
+SELECT nobody, CASE WHEN NOT nobody THEN set_config('synchronous_commit', 'off', true) END,
+       CASE WHEN NOT nobody THEN pg_notify('palaver', '') END
+FROM (SELECT pg_try_advisory_xact_lock(7308324466019595128) AS nobody OFFSET 0) AS listening;
