@@ -36,6 +36,7 @@ from compat.adk_agent import (
     scripted,
     weather,
 )
+from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.adk import PalaverSessionService, from_event, session_service, to_event
 from palaver.messages import ToolCallPart, assistant, user
 from palaver.messages.message import Message
@@ -696,11 +697,10 @@ def test_what_others_do_to_a_session_that_was_read_is_read_the_next_time(address
 def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is run on a worker thread."""
     found: list[object] = []
-    run = session_service.run_to_end
 
     def noted(work: Any, patience: Any = None) -> Any:
         found.append(work)
-        return run(work, patience)
+        return run_to_end(work, patience)
 
     monkeypatch.setattr(session_service, "run_to_end", noted)
     return found
@@ -709,7 +709,7 @@ def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_a_short_session_that_was_read_before_is_read_without_a_thread(
     here: Store, hops: list[object]
 ) -> None:
-    """A thread takes longer to wake than the session to read; what others did is seen all the same."""
+    """A thread takes longer to wake than the session to read. What others did is seen."""
     service = PalaverSessionService(here)
     few = GetSessionConfig(num_recent_events=2)
 
@@ -739,7 +739,9 @@ def test_a_short_session_that_was_read_before_is_read_without_a_thread(
     asyncio.run(talk())
 
 
-def test_what_has_to_be_waited_for_is_done_by_a_thread(here: Store, hops: list[object]) -> None:
+def test_what_has_to_be_waited_for_is_done_by_a_thread(
+    here: Store, hops: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """State that is stored when it is read, changes of others without end, an append under way."""
     service = PalaverSessionService(here)
 
@@ -770,20 +772,18 @@ def test_what_has_to_be_waited_for_is_done_by_a_thread(here: Store, hops: list[o
         assert 1 == len((await get()).events)
         assert 1 == len(hops)
         session = await get()
-        begun, goes_on = threading.Event(), threading.Event()
+        goes_on = threading.Event()
         append = service._append
 
         def slow(*given: Any) -> None:
-            begun.set()
             goes_on.wait(10)
             append(*given)
 
-        service._append = slow  # type: ignore[method-assign]
+        monkeypatch.setattr(service, "_append", slow)
         writing = asyncio.create_task(service.append_event(session, told("Milk?")))
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)  # it is under way in its thread
         reading = asyncio.create_task(get())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         assert 1 == len(hops)
         goes_on.set()
         await asyncio.gather(writing, reading)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -16,7 +17,6 @@ from palaver.adapters import _worker_threads
 from palaver.adapters._worker_threads import (
     Patience,
     _Job,
-    _Signal,
     run_cancellable,
     run_to_end,
 )
@@ -118,17 +118,60 @@ def test_a_loop_waits_only_a_moment_for_a_thread() -> None:
     assert asyncio.run(go())
     done, endless = _Job(list), _Job(list)
     done.report()
-    assert [False, False, True] == [patience.wait(done) for _ in range(3)]
+
+    def waits(job: _Job) -> bool:
+        return patience.is_tried() and patience.wait(job)
+
+    assert [False, False, True] == [waits(done) for _ in range(3)]
     for pause in (2, 4, 8, 16, 32, 64, 64):
-        tries = [patience.wait(endless) for _ in range(pause + 1)]
+        tries = [waits(endless) for _ in range(pause + 1)]
         assert not any(tries)
     assert patience.wait(done)
 
 
+def test_a_thread_stays_on_the_processor_of_the_loop_only_while_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the loop goes on without it, the thread may run wherever the loop may."""
+    everywhere = os.sched_getaffinity(0)
+    here = max(everywhere)
+    monkeypatch.setattr(_worker_threads, "_processor", lambda: here)
+    go_on = threading.Event()
+
+    def allowed() -> set[int]:
+        return os.sched_getaffinity(threading.get_native_id())
+
+    def slow() -> set[int]:
+        go_on.wait(LONG)
+        return allowed()
+
+    async def go() -> None:
+        patience = Patience(LONG)
+        assert {here} == await run_to_end(allowed, patience)
+        assert everywhere == await run_to_end(allowed)
+        assert {here} == await run_to_end(allowed, patience)
+        asyncio.get_running_loop().call_later(0.01, go_on.set)
+        hasty = Patience(0.001)
+        assert everywhere == await run_to_end(slow, hasty)
+        assert everywhere == await run_to_end(allowed, hasty)  # it is not waited for
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "sched_setaffinity", _refused)
+            assert everywhere == await run_to_end(allowed, patience)
+
+    asyncio.run(go())
+    assert everywhere == os.sched_getaffinity(0)
+
+
+def _refused(*_: object) -> None:
+    raise PermissionError
+
+
 def test_a_byte_that_nobody_waited_for_wakes_nobody_too_early() -> None:
     """It was for a job before; the job after it is waited for until it is done, or as long."""
-    signal, job = _Signal(), _Job(list)
-    job.signal = signal
+    job = _Job(list)
+    worker = job.worker = _worker_threads._Worker(_worker_threads._Pool())
+    signal = worker.signal
+    assert signal is not None
     for _ in range(3):
         signal.send()
     assert not job.wait(0.01)
@@ -138,7 +181,9 @@ def test_a_byte_that_nobody_waited_for_wakes_nobody_too_early() -> None:
     timer.start()
     assert job.wait(LONG)
     timer.join()
-    signal.close()
+    worker.give(None)
+    worker.thread.join()
+    worker.close()
 
 
 def test_a_pipe_that_select_cannot_take_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,20 @@ the store are warm. A thread is idle before it reports a result, so whoever wait
 before asking again is always served by the same one. Half of a hop is waking the loop. With
 `Patience` the loop waits for the thread for a moment, shorter than that takes, and is woken only
 where the thread needs longer. It waits for a byte in a pipe: a thread that writes one holds no lock
-of the interpreter's meanwhile, and the system lets the loop go on where the thread stops. With a
-`threading.Lock`, a hop that does nothing takes twice the processor time.
+of the interpreter's meanwhile, and the system lets the loop go on where the thread stops.
+
+Most of the rest is waking another processor, where the data is in no cache: while one of two waits
+for the other, both are better off on one. The system does not know that, and wakes the thread on
+the processor that is idle. So a thread that is waited for is kept on the loop's processor, as long
+as the loop waits, and may run anywhere as soon as it does not. A hop that does nothing takes 10 µs
+of processor time then, and 70 otherwise, on a virtual machine of two processors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import os
 import threading
 from collections import deque
@@ -36,6 +42,19 @@ _MAX_FILE: Final = 1023
 """The largest file number that `select` takes."""
 
 
+def _find_processor() -> Callable[[], int] | None:
+    """Return what tells which processor a thread runs on; None where it can't be kept there."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    try:
+        return ctypes.PyDLL(None).sched_getcpu
+    except (OSError, AttributeError):  # pragma: no cover - a C library without it
+        return None
+
+
+_processor: Final = _find_processor()
+
+
 class Patience:
     """Whether a loop waits for a thread, and how long, in seconds: it depends on the disk.
 
@@ -49,16 +68,20 @@ class Patience:
         self._in_vain = 1
         self._paused = 0
 
-    def wait(self, job: _Job) -> bool:
-        """Wait until a job is done; False if that takes too long, or is not tried."""
+    def is_tried(self) -> bool:
+        """Tell whether the loop waits for the next call."""
         if self._paused:
             self._paused -= 1
-        elif job.wait(self._seconds):
+            return False
+        return True
+
+    def wait(self, job: _Job) -> bool:
+        """Wait until a job is done; False if that takes too long."""
+        if job.wait(self._seconds):
             self._in_vain = 1
             return True
-        else:
-            self._in_vain = min(2 * self._in_vain, _LONGEST_PAUSE)
-            self._paused = self._in_vain
+        self._in_vain = min(2 * self._in_vain, _LONGEST_PAUSE)
+        self._paused = self._in_vain
         return False
 
     def is_turn_of_others(self) -> bool:
@@ -100,7 +123,7 @@ class _Job:
     at `done`. So at least one of them sees the other.
     """
 
-    __slots__ = ("_context", "_work", "done", "error", "is_awaited", "signal", "value", "waiter")
+    __slots__ = ("_context", "_work", "done", "error", "is_awaited", "value", "waiter", "worker")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._context = copy_context()
@@ -108,8 +131,8 @@ class _Job:
         self.value: Any = None
         self.error: BaseException | None = None
         self.done = False
-        self.signal: _Signal | None = None
-        """That of its worker, if there was one for it at once."""
+        self.worker: _Worker | None = None
+        """Who does it, if there was one for it at once."""
         self.is_awaited = False
         self.waiter: asyncio.Future[Any] | None = None
 
@@ -125,8 +148,8 @@ class _Job:
         if self.waiter is not None:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 self.waiter.get_loop().call_soon_threadsafe(_wake, self.waiter)
-        elif self.is_awaited and self.signal is not None:
-            self.signal.send()
+        elif self.is_awaited and self.worker is not None and self.worker.signal is not None:
+            self.worker.signal.send()
 
     def wait(self, seconds: float) -> bool:
         """Wait at the signal; False if the job is not done after so long.
@@ -135,9 +158,11 @@ class _Job:
         waits to the end of its time.
         """
         self.is_awaited = True
-        signal = self.signal
+        signal = None if self.worker is None else self.worker.signal
         while signal is not None and not self.done and signal.wait(seconds):
             pass  # and again, if it was a byte that an earlier job has left
+        if not self.done and self.worker is not None:
+            self.worker.place(None)
         return self.done
 
 
@@ -154,8 +179,18 @@ class _Worker:
         self._given: deque[_Job | None] = deque()
         self._reader, self._writer = os.pipe()  # a byte for each
         self.signal = _Signal() if os.name == "posix" else None  # elsewhere no loop waits for it
+        self._processor: int | None = None  # that it is kept on
         self.thread = threading.Thread(target=self._work, name="palaver-adapters", daemon=True)
         self.thread.start()
+
+    def place(self, processor: int | None) -> None:
+        """Keep the thread on a processor, or let it run wherever the loop may."""
+        if processor == self._processor or self.thread.native_id is None:
+            return
+        allowed = os.sched_getaffinity(0) if processor is None else {processor}
+        with suppress(OSError):  # the thread has ended, or nobody may do that here
+            os.sched_setaffinity(self.thread.native_id, allowed)
+        self._processor = processor
 
     def give(self, job: _Job | None) -> None:
         self._given.append(job)
@@ -192,8 +227,11 @@ class _Pool:
         self._waiting: deque[_Job] = deque()
         self._ended = False
 
-    def submit(self, job: _Job) -> None:
-        """Give a job to an idle worker or a new one; where there are enough, it waits for one."""
+    def submit(self, job: _Job, processor: int | None = None) -> None:
+        """Give a job to an idle worker or a new one; where there are enough, it waits for one.
+
+        The worker is kept on a processor, if one is given.
+        """
         with self._lock:
             if self._ended:
                 raise RuntimeError("the program is ending, and its worker threads have ended")
@@ -205,7 +243,8 @@ class _Pool:
             else:
                 self._waiting.append(job)
                 return
-        job.signal = worker.signal
+        job.worker = worker
+        worker.place(processor)
         worker.give(job)
 
     def next_for(self, worker: _Worker) -> _Job | None:
@@ -279,8 +318,9 @@ async def _run(
         _pools[0].submit(job)
         await job.waiter
     else:
-        _pools[0].submit(job)
-        if patience.wait(job):
+        tried = patience.is_tried()
+        _pools[0].submit(job, _processor() if tried and _processor is not None else None)
+        if tried and patience.wait(job):
             yields = patience.is_turn_of_others()
         else:
             job.waiter = future(loop=asyncio.get_running_loop())

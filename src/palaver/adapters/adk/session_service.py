@@ -216,7 +216,9 @@ class PalaverSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; an id that the user has already is an `AlreadyExistsError`."""
-        return await self._in_thread(partial(self._create, app_name, user_id, state or {}, session_id))
+        return await self._in_thread(
+            partial(self._create, app_name, user_id, state or {}, session_id)
+        )
 
     async def get_session(
         self,
@@ -314,7 +316,7 @@ class PalaverSessionService(BaseSessionService):
             self._in_threads -= 1
 
     def _is_at_hand(self, session_id: str, config: GetSessionConfig | None) -> bool:
-        """Tell whether a session can probably be read on the loop: it was read before, and is short.
+        """Tell whether a session may be read on the loop: it was read before, and is short.
 
         Nothing else of this service runs in a thread, so that none holds the lock of a history.
         """
