@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 
+import palaver
 from palaver.adapters import _worker_threads
 from palaver.adapters._worker_threads import (
     Patience,
     _Job,
+    is_local,
+    patience_with,
     run_cancellable,
     run_to_end,
 )
+from palaver.stores import Store
+from palaver.stores.memory import MemoryBackend
 
 LONG = 30.0
 KINDS = [run_cancellable, run_to_end]
@@ -160,6 +165,19 @@ def test_a_thread_stays_on_the_processor_of_the_loop_only_while_that_waits(
 
     asyncio.run(go())
     assert everywhere == os.sched_getaffinity(0)
+
+
+def test_only_a_store_on_this_machine_is_waited_for() -> None:
+    """Another answers too late, and a thread that it starts would stay where the worker is."""
+    with palaver.open(":memory:") as store:
+        assert is_local(store)
+        assert patience_with(store, 1) is not None
+
+        class Elsewhere(MemoryBackend):
+            pass
+
+        assert patience_with(Store(Elsewhere()), 1) is None
+    assert patience_with(None, 1) is None
 
 
 def _refused(*_: object) -> None:

@@ -31,13 +31,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Patience", "run_cancellable", "run_in_background", "run_to_end"]
+    from palaver.stores import Store
+
+__all__ = [
+    "Patience",
+    "is_local",
+    "patience_with",
+    "run_cancellable",
+    "run_in_background",
+    "run_to_end",
+]
 
 _T = TypeVar("_T")
 _MOST: Final = min(32, (os.cpu_count() or 1) + 4)
 _IN_A_ROW: Final = 16
 """So often a task may go on without a look at the loop's other tasks."""
 _LONGEST_PAUSE: Final = 64
+_LOCAL: Final = ("memory", "sqlite")
 _MAX_FILE: Final = 1023
 """The largest file number that `select` takes."""
 
@@ -88,6 +98,20 @@ class Patience:
         """Tell whether the loop has waited so often that its other tasks are to have a turn."""
         self._in_a_row = (self._in_a_row + 1) % _IN_A_ROW
         return not self._in_a_row
+
+
+def is_local(store: Store) -> bool:
+    """Tell whether what is read of a store comes from memory or a file of this machine."""
+    return store.kind in _LOCAL
+
+
+def patience_with(store: Store | None, seconds: float) -> Patience | None:
+    """Return how long a loop waits for a store; None for one that is asked over a network.
+
+    That answers later than any loop waits, and may start a thread, which would stay where the
+    worker is kept. So might a store that is not known.
+    """
+    return Patience(seconds) if store is not None and is_local(store) else None
 
 
 class _Signal:

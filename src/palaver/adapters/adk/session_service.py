@@ -34,7 +34,13 @@ from google.adk.sessions.base_session_service import (
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
-from palaver.adapters._worker_threads import Patience, run_in_background, run_to_end
+from palaver.adapters._worker_threads import (
+    Patience,
+    is_local,
+    patience_with,
+    run_in_background,
+    run_to_end,
+)
 from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event
 from palaver.adapters.adk.event_cache import EventCache
 from palaver.errors import (
@@ -75,8 +81,6 @@ _READING: Final = 0.001
 """And for a session that is read, which keeps the interpreter busy and not the disk."""
 _MAX_OPEN: Final = 128
 """So many conversations stay open."""
-_LOCAL: Final = ("memory", "sqlite")
-"""The kinds of stores whose readers wait for no network and no writer."""
 _FEW: Final = 64
 """So many messages are read in a moment, most of them from memory."""
 _Found = TypeVar("_Found", "Head", "_Open")
@@ -195,9 +199,11 @@ class PalaverSessionService(BaseSessionService):
         self._store = store
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
-        self._patience, self._reading = Patience(_PATIENCE), Patience(_READING)
-        self._beginning = Patience(2 * _PATIENCE)  # the lease, and the first append under it
-        self._is_local = store.kind in _LOCAL
+        self._is_local = is_local(store)
+        self._patience = patience_with(store, _PATIENCE)
+        self._reading = patience_with(store, _READING)
+        self._beginning = patience_with(store, 2 * _PATIENCE)  # the lease, and the first append
+        self._reads_here = Patience(0)  # which counts those in a row
         self._in_threads = 0  # calls that are under way there, and may hold a lock
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._writers: dict[int, _Writer] = {}
@@ -233,7 +239,7 @@ class PalaverSessionService(BaseSessionService):
         if self._is_at_hand(session_id, config):
             with suppress(_MustWait):
                 found = work(may_wait=False)
-                if self._reading.is_turn_of_others():
+                if self._reads_here.is_turn_of_others():
                     await asyncio.sleep(0)
                 return found
         return await self._in_thread(work, self._reading)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 from agents.memory import session_settings as sdk
 
-from palaver.adapters._worker_threads import Patience, run_cancellable, run_to_end
+from palaver.adapters._worker_threads import patience_with, run_cancellable, run_to_end
 from palaver.adapters.openai_agents.convert import from_items, read_stored, to_items
 from palaver.errors import Conflict, UnknownConversation
 from palaver.messages.ids import uuid_for
@@ -108,7 +108,7 @@ class PalaverSession:
         )
         self._lock = threading.Lock()
         self._closed = False
-        self._patience = Patience(_PATIENCE)
+        self._patience = patience_with(self._store, _PATIENCE)
         self._caches = False  # before the first read, which is often the only one
         self._encoded: dict[str, _EncodedItems] = {}
 
