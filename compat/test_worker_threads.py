@@ -151,16 +151,20 @@ def test_a_thread_stays_on_the_processor_of_the_loop_only_while_that_waits(
         return allowed()
 
     async def go() -> None:
-        patience = Patience(LONG)
+        patience = Patience(LONG, together=True)
         assert {here} == await run_to_end(allowed, patience)
         assert everywhere == await run_to_end(allowed)
         assert {here} == await run_to_end(allowed, patience)
         asyncio.get_running_loop().call_later(0.01, go_on.set)
-        hasty = Patience(0.001)
+        hasty = Patience(0.001, together=True)
         assert everywhere == await run_to_end(slow, hasty)
         assert everywhere == await run_to_end(allowed, hasty)  # it is not waited for
+        assert everywhere == await run_to_end(allowed, Patience(LONG))
         with monkeypatch.context() as patch:
             patch.setattr(os, "sched_setaffinity", _refused)
+            assert everywhere == await run_to_end(allowed, patience)
+        with monkeypatch.context() as patch:
+            patch.setattr(_worker_threads, "_processor", lambda: -1)  # it is not known
             assert everywhere == await run_to_end(allowed, patience)
 
     asyncio.run(go())

@@ -10,9 +10,9 @@ of the interpreter's meanwhile, and the system lets the loop go on where the thr
 
 Most of the rest is waking another processor, where the data is in no cache: while one of two waits
 for the other, both are better off on one. The system does not know that, and wakes the thread on
-the processor that is idle. So a thread that is waited for is kept on the loop's processor, as long
-as the loop waits, and may run anywhere as soon as it does not. A hop that does nothing takes 10 µs
-of processor time then, and 70 otherwise, on a virtual machine of two processors.
+the processor that is idle. So a thread that is waited for can be kept on the loop's processor, as
+long as the loop waits, and may run anywhere as soon as it does not. A hop that does nothing takes
+10 µs of processor time then, and 70 otherwise, on a virtual machine of two processors.
 """
 
 from __future__ import annotations
@@ -68,12 +68,15 @@ _processor: Final = _find_processor()
 class Patience:
     """Whether a loop waits for a thread, and how long, in seconds: it depends on the disk.
 
-    After waiting in vain, the next calls don't wait: twice as many each time, up to 64.
+    After waiting in vain, the next calls don't wait: twice as many each time, up to 64. With
+    `together`, the thread is kept on the loop's processor meanwhile; its work must start no thread
+    and no process, which would stay there.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, together: bool = False) -> None:
         """Wait so long at most."""
         self._seconds = seconds
+        self.together = together
         self._in_a_row = 0
         self._in_vain = 1
         self._paused = 0
@@ -105,13 +108,15 @@ def is_local(store: Store) -> bool:
     return store.kind in _LOCAL
 
 
-def patience_with(store: Store | None, seconds: float) -> Patience | None:
+def patience_with(
+    store: Store | None, seconds: float, *, together: bool = False
+) -> Patience | None:
     """Return how long a loop waits for a store; None for one that is asked over a network.
 
-    That answers later than any loop waits, and may start a thread, which would stay where the
-    worker is kept. So might a store that is not known.
+    That answers later than any loop waits, and may start a thread. So might one that is not known.
     """
-    return Patience(seconds) if store is not None and is_local(store) else None
+    local = store is not None and is_local(store)
+    return Patience(seconds, together=together) if local else None
 
 
 class _Signal:
@@ -183,10 +188,12 @@ class _Job:
         """
         self.is_awaited = True
         signal = None if self.worker is None else self.worker.signal
-        while signal is not None and not self.done and signal.wait(seconds):
-            pass  # and again, if it was a byte that an earlier job has left
-        if not self.done and self.worker is not None:
-            self.worker.place(None)
+        try:
+            while signal is not None and not self.done and signal.wait(seconds):
+                pass  # and again, if it was a byte that an earlier job has left
+        finally:
+            if not self.done and self.worker is not None:
+                self.worker.place(None)
         return self.done
 
 
@@ -204,17 +211,19 @@ class _Worker:
         self._reader, self._writer = os.pipe()  # a byte for each
         self.signal = _Signal() if os.name == "posix" else None  # elsewhere no loop waits for it
         self._processor: int | None = None  # that it is kept on
+        self._placing = threading.Lock()
         self.thread = threading.Thread(target=self._work, name="palaver-adapters", daemon=True)
         self.thread.start()
 
     def place(self, processor: int | None) -> None:
-        """Keep the thread on a processor, or let it run wherever the loop may."""
-        if processor == self._processor or self.thread.native_id is None:
+        """Keep the thread on a processor, or let it run wherever the program may."""
+        if processor == self._processor:
             return
-        allowed = os.sched_getaffinity(0) if processor is None else {processor}
-        with suppress(OSError):  # the thread has ended, or nobody may do that here
-            os.sched_setaffinity(self.thread.native_id, allowed)
-        self._processor = processor
+        with self._placing, suppress(OSError):  # the thread has ended, or nobody may do that here
+            main = os.sched_getaffinity(os.getpid())  # that of the first thread, never a worker
+            allowed = main if processor is None or processor < 0 else {processor}
+            os.sched_setaffinity(self.thread.native_id or 0, allowed)
+            self._processor = processor
 
     def give(self, job: _Job | None) -> None:
         self._given.append(job)
@@ -275,6 +284,7 @@ class _Pool:
         """Return a job that waits, or None: then the worker is idle."""
         with self._lock:
             if self._waiting:
+                worker.place(None)
                 return self._waiting.popleft()
             self._idle.append(worker)
             return None
@@ -343,7 +353,8 @@ async def _run(
         await job.waiter
     else:
         tried = patience.is_tried()
-        _pools[0].submit(job, _processor() if tried and _processor is not None else None)
+        near = tried and patience.together
+        _pools[0].submit(job, _processor() if near and _processor is not None else None)
         if tried and patience.wait(job):
             yields = patience.is_turn_of_others()
         else:

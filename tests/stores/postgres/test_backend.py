@@ -200,6 +200,12 @@ def test_a_notification_is_made_only_where_somebody_listens(postgres: str, store
         with palaver.open(postgres) as other:
             other.backend.wait(0)  # begins to listen
             assert heard(60)
+            with palaver.open(postgres) as third:  # which is closed in the pause after the first
+                others = third.get(history.id)
+                others.append(user("soon"))
+                assert any(line.notifies(timeout=60, stop_after=1))
+                others.append(user("a last time"))
+            assert any(line.notifies(timeout=60, stop_after=1))
         assert not heard(0.5)
 
 

@@ -7,8 +7,6 @@ import os
 import stat
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -16,8 +14,6 @@ import pytest
 
 import palaver
 from palaver.errors import StoreDamaged, StoreError
-from palaver.messages import user
-from palaver.stores import Store
 from palaver.stores.backend import load_migrations
 from palaver.stores.sqlite import SQLiteBackend, connections
 from palaver.stores.sqlite.connections import busy_handler, connect, schema_version
@@ -225,37 +221,6 @@ def test_threads_that_come_and_go_share_connections(path: Path) -> None:
         links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
         files = [str(link.readlink()) for link in links]
         assert 3 == files.count(str(path))  # one writes, one reads here, and one served them all
-
-
-def test_who_has_just_written_reads_on_the_same_connection(path: Path) -> None:
-    """It has the pages in its cache, which every other connection reads anew after a change."""
-    with closing(SQLiteBackend(str(path))) as backend:
-        store, seen = Store(backend), list[str]()
-        history = store.create([user("one")], id="talk")
-
-        def note(_: object, statement: str, __: object) -> bool:
-            seen.append(statement)
-            return True
-
-        def heads(times: int = 1) -> int:
-            for _ in range(times):
-                assert history.version == store.head("talk").version
-            return sum(not line.startswith(("INSERT", "BEGIN", "COMMIT")) for line in seen)
-
-        backend._connections.writer.exec_trace = note
-        assert 2 == heads(2)
-        with ThreadPoolExecutor(1) as pool:
-            assert 2 == pool.submit(heads).result()
-            pool.submit(history.append, user("two")).result()
-            assert 2 == heads()
-            assert 3 == pool.submit(heads).result()
-        history.append(user("three"))
-        assert backend._connections._group.hold()  # as while somebody writes
-        assert 3 == heads()
-        backend._connections._group.release()
-        assert 4 == heads()
-    with pytest.raises(StoreError, match="closed"):
-        store.head("talk")
 
 
 def test_a_closed_store_says_so(path: Path) -> None:

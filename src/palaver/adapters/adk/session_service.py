@@ -200,9 +200,9 @@ class PalaverSessionService(BaseSessionService):
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._is_local = is_local(store)
-        self._patience = patience_with(store, _PATIENCE)
+        self._patience = patience_with(store, _PATIENCE, together=True)
         self._reading = patience_with(store, _READING)
-        self._beginning = patience_with(store, 2 * _PATIENCE)  # the lease, and the first append
+        self._beginning = patience_with(store, 2 * _PATIENCE, together=True)  # with the lease
         self._reads_here = Patience(0)  # which counts those in a row
         self._in_threads = 0  # calls that are under way there, and may hold a lock
         self._open: OrderedDict[str, _Open] = OrderedDict()
@@ -466,7 +466,7 @@ class PalaverSessionService(BaseSessionService):
         except UnknownConversation:
             self._open.pop(name, None)
             raise
-        if not may_wait and not 0 <= head.version - version <= _FEW:
+        if not may_wait and not _is_near(head, known.history):
             raise _MustWait
         if head.created != known.head.created or head.version < version:  # another of this id
             return self._keep(self._store.get(name, last=last))
@@ -764,6 +764,12 @@ class PalaverSessionService(BaseSessionService):
         if lease is not None:
             with suppress(StoreError):  # the store may be closed by now
                 self._store.release(lease)
+
+
+def _is_near(head: Head, history: StoredHistory) -> bool:
+    """Tell whether nothing but a few appended messages is to be read up to a newer head."""
+    new = head.length - len(history.view.log)
+    return head.framed <= history.version <= head.version and new <= _FEW
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────────

@@ -47,6 +47,7 @@ class Notifier:
 
     def _start(self) -> None:
         self._due = threading.Event()
+        self._ends = threading.Event()
         self._gate = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -75,26 +76,26 @@ class Notifier:
         with self._gate:
             self._closed = True
             thread = self._thread
+        self._ends.set()
         self._due.set()
         if thread is not None:
             thread.join(timeout=5)
 
     def _send(self) -> None:
         connection: TimedConnection | None = None
-        while not self._closed:
+        while not self._closed or self._due.is_set():
             self._due.wait()
             self._due.clear()
             pause = _PAUSE
             try:
                 connection = connection or self._connections.connect(ask=False)
-                row = connection.execute(STATEMENTS["notify"]).fetchone()
+                row = connection.execute(STATEMENTS["notify"], prepare=False).fetchone()
                 pause = _UNHEARD if row is not None and row[0] else _PAUSE
             except (psycopg.Error, StoreError):  # followers look by themselves
                 if connection is not None:
                     connection.close()
                 connection = None
-            if not self._closed:
-                time.sleep(pause)
+            self._ends.wait(pause)
         if connection is not None:
             connection.close()
 

@@ -126,7 +126,6 @@ class SQLiteBackend:
         self.path = path
         self._connections = SQLiteConnections(path, vfs=vfs)
         self._read = self._connections.read
-        self._read_soon = self._connections.read_soon
         self._reader = self._connections.reader
         self._write = self._connections.write
         self.migrated = self._connections.migrated
@@ -501,11 +500,11 @@ class SQLiteBackend:
         """Return where a conversation stands."""
         cached = self._heads.get(conversation)
         if cached is not None:
-            rows = self._read_soon("head_since", cached[1][0])
+            rows = self._read("head_since", cached[1][0])
             if rows and rows[0][_LAST_COLUMNS:] == cached[1]:
                 return _add_appends(cached[0], rows[0][:_LAST_COLUMNS])
         check_known(conversation)
-        rows = self._read_soon("head", conversation)
+        rows = self._read("head", conversation)
         if not rows:
             refuse_unknown(conversation)
         head, (*last, parent) = _decode_head(rows[0]), rows[0][_HEAD_COLUMNS:]
@@ -628,7 +627,7 @@ class SQLiteBackend:
     def frames(self, conversation: str, after: int, upto: int) -> list[StoredFrame]:
         """Return the frames after one version and up to another, oldest first."""
         cid = self._cid(conversation)
-        return [StoredFrame(*row) for row in self._read_soon("frames", cid, after, upto)]
+        return [StoredFrame(*row) for row in self._read("frames", cid, after, upto)]
 
     def generation(self, conversation: str) -> int:
         """Return how many ancestors a conversation has."""
@@ -750,7 +749,7 @@ class SQLiteBackend:
         """Return the records of a kind, by name, from one name to before another."""
         where = self._cid(conversation), kind, since, _AFTER_ALL if until is None else until
         if last is None:
-            return dict(self._read_soon("records", *where))
+            return dict(self._read("records", *where))
         return dict(reversed(self._read("last_records", *where, last)))
 
     def kinds(self, conversation: str) -> list[str]:

@@ -50,6 +50,10 @@ __all__ = [
 _T = TypeVar("_T")
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class GroupCommit:
     """A queue of jobs and the thread that leads it.
 
@@ -61,7 +65,7 @@ class GroupCommit:
         self,
         run_all: Callable[[list[Job[Any]]], None],
         *,
-        after_alone: Callable[[], object] = list,  # nothing
+        after_alone: Callable[[], None] = _nothing,
     ) -> None:
         """Take what runs a list of jobs to its durable end."""
         self._run_all = run_all
@@ -102,18 +106,6 @@ class GroupCommit:
         if job.error is not None:
             raise job.error
         return cast("_T", job.result)  # it ran, or there is an error
-
-    def run_if_idle(self, work: Callable[[], _T]) -> _T | None:
-        """Run work while nobody writes and return its result; None if somebody does."""
-        mine = False
-        try:
-            with self._gate:
-                if not self._busy:
-                    self._busy = mine = True
-            return work() if mine else None
-        finally:
-            if mine:
-                self._pass_on(None)
 
     def hold(self, seconds: float = -1) -> bool:
         """Wait for the jobs that came before, and keep all others waiting until `release`.
@@ -334,7 +326,6 @@ class SQLiteConnections:
         self._free: list[_ReadConnection] = []
         self._gate = threading.Lock()
         self._must_reopen = False  # the writing connection was closed for a fork
-        self._wrote_last: int | None = None  # a thread
         self._closed = False
         self._refusal = "the store is closed"
         with translate_errors(path):
@@ -369,27 +360,10 @@ class SQLiteConnections:
         """Run a named statement on this thread's connection and return all its rows."""
         try:
             with self.reader() as connection:
-                return self._read_on(connection, name, values)
+                self.file.check_sometimes(connection)
+                return connection.execute(QUERIES[name], values).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise _translate(error, self.path) from error
-
-    def read_soon(self, name: str, *values: Any) -> list[Any]:  # noqa: ANN401 - what SQLite has
-        """Run a small named statement; on the writing connection, if this thread wrote last.
-
-        After a change every other connection reads its pages anew; the one that made it has them.
-        """
-        rows: list[Any] | None = None
-        if self._wrote_last == threading.get_ident() and not (self._must_reopen or self._closed):
-            self.file.check_refused()
-            with translate_errors(self.path):
-                rows = self._group.run_if_idle(lambda: self._read_on(self.writer, name, values))
-        return self.read(name, *values) if rows is None else rows
-
-    def _read_on(
-        self, connection: apsw.Connection, name: str, values: tuple[Any, ...]
-    ) -> list[Any]:
-        self.file.check_sometimes(connection)
-        return connection.execute(QUERIES[name], values).fetchall()
 
     def reader(self) -> _ReadConnection:
         """The connection this thread reads through: `with connections.reader() as connection`."""
@@ -465,7 +439,6 @@ class SQLiteConnections:
             raise _translate(error, self.path) from error
         finally:
             self._turns.end()
-            self._wrote_last = threading.get_ident()
 
     def run_all(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in one transaction; a job that fails takes back only its own part."""
