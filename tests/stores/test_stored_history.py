@@ -12,6 +12,7 @@ from palaver.history import Append, Rollback, Truncate
 from palaver.messages import assistant, dump, user
 from palaver.stores.records import Change
 from palaver.stores.sqlite import SQLiteBackend
+from palaver.stores.stored_history import StoredLog, StoredStops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -228,6 +229,52 @@ def test_a_merge_that_was_made_while_a_history_was_opened_does_not_count() -> No
     assert ["0", "1", "0", "1", "2"] == [message.text for message in store.get("parent")]
     assert 1 == late.version == store.get("parent").version
     assert [] == list(store.verify())
+
+
+@pytest.mark.parametrize("place", ["append", "catch_up"])
+@pytest.mark.parametrize("holder", [StoredStops, StoredLog])
+def test_a_history_whose_change_was_interrupted_goes_on(
+    store: Store, holder: type, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed just before Ctrl-C is read again with the next change."""
+    place = "extend" if holder is StoredLog and place == "append" else place
+    mine = store.create([user("one")], id="talk")
+    if place == "catch_up":
+        store.get("talk").append(user("of another"))
+    with monkeypatch.context() as patch:
+        patch.setattr(holder, place, _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            mine.append(user("two"))
+    mine.append(user("three"))
+    mine.truncate(remove_first=1)
+    assert [message.text for message in store.get("talk")] == [message.text for message in mine]
+    before = "of another" if place == "catch_up" else "two"  # which waited for a look at that
+    assert [before, "three"] == [message.text for message in mine]
+    assert [] == list(store.verify())
+
+
+def test_what_was_committed_before_an_interrupt_stays_in_the_view(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupt comes when the version is known, and where its view ends is not."""
+    mine = store.create([user("one")], id="talk")
+    append = StoredStops.append
+
+    def interrupted(stops: StoredStops, stop: int) -> None:
+        append(stops, stop)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredStops, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            mine.append(user("two"))
+    mine.append(user("three"))
+    assert ["one", "two", "three"] == [message.text for message in mine]
+    assert ["one", "two", "three"] == [message.text for message in store.get("talk")]
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_fork_has_what_is_said_of_its_parent_by_now_and_is_what_a_reader_finds(

@@ -323,7 +323,7 @@ class StoredHistory(BaseHistory):
 
     __slots__ = (
         "__weakref__", "_backend", "_codec", "_head", "_listeners", "_log", "_made", "_stops",
-        "_token",
+        "_token", "_torn",
     )  # fmt: skip
 
     def __init__(
@@ -349,6 +349,7 @@ class StoredHistory(BaseHistory):
         self._made: list[JournalEntry] = []
         opened = open_conversation(backend, name, last) if opened is None else opened
         self._open(clock, opened, begun)
+        self._lock = threading.RLock()
         restart_in_child(self)
 
     def _open(self, clock: Callable[[], int], opened: Opened, begun: _Begun | None = None) -> None:
@@ -366,7 +367,7 @@ class StoredHistory(BaseHistory):
             origin=None if head.parent is None else (head.parent, head.origin),
         )  # fmt: skip
         self._read_merged_positions(opened.merged)
-        self._lock = threading.RLock()
+        self._torn = False  # whether an interrupt came while a change was taken over
 
     def _read_merged_positions(self, stored: Mapping[str, bytes] | None = None) -> None:
         if stored is None:
@@ -406,16 +407,20 @@ class StoredHistory(BaseHistory):
     def refresh(self, head: Head | None = None) -> Self:
         """Read the newest version, or take a `head` just read: others' changes become visible."""
         with self._lock:
-            if head is None or head.version >= self._state.version:
+            if head is None or head.version >= self._state.version or self._torn:
                 self._catch_up(head or self._backend.head(self.id))
             return self
 
     def _catch_up(self, head: Head) -> None:
-        """Go on from a newer head: read what it says others have changed."""
+        """Go on from a newer head: read what others have changed, or after an interrupt all."""
+        if self._torn:
+            self._open(self._state.clock, open_conversation(self._backend, self.id, 0))
+            return
         state, backend = self._state, self._backend
         if head.erased != self._head.erased:
             self._log.clear_cache()
         if head.version != state.version:
+            self._torn = True
             merges = False
             framed = head.framed > state.version
             for stored in backend.frames(self.id, state.version, head.version) if framed else ():
@@ -428,6 +433,7 @@ class StoredHistory(BaseHistory):
             state.stop = head.stop
             if merges:
                 self._read_merged_positions()
+            self._torn = False
         self._head = head
 
     # ── listeners ───────────────────────────────────────────────────────────────────────────────
@@ -477,9 +483,13 @@ class StoredHistory(BaseHistory):
         would follow; what it raises stops the change. `send` or `commit_with` replaces `commit`.
         """
         with self._lock:
+            if self._torn:
+                self.refresh()
             token = self._token if lease is None else lease.token
             stale: StaleCommit | None = None
-            anywhere = when_stale == "replan" and expect is None and unless is None and send is None
+            free = expect is None and unless is None and send is None
+            anywhere = free and when_stale == "replan"
+            in_turn = free and getattr(self._backend, "adopts_in_turn", False)
             tries = 0
             while True:
                 before = None if expect is None else self._check_expected(expect, key)
@@ -492,7 +502,7 @@ class StoredHistory(BaseHistory):
                     return self._unchanged(expect, key)
                 commit, change = prepared
                 try:
-                    if tries >= _PATIENCE and self._can_take_turn(send, unless, expect):
+                    if tries >= _PATIENCE and in_turn:
                         again = partial(self._prepare, planner, stale, key, token, records)
                         return self._commit_in_turn(again)
                     version = (send or commit_with or self._backend.commit)(change)
@@ -513,7 +523,7 @@ class StoredHistory(BaseHistory):
         *,
         anywhere: bool = False,
     ) -> tuple[Commit, Change] | None:
-        """Plan a commit on what is seen, and return it with the change that the backend stores.
+        """Plan a commit on what is seen, and return it with the change to be stored.
 
         An append that continues the tail, whatever that is, may stand `anywhere`.
         """
@@ -556,23 +566,18 @@ class StoredHistory(BaseHistory):
             )  # fmt: skip
             self._log.learn(first, change.messages)
             return version
+        self._torn = True
         if commit.frame is not None:
             self._codec.keep(commit.frame, version)
         self._state.apply(commit)
+        self._torn = False
         return version
 
-    def _can_take_turn(self, *conditions: object) -> bool:
-        """Tell whether a change that has no such conditions can be planned in a transaction."""
-        return getattr(self._backend, "adopts_in_turn", False) and not any(
-            condition is not None for condition in conditions
-        )
-
     def _commit_in_turn(self, prepare: Callable[[], tuple[Commit, Change] | None]) -> int:
-        """Plan a change and commit it while nobody else can commit; return its version.
+        """Plan a change that others overtook, and commit it while they can't; return its version.
 
-        This is for a change that others overtook several times. `Backend.adopt` takes changes from
-        an iterator. A backend with `adopts_in_turn` reads it inside of its transaction, possibly in
-        another thread, so what is planned there cannot be overtaken.
+        A backend with `adopts_in_turn` reads the iterator that `adopt` takes inside of its
+        transaction, possibly in another thread: what is planned there cannot be overtaken.
         """
         made: list[tuple[Commit, Change]] = []
 
@@ -596,10 +601,7 @@ class StoredHistory(BaseHistory):
         return self._state.version
 
     def _check_expected(self, expect: Expected, key: str | None) -> AlreadyCommitted | None:
-        """Refuse a change that expects another version than the newest.
-
-        A change that was committed under this key after an expected version is returned instead.
-        """
+        """Refuse a change of another version than the newest; return the one that has its key."""
         versions = expected_versions(expect)
         if self._state.version not in versions:
             self.refresh()
@@ -615,10 +617,7 @@ class StoredHistory(BaseHistory):
     def _look_again(
         self, commit: Commit, when_stale: WhenStale, stale: StaleCommit | None
     ) -> StaleCommit | None:
-        """Read what others committed first; return what is to be merged with it, if anything.
-
-        If nobody committed anything, the store is damaged.
-        """
+        """Read what others committed first, which must be there; return what is to be merged."""
         state = self._state
         version = state.version
         if when_stale == "merge" and stale is None:
@@ -858,6 +857,7 @@ class StoredHistory(BaseHistory):
 
     def _reopen(self) -> threading.RLock:
         self._open(self._state.clock, open_conversation(self._backend, self.id, 0))
+        self._lock = threading.RLock()
         return self._lock
 
     # ── async twins ─────────────────────────────────────────────────────────────────────────────

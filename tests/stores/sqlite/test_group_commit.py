@@ -259,6 +259,15 @@ class Interrupted:
         return found
 
 
+def test_who_writes_alone_gives_the_turn_back_without_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An interrupt comes at the beginning of a call, and would keep everybody waiting for good."""
+    group = GroupCommit(Runs())
+    monkeypatch.setattr(group, "_pass_on", None)
+    assert [0, 1] == [group.do(lambda: n, atomic=True) for n in range(2)]  # noqa: B023 - run at once
+
+
 def test_an_interrupt_in_the_store_leaves_it_usable(path: Path) -> None:
     """As above, with real transactions."""
     with palaver.open(path) as store:

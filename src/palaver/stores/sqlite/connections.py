@@ -78,7 +78,7 @@ class GroupCommit:
         self._queue: list[Job[Any]] = []
         self._busy = False
 
-    def do(self, work: Callable[[], _T], *, atomic: bool = False, again: bool = True) -> _T:
+    def do(self, work: Callable[[], _T], *, atomic: bool = False, again: bool = True) -> _T:  # noqa: C901 - without detours
         """Run work, alone or in a transaction with others, and return its result."""
         if atomic and not self._busy:
             mine = False
@@ -92,7 +92,11 @@ class GroupCommit:
                     return result
             finally:
                 if mine:
-                    self._pass_on(None)
+                    with self._gate:  # no call, at whose beginning an interrupt could come
+                        if not self._queue:
+                            self._busy = mine = False
+                    if mine:
+                        self._pass_on(None)
         job = Job(work, atomic=atomic, again=again)
         try:
             self._line_up(job)
