@@ -103,6 +103,22 @@ def test_turns_go_by_who_came_first(postgres: str) -> None:
     assert [0, 1, 2, 3, 4] == order
 
 
+def test_a_pipeline_that_breaks_off_is_a_lost_connection(connections: PostgresConnections) -> None:
+    """Libpq may not know yet that the server is gone, when the pipeline can't be left."""
+    tried: list[TimedConnection] = []
+
+    def work(connection: TimedConnection) -> object:
+        tried.append(connection)
+        if len(tried) == 1:
+            connection.pgconn.enter_pipeline_mode()
+            raise psycopg.OperationalError("sending query failed: cannot exit pipeline mode")
+        return connection.execute(b"SELECT 1").fetchone()
+
+    assert (1,) == connections.run(work)
+    assert tried[0].closed
+    assert not tried[1].closed
+
+
 def test_what_is_in_a_transaction_is_not_used_again(connections: PostgresConnections) -> None:
     class Interrupt(BaseException):
         """What comes from outside, such as Ctrl-C."""

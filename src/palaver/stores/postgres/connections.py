@@ -201,7 +201,7 @@ class PostgresConnections:
                 times += 1
                 now = time.monotonic()
                 end = end or (began if connection is None else now) + self._patience
-                lost = connection is None or connection.closed or _is_node_lost(error)
+                lost = connection is None or connection.is_broken() or _is_node_lost(error)
                 if connection is not None and isinstance(error, errors.ReadOnlySqlTransaction):
                     connection.close()  # it was the primary, and another one is by now
                     self._drop_idle()
@@ -602,6 +602,10 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     def state(self) -> tuple[Any, Any]:
         """Return whether a transaction or a pipeline is under way."""
         return self.pgconn.transaction_status, self.pgconn.pipeline_status
+
+    def is_broken(self) -> bool:
+        """Tell whether it is closed, or in a pipeline that it can't leave: its server went away."""
+        return self.closed or self.pgconn.pipeline_status != PipelineStatus.OFF
 
     def ask(self, statement: bytes, values: Values) -> tuple[Any, ...] | None:
         """Run a statement that answers with a list of numbers, and return the row that has it.
