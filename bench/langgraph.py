@@ -11,6 +11,7 @@ rows that say so use it, and the goal beside `DeltaChannel` is for those.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sqlite3
 import statistics
@@ -102,6 +103,7 @@ class _Talks:
             for _ in range(1 if name in at_once else missing):
                 talk(missing if name in at_once else 1)
         before = self._pages()
+        gc.collect()
         samples: dict[str, list[float]] = {name: [] for name in self._talks}
         for number in range(_LAST):
             for name, talk in self._talks.items():

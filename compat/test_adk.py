@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -483,6 +485,49 @@ def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="turn_seconds must be more than 0"):
             PalaverSessionService(here, turn_seconds=wrong)
+    with pytest.raises(ValueError, match="wait_seconds must be 0 or more"):
+        PalaverSessionService(here, wait_seconds=-1)
+
+
+def test_state_that_is_set_by_hand_leaves_the_session_to_others(here: Store) -> None:
+    """A run begins with what somebody says; an event that only sets state takes no turn."""
+    service, other = PalaverSessionService(here), PalaverSessionService(here, wait_seconds=0)
+
+    async def talk() -> None:
+        session = await service.create_session(**TALK)
+        await service.append_event(session, sets({"cups": 1}))
+        found = await other.get_session(**TALK)
+        assert found is not None
+        await other.append_event(found, told("Tea?"))
+        with pytest.raises(StaleSessionError, match="is being written to by another run"):
+            await service.append_event(session, sets({"cups": 2}))  # in the middle of a run
+        await other.append_event(found, sets({"cups": 3}))
+        await other.append_event(found, told("Rum?"))
+        found = await service.get_session(**TALK)
+        assert found is not None
+        assert {"cups": 3} == found.state
+
+    service._wait_seconds = 0
+    asyncio.run(talk())
+
+
+def test_a_session_that_nobody_has_any_more_is_left_to_others(here: Store) -> None:
+    service, other = PalaverSessionService(here), PalaverSessionService(here, wait_seconds=10)
+
+    async def talk() -> None:
+        session: Session | None = await service.create_session(**TALK)
+        assert session is not None
+        await service.append_event(session, told("Tea?"))
+        del session
+        gc.collect()
+        found = await other.get_session(**TALK)
+        assert found is not None
+        await other.append_event(found, told("Rum?"))
+
+    began = time.monotonic()
+    asyncio.run(talk())
+    assert time.monotonic() - began < 10
+    assert ["Tea?", "Rum?"] == [message.text for message in here.get("talk")]
 
 
 # ── killed ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,12 @@
-"""Agent Framework's messages, history provider and checkpoint storage over palaver's."""
+"""Agent Framework's messages and history provider over palaver's."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,16 +15,13 @@ from agent_framework import (
     CompactionProvider,
     Content,
     FileHistoryProvider,
+    FunctionTool,
     InMemoryHistoryProvider,
     Message,
     SlidingWindowStrategy,
-    WorkflowBuilder,
-    WorkflowCheckpoint,
-    WorkflowContext,
-    executor,
+    chat_middleware,
     tool,
 )
-from agent_framework.exceptions import WorkflowCheckpointException
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -310,6 +308,42 @@ def test_a_call_that_waits_for_approval_is_carried_out_when_it_is_given(here: St
             assert client.requests[-1][2].contents[0].result == "Rome: sunny"
         else:
             assert last == ["Weather?", "Let me see.", "Never mind."]
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+@pytest.mark.parametrize("words", [None, "Never mind."])
+def test_a_call_beside_one_that_waits_for_approval_has_one_result(
+    here: Store, words: str | None, *, each_step: bool
+) -> None:
+    @tool(approval_mode="always_require")
+    def pay() -> str:
+        """Pay for it."""
+        return "paid"
+
+    @tool(approval_mode="never_require")
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"{city}: sunny"
+
+    both = [Content.from_function_call("c0", "pay", arguments="{}"), *call("c1")]
+    client = ScriptedClient(both, "Done.", "Bye.")
+    provider = PalaverHistoryProvider(here)
+    talking = agent(client, provider, tools=[pay, weather], each_step=each_step)
+
+    async def go() -> None:
+        session = AgentSession(session_id="talk")
+        asked = await talking.run("Weather?", session=session)
+        (request,) = asked.user_input_requests
+        decision = Message("user", [request.to_function_approval_response(approved=True)])
+        await talking.run(words or decision, session=session)
+        await talking.run("Well.", session=session)
+
+    asyncio.run(go())
+    for request in client.requests:
+        assert_valid(request)
+    if words is None:
+        results = [each.result for each in client.requests[1][2].contents]
+        assert results == ["paid", "Rome: sunny"]
 
 
 # ── what their own stores lose ──────────────────────────────────────────────────────────────────
@@ -612,6 +646,93 @@ def test_a_run_that_failed_leaves_the_session_to_others(here: Store) -> None:
     assert [each.text for each in here.get("talk").view] == ["Tea?", "Yes."]
 
 
+class Model:
+    """What may become of a run before it has stored an answer."""
+
+    @staticmethod
+    async def fails(who: Any, session: AgentSession) -> None:
+        with pytest.raises(IndexError):
+            await who.run("Tea?", session=session)
+
+    @staticmethod
+    async def is_left(who: Any, session: AgentSession) -> None:
+        async for _ in who.run("Tea?", session=session, stream=True):
+            break
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+@pytest.mark.parametrize(("answers", "run"), [([], Model.fails), ([["a", "b"]], Model.is_left)])
+def test_a_run_that_was_dropped_leaves_the_session_while_its_task_goes_on(
+    here: Store, answers: list[Any], run: Any, *, each_step: bool
+) -> None:
+    texts = [[Content.from_text(text) for text in answer] for answer in answers]
+    provider = PalaverHistoryProvider(here)
+
+    async def go() -> None:
+        who = agent(ScriptedClient(*texts), provider, each_step=each_step)
+        await run(who, AgentSession(session_id="talk"))
+        for _ in range(100):
+            gc.collect()
+            await asyncio.sleep(0.01)
+            with suppress(LeaseTaken):
+                here.release(here.lease("talk", "another", seconds=1))
+                break
+        else:
+            pytest.fail("the session is still held")
+        assert provider._turn("talk") is None
+        one, two = (
+            agent(ScriptedClient(call(name), name), provider, each_step=each_step)
+            for name in ("one", "two")
+        )
+        await asyncio.gather(ask(one, "Weather?"), ask(two, "Weather?"))
+
+    asyncio.run(go())
+    roles = [each.role for each in here.get("talk").view]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 2
+
+
+def test_a_run_that_stored_a_step_has_its_turn_while_it_is_tried_again(here: Store) -> None:
+    provider = PalaverHistoryProvider(here, wait_seconds=0)
+    tries: list[int] = []
+
+    @chat_middleware
+    async def try_again(_context: Any, go_on: Any) -> None:
+        try:
+            await go_on()
+        except IndexError:
+            gc.collect()
+            await asyncio.sleep(0.05)
+            with pytest.raises(LeaseTaken):
+                here.lease("talk", "another", seconds=1)
+            tries.append(1)
+            client.answers.append("Sunny.")
+            await go_on()
+
+    client = ScriptedClient(call())
+    talking = agent(client, provider, middleware=[try_again])
+    assert asyncio.run(ask(talking, "Weather?")) == "Sunny."
+    assert (tries, len(here.get("talk").view)) == ([1], 4)
+
+
+@pytest.mark.parametrize("pausing", ["approval", "the caller's"])
+def test_a_run_that_waits_for_somebody_leaves_the_session_to_others(
+    here: Store, pausing: str
+) -> None:
+    approval = FunctionTool(name="weather", func=lambda: "sunny", approval_mode="always_require")
+    theirs = FunctionTool(name="weather", func=None, input_model={"type": "object"})
+    tools = [approval if pausing == "approval" else theirs]
+    client = ScriptedClient(call(), "Never mind.")
+
+    async def go() -> None:
+        talking = agent(client, PalaverHistoryProvider(here), tools=tools)
+        await ask(talking, "Weather?")
+        here.release(here.lease("talk", "another", seconds=1))
+        await ask(talking, "Tea?")
+
+    asyncio.run(go())
+    assert_valid(client.requests[1])
+
+
 def test_an_agent_within_a_tool_may_use_the_same_session(here: Store) -> None:
     provider = PalaverHistoryProvider(here)
     inner = agent(ScriptedClient("Ask Rome."), provider, name="inner")
@@ -671,80 +792,3 @@ def test_wrong_arguments_are_refused(here: Store) -> None:
     number: Any = 7
     with pytest.raises(TypeError, match="must be text"):
         provider.history(number)
-
-
-# ── checkpoints ─────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass
-class Cup:
-    """What a workflow of ours has in its state."""
-
-    size: int
-
-
-def test_a_workflow_goes_on_from_a_checkpoint_in_another_process(store: Store) -> None:
-    @executor(id="brew")
-    async def brew(text: str, context: WorkflowContext[str]) -> None:
-        await context.send_message(f"{text}, brewed")
-
-    @executor(id="pour")
-    async def pour(text: str, context: WorkflowContext[Any, str]) -> None:
-        await context.yield_output(f"{text}, poured")
-
-    def build() -> Any:
-        storage = PalaverCheckpointStorage(store, "tea-talk")
-        builder = WorkflowBuilder(start_executor=brew, checkpoint_storage=storage, name="tea")
-        return storage, builder.add_edge(brew, pour).build()
-
-    async def go() -> None:
-        storage, workflow = build()
-        assert (await workflow.run("green")).get_outputs() == ["green, brewed, poured"]
-        saved = await storage.list_checkpoints(workflow_name="tea")
-        assert len(saved) >= 2
-        stamps = [each.timestamp for each in saved]
-        assert stamps == sorted(stamps)
-        halfway = next(each for each in saved if each.messages)
-        _, again = build()
-        went_on = await again.run(checkpoint_id=halfway.checkpoint_id)
-        assert went_on.get_outputs() == ["green, brewed, poured"]
-        latest = await storage.get_latest(workflow_name="tea")
-        assert latest is not None
-        assert latest.timestamp >= stamps[-1]
-
-    asyncio.run(go())
-
-
-def test_a_checkpoint_storage(store: Store) -> None:
-    mine = f"{Cup.__module__}:{Cup.__qualname__}"
-    storage = PalaverCheckpointStorage(store, "talk", allowed_checkpoint_types=[mine])
-
-    async def go() -> None:
-        assert await storage.list_checkpoint_ids(workflow_name="tea") == []
-        assert await storage.get_latest(workflow_name="tea") is None
-        with pytest.raises(WorkflowCheckpointException, match="No checkpoint"):
-            await storage.load("c1")
-        assert await storage.delete("c1") is False
-        first = WorkflowCheckpoint("tea", "hash", "c1", state={"cup": Cup(2)})
-        first.timestamp = "2026-01-01T00:00:00+00:00"
-        second = WorkflowCheckpoint("tea", "hash", "c10", previous_checkpoint_id="c1")
-        second.timestamp = "2026-01-01T02:00:00+03:00"  # an hour before the first
-        for each in (first, second, WorkflowCheckpoint("rum", "hash", "c2")):
-            assert await storage.save(each) == each.checkpoint_id
-        assert await storage.load("c1") == first
-        assert await storage.list_checkpoint_ids(workflow_name="tea") == ["c10", "c1"]
-        second.timestamp = "2026-01-02T00:00:00+00:00"
-        await storage.save(second)
-        assert await storage.get_latest(workflow_name="tea") == second
-        assert await storage.list_checkpoint_ids(workflow_name="tea") == ["c1", "c10"]
-        strict = PalaverCheckpointStorage(store, "talk")
-        assert await strict.list_checkpoint_ids(workflow_name="tea") == ["c10"]
-        with pytest.raises(WorkflowCheckpointException):
-            await strict.save(WorkflowCheckpoint("tea", "hash", state={"cup": Cup(3)}))
-        with pytest.raises(WorkflowCheckpointException, match="cannot be encoded"):
-            await storage.save(WorkflowCheckpoint("tea", "hash", state={"f": lambda: 1}))
-        assert await storage.delete("c1") is True
-        assert await storage.list_checkpoint_ids(workflow_name="tea") == ["c10"]
-
-    asyncio.run(go())
-    assert len(store.get("talk").view) == 0

@@ -114,7 +114,7 @@ HI, HO = HumanMessage("hi"), HumanMessage("ho")
         ([], []),
         ([HI, calling("a", "b"), result("b"), result("a"), HO], None),
         ([result("a"), HI], [HI]),
-        ([calling("a", "b"), result("b"), HO], [calling("a", "b"), lost("a"), result("b"), HO]),
+        ([calling("a", "b"), result("b"), HO], [calling("a", "b"), result("b"), lost("a"), HO]),
         ([calling("a"), HI, result("a")], [calling("a"), result("a"), HI]),
         ([calling("a"), result("a"), result("a", "5")], [calling("a"), result("a")]),
         (

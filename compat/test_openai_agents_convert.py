@@ -691,3 +691,32 @@ def test_ignored_text_does_not_reach_the_model() -> None:
         assert "seen" in written
         assert "HIDDEN" not in written
     assert [] == to_items(user(parts[1:]))
+
+
+@pytest.mark.parametrize("name", ["call_1__thought__" + "Q" * 1500, "call\n1"])
+def test_ids_that_no_message_can_have(name: str) -> None:
+    """Gateways put signatures into the ids of calls: the run goes on, and the items keep them."""
+    call = {"type": "function_call", "call_id": name, "id": name, "name": "weather",
+            "arguments": "{}", "status": "completed"}  # fmt: skip
+    output = {"type": "function_call_output", "call_id": name, "output": "sun"}
+    with palaver.open(":memory:") as store:
+        session = PalaverSession(store, "talk")
+        items: list[Any] = [{"role": "user", "content": "Tea?"}, call, output]
+        for item in items:
+            asyncio.run(session.add_items([item]))
+        assert [call, output] == asyncio.run(PalaverSession(store, "talk").get_items(2))
+        asked, answered = store.get("talk")[1:]
+        assert isinstance(asked.parts[0], ToolCallPart)
+        assert isinstance(answered.parts[0], ToolPart)
+        assert ("weather", asked.parts[0].call_id) == (
+            answered.parts[0].tool,
+            answered.parts[0].call_id,
+        )
+        assert output == asyncio.run(session.pop_item())
+
+
+@pytest.mark.parametrize("given", ["chat.db", None, 7])
+def test_a_session_takes_a_store(given: Any) -> None:
+    """What is no store is refused where it is given."""
+    with pytest.raises(ValidationError, match=r"\$\.store: must be a Store"):
+        PalaverSession(given, "talk")

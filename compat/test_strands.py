@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +21,11 @@ from strands.agent.conversation_manager import (
 )
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.repository_session_manager import RepositorySessionManager
-from strands.types.exceptions import ContextWindowOverflowException, SessionException
+from strands.types.exceptions import (
+    ContextWindowOverflowException,
+    EventLoopException,
+    SessionException,
+)
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 import palaver
@@ -32,7 +38,7 @@ from palaver.adapters.strands import (
     to_strands,
 )
 from palaver.adapters.strands.convert import METADATA_KEY
-from palaver.errors import ValidationError
+from palaver.errors import LeaseTaken, StoreError, ValidationError
 from palaver.messages import (
     Message,
     ToolPart,
@@ -49,7 +55,7 @@ from palaver.wire.pairing import INTERRUPTED
 from tests.profiles import steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from palaver.stores import Store
@@ -603,6 +609,11 @@ def test_wrong_arguments_are_refused(here: Store) -> None:
         PalaverSessionManager("talk", wrong)
     with pytest.raises(ValueError, match="not empty"):
         PalaverSessionManager("", here)
+    for seconds in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="turn_seconds must be more than 0"):
+            PalaverSessionManager("talk", here, turn_seconds=seconds)
+    with pytest.raises(ValueError, match="wait_seconds must be 0 or more"):
+        PalaverSessionManager("talk", here, wait_seconds=-1)
 
 
 # ── killed, and side by side ────────────────────────────────────────────────────────────────────
@@ -732,3 +743,69 @@ def test_calls_that_another_run_is_busy_with_are_not_answered_for_it(here: Store
     assert [message.role for message in history.refresh().view] == [
         "user", "assistant", "tool", "user", "assistant",
     ]  # fmt: skip
+
+
+class SlowModel(ScriptedModel):
+    """Thinks for a while before it answers, as models do; its agent's loop goes on meanwhile."""
+
+    async def stream(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
+        """Give the next answer, late."""
+        await asyncio.sleep(0.5)
+        async for event in super().stream(*given, **more):
+            yield event
+
+
+def test_a_run_keeps_its_turn_however_long_its_model_takes(here: Store) -> None:
+    PalaverSessionManager("talk", here)
+    talking = [
+        agent(model, PalaverSessionManager("talk", here, turn_seconds=0.15))
+        for model in (SlowModel(call("one"), "one done"), ScriptedModel(call("two"), "two done"))
+    ]
+
+    async def go() -> None:
+        first = asyncio.create_task(talking[0].invoke_async("Weather?"))
+        await asyncio.sleep(0.1)
+        await talking[1].invoke_async("Weather?")
+        await first
+
+    asyncio.run(go())
+    texts = [message.text for message in here.get("talk").view if message.role == "assistant"]
+    assert texts == ["Let me see.", "one done", "Let me see.", "two done"]
+
+
+def test_a_run_whose_turn_went_to_another_writes_nothing_more(here: Store) -> None:
+    manager = PalaverSessionManager("talk", here, turn_seconds=0.15)
+
+    def another() -> None:
+        shown = manager._shown["default"]
+        assert shown.lease is not None
+        here.release(shown.lease)  # as if this process had been asleep for long
+        lease = here.lease("talk", "another", seconds=60)
+        here.get("talk").extend([user("Rum?")], lease=lease)
+        time.sleep(0.2)  # the turn can't be renewed
+
+    with pytest.raises(EventLoopException, match="went to another run meanwhile"):
+        agent(ScriptedModel(call(), "Sunny."), manager, another)("Weather?")
+    assert [each.text for each in here.get("talk").view] == ["Weather?", "Let me see.", "Rum?"]
+    assert not [each for each in threading.enumerate() if each.name == "palaver-strands-turn"]
+
+
+def test_a_store_that_fails_for_a_moment_costs_no_turn(
+    here: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = PalaverSessionManager("talk", here, turn_seconds=0.6)
+    lease = here.lease
+
+    def fail(*_given: Any, **_more: Any) -> Any:
+        monkeypatch.setattr(here, "lease", lease)
+        raise StoreError("no connection")
+
+    def meanwhile() -> None:
+        monkeypatch.setattr(here, "lease", fail)
+        time.sleep(1.0)  # longer than a turn lasts that is not renewed
+        with pytest.raises(LeaseTaken):
+            here.lease("talk", "another", seconds=1)
+
+    talking = agent(ScriptedModel(call(), "Sunny."), manager, meanwhile)
+    assert str(talking("Weather?")).strip() == "Sunny."
+    assert "turn not renewed: no connection" in caplog.text

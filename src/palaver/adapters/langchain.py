@@ -21,7 +21,7 @@ import base64
 import json
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import anyio.to_thread
 import msgspec
@@ -58,12 +58,12 @@ from palaver.messages.ids import NIL_ID, now_ms, uuid_for
 from palaver.messages.limits import (
     EMPTY,
     MAX_INT,
-    MAX_NAME,
     FrozenDict,
     FrozenList,
     freeze,
     freeze_mapping,
     is_list,
+    is_name,
     is_object,
     replace_refused,
 )
@@ -212,7 +212,7 @@ def _role(fields: dict[str, Any]) -> Role:
 def _make_message(fields: dict[str, Any], role: Role, session: str) -> Message:
     """The message without what palaver has no field for."""
     name = fields["id"]
-    name = name if _is_name(name) else new_id()
+    name = name if is_name(name) else new_id()
     ids = uuid_for(session), uuid_for(name)
     content = fields["content"]
     if role == "tool":
@@ -229,12 +229,8 @@ def _make_message(fields: dict[str, Any], role: Role, session: str) -> Message:
     return Message(role, (*parts, *calls), id=name, info=info)
 
 
-def _is_name(name: object) -> TypeGuard[str]:
-    return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
-
-
 def _name(name: object, otherwise: str) -> str:
-    return name if _is_name(name) else otherwise
+    return name if is_name(name) else otherwise
 
 
 def _clean_text(text: object) -> str:
@@ -333,9 +329,9 @@ def _read_info(fields: dict[str, Any]) -> AssistantInfo | None:
     finish = about.get("finish_reason", about.get("stop_reason"))
     tokens = _token_counts(fields.get("usage_metadata"))
     named = None
-    if _is_name(model):
+    if is_name(model):
         named = ModelRef(_name(about.get("model_provider"), METADATA_KEY), model)
-    ended = finish if _is_name(finish) else None
+    ended = finish if is_name(finish) else None
     if named is None and ended is None and tokens is None:
         return None
     return AssistantInfo(model=named, finish=ended, tokens=tokens)

@@ -39,7 +39,7 @@ from palaver.history.erase import ERASED
 from palaver.history.operations import Insert
 from palaver.messages.codec import image_mime
 from palaver.messages.ids import NIL_ID, new_id, now_ms, uuid_for
-from palaver.messages.limits import EMPTY, MAX_NAME, is_list, is_object, replace_refused
+from palaver.messages.limits import EMPTY, is_list, is_name, is_object, replace_refused
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
@@ -336,8 +336,7 @@ def _read_file(kind: str, block: Fields) -> tuple[str, str] | None:
 
 
 def _name(name: object, otherwise: str) -> str:
-    fits = isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
-    return cast("str", name) if fits else otherwise
+    return name if is_name(name) else otherwise
 
 
 def _clean_text(text: object) -> str:

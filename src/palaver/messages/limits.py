@@ -74,6 +74,7 @@ __all__ = [
     "freeze_field",
     "freeze_mapping",
     "is_list",
+    "is_name",
     "is_object",
     "is_plain",
     "is_text",
@@ -260,12 +261,21 @@ def is_text(value: object) -> TypeGuard[str]:
     return True
 
 
+def is_name(value: object) -> TypeGuard[str]:
+    r"""Tell whether a value can be an id or a name; `check_name` says why not.
+
+    >>> is_name("call_1"), is_name(""), is_name("a\nb"), is_name(7)
+    (True, False, False, False)
+    """
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
+
+
 def check_name(name: object, path: str = "$", rule: str = "schema") -> None:
     """Raise `ValidationError` unless the value can be an id or a name.
 
     A name is not empty, is at most `MAX_NAME` characters long and has only printable characters.
     """
-    if isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable():
+    if is_name(name):
         return
     if not isinstance(name, str):
         raise ValidationError(f"must be text, not {kind_of(name)}", path=path, rule=rule)
@@ -801,7 +811,7 @@ def check_ids(part: PartBase) -> None:
     try:
         require_uuid(part.session_id)
         require_uuid(part.message_id)
-        if 0 < len(part_id) <= MAX_NAME and part_id.isprintable():
+        if is_name(part_id):
             return
     except (AttributeError, TypeError, ValueError):
         pass

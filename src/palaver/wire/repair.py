@@ -70,8 +70,9 @@ def pair_results(
     """Return entries of any kind so that the result of every call follows it at once.
 
     `calls` returns the ids of an entry's calls, `answers` the id of the call that an entry is the
-    result of, and `missing` makes a result for a call that has none. A result without a call is
-    left out. With `keep_open`, calls of the last entry may wait for their results.
+    result of, and `missing` makes a result for a call that has none. Results stay in their order; a
+    result without a call is left out. With `keep_open`, calls of the last entry may wait for their
+    results.
 
     >>> names = {"ask": ["c1"], "c1!": [], "bye": []}
     >>> pair_results(
@@ -83,19 +84,19 @@ def pair_results(
     ['ask', 'c1!', 'bye']
     """
     paired: list[_T] = []  # backwards, so that a result is known when its call comes
-    results: dict[str, _T] = {}
+    results: dict[str, int] = {}
     last = True
-    for entry in reversed(entries):
+    for index in range(len(entries) - 1, -1, -1):
+        entry = entries[index]
         answered = answers(entry)
         if answered is not None:
-            results[answered] = entry
+            results[answered] = index
             continue
-        for call in reversed(list(calls(entry))):
-            found = results.pop(call, None)
-            if found is not None:
-                paired.append(found)
-            elif not (last and keep_open):
-                paired.append(missing(entry, call))
+        wanted = list(calls(entry))
+        found = {call: results.pop(call) for call in wanted if call in results}
+        if not (last and keep_open):
+            paired += (missing(entry, call) for call in reversed(wanted) if call not in found)
+        paired += (entries[which] for which in sorted(found.values(), reverse=True))
         paired.append(entry)
         last = False
     paired.reverse()

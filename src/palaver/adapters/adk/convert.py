@@ -22,7 +22,7 @@ from pydantic_core import SchemaValidator
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages.ids import new_id, uuid_for
-from palaver.messages.limits import MAX_INT, MAX_NAME, is_object, replace_refused
+from palaver.messages.limits import MAX_INT, is_name, is_object, replace_refused
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart, UnknownPart
@@ -72,7 +72,7 @@ def from_event(event: Event, *, session: str = "") -> Message:
     >>> from_event(Event(author="user", content=said)).text
     'Tea?'
     """
-    name = event.id if 0 < len(event.id) <= MAX_NAME and event.id.isprintable() else new_id()
+    name = event.id if is_name(event.id) else new_id()
     at = int(min(event.timestamp * 1000, MAX_INT)) if event.timestamp > 0 else 0
     said = _text_alone(event.content)
     if said is not None:

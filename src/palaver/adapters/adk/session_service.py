@@ -157,6 +157,8 @@ class _Writer:
         self.token = 0
         """Of the last lease that it had."""
         self.renew_at = 0.0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the last append."""
 
 
 class PalaverSessionService(BaseSessionService):
@@ -193,9 +195,10 @@ class PalaverSessionService(BaseSessionService):
         `turn_seconds` is how long a run that writes nothing keeps others from the session,
         `wait_seconds` how long a run waits for another before it is refused.
         """
-        for name, value in (("turn_seconds", turn_seconds), ("wait_seconds", wait_seconds)):
-            if not value > 0:
-                raise ValueError(f"{name} must be more than 0, not {value!r}")
+        if not turn_seconds > 0:
+            raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
+        if not wait_seconds >= 0:
+            raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
         self._store = store
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
@@ -516,8 +519,15 @@ class PalaverSessionService(BaseSessionService):
 
     def _remember(self, session: Session, writer: _Writer) -> _Writer:
         self._writers[id(session)] = writer
-        weakref.finalize(session, self._writers.pop, id(session), None).atexit = False
+        weakref.finalize(session, self._forget, id(session)).atexit = False
         return writer
+
+    def _forget(self, session: int) -> None:
+        """Let others have the session of a run that is over: nobody has its object any more."""
+        writer = self._writers.pop(session, None)
+        if writer is not None and writer.lease is not None and writer.loop is not None:
+            with suppress(RuntimeError):  # a closed loop: the lease ends by itself
+                writer.loop.call_soon_threadsafe(run_in_background, partial(self._release, writer))
 
     def _events(self, talk: _Open, view: View, config: GetSessionConfig | None) -> list[Event]:
         if config is None:
@@ -628,7 +638,7 @@ class PalaverSessionService(BaseSessionService):
             self._tasks[task] = writer
         if before is not None and before is not writer:
             await self._in_thread(partial(self._release, before))
-        loop = asyncio.get_running_loop()
+        loop = writer.loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
             patience = self._beginning if writer.lease is None else self._patience
@@ -644,7 +654,7 @@ class PalaverSessionService(BaseSessionService):
 
     def _append(self, writer: _Writer, session: Session, event: Event) -> None:
         """Append an event under the lease; what the session holds then is what is stored."""
-        history = writer.history
+        history, outside = writer.history, writer.lease is None
         shared: list[_Json] = []
         try:
             lease = self._lease(writer, session, event)
@@ -673,6 +683,8 @@ class PalaverSessionService(BaseSessionService):
         else:
             self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
+        if outside and event.content is None:  # state set by hand: a run begins with a message
+            self._release(writer)
 
     def _changed_state(
         self, history: StoredHistory, shared: Sequence[_Json], own: _Json

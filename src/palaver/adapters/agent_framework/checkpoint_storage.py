@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from agent_framework import WorkflowCheckpoint
 from agent_framework._workflows._checkpoint_encoding import (
     decode_checkpoint_value,
@@ -19,6 +19,8 @@ from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.agent_framework.convert import METADATA_KEY
 from palaver.adapters.agent_framework.history_provider import conversation_id
 from palaver.errors import UnknownConversation
+from palaver.messages.ids import derive_id
+from palaver.messages.limits import MAX_NAME
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
@@ -100,7 +102,8 @@ class PalaverCheckpointStorage:
     def _save(self, checkpoint: WorkflowCheckpoint) -> str:
         name = checkpoint.checkpoint_id
         try:
-            value = msgspec.json.encode(encode_checkpoint_value(checkpoint.to_dict()))
+            # as the framework writes them, with what JSON itself has no numbers for: NaN, Infinity
+            value = json.dumps(encode_checkpoint_value(checkpoint.to_dict())).encode()
             self._decode(value)
         except WorkflowCheckpointException:
             raise
@@ -145,7 +148,7 @@ class PalaverCheckpointStorage:
         value = self._find(checkpoint_id)
         if value is None:
             return False
-        fields = msgspec.json.decode(value)
+        fields = json.loads(value)
         place = _kind(fields["workflow_name"]), _stamp(fields["timestamp"], checkpoint_id)
         self.store.put_records(
             self.conversation, [(_CHECKPOINT, checkpoint_id, None), (*place, None)]
@@ -153,12 +156,14 @@ class PalaverCheckpointStorage:
         return True
 
     def _decode(self, value: bytes) -> WorkflowCheckpoint:
-        fields = decode_checkpoint_value(msgspec.json.decode(value), allowed_types=self._allowed)
+        fields = decode_checkpoint_value(json.loads(value), allowed_types=self._allowed)
         return WorkflowCheckpoint.from_dict(fields)
 
 
 def _kind(workflow: str) -> str:
-    return _WORKFLOW + conversation_id(workflow)
+    """Return the kind of the records of a workflow; a long name gives a derived one."""
+    kind = _WORKFLOW + (workflow and conversation_id(workflow))
+    return kind if len(kind) <= MAX_NAME else _WORKFLOW + derive_id(kind, "workflow")
 
 
 def _place(checkpoint: WorkflowCheckpoint) -> tuple[str, str]:
@@ -168,6 +173,9 @@ def _place(checkpoint: WorkflowCheckpoint) -> tuple[str, str]:
 
 
 def _stamp(timestamp: str, checkpoint_id: str) -> str:
-    """Return a name that sorts by time."""
-    microseconds = round(datetime.fromisoformat(timestamp).timestamp() * 1_000_000)
+    """Return a name that sorts by time; a timestamp that is none sorts before all others."""
+    try:
+        microseconds = round(datetime.fromisoformat(timestamp).timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        microseconds = 0
     return f"{microseconds:020} {checkpoint_id}"

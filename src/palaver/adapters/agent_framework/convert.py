@@ -290,8 +290,9 @@ def repair_messages(
     """Return the messages so that the results of every call follow it at once, each once.
 
     Results without a call are left out, and a call without a result is given one that says so.
-    Calls whose results, or approvals, are in `coming` stay open: these messages follow. So do those
-    that wait for an approval, which the framework leaves out of requests.
+    Calls whose results, or approvals, are in `coming` stay open: these messages follow. So do the
+    other calls of an answer that is decided about, which the framework runs then, and calls that
+    wait for an approval, which it leaves out of requests.
 
     >>> from agent_framework import Content, Message
     >>> result = Content.from_function_result("c1", result="4")
@@ -303,7 +304,11 @@ def repair_messages(
     """
     results = _match_results(messages)
     last = {call: at for at, message in enumerate(messages) for call in open_calls(message)}
-    left_open = {*answered_calls(coming), *_waiting_calls(messages)}
+    left_open = {
+        *answered_calls(coming),
+        *_waiting_calls(messages),
+        *_resumed_calls(messages, {*_decided_calls(coming)}),
+    }
     repaired: list[FrameworkMessage] = []
     for at, message in enumerate(messages):
         rest = [each for each in message.contents if each.type != "function_result"]
@@ -343,6 +348,14 @@ def _waiting_calls(messages: Sequence[FrameworkMessage]) -> Iterator[str]:
                 yield call.call_id
 
 
+def _resumed_calls(messages: Sequence[FrameworkMessage], decided: set[str]) -> Iterator[str]:
+    """Yield all calls of the answers with a call that is decided about."""
+    for message in messages:
+        calls = open_calls(message)
+        if not decided.isdisjoint(calls):
+            yield from calls
+
+
 def open_calls(message: FrameworkMessage) -> list[str]:
     """Return the calls of a message that somebody here has to answer."""
     return [
@@ -356,10 +369,17 @@ def answered_calls(messages: Sequence[FrameworkMessage]) -> Iterator[str]:
     """Yield the calls that messages have results of, or decide about."""
     for message in messages:
         for content in message.contents:
-            call = content.function_call
             if content.type == "function_result" and content.call_id:
                 yield content.call_id
-            elif content.type == "function_approval_response" and call and call.call_id:
+    yield from _decided_calls(messages)
+
+
+def _decided_calls(messages: Sequence[FrameworkMessage]) -> Iterator[str]:
+    """Yield the calls that messages approve or reject."""
+    for message in messages:
+        for content in message.contents:
+            call = content.function_call
+            if content.type == "function_approval_response" and call and call.call_id:
                 yield call.call_id
 
 

@@ -74,6 +74,9 @@ class _Turn:
         self.version = -1
         self.given: list[FrameworkMessage] | None = None
         """The same messages, where a compaction looks for them."""
+        self.loop = asyncio.get_running_loop()
+        self.unanswered: dict[int, weakref.finalize[..., SessionContext]] = {}
+        """The contexts that the framework holds while it waits for an answer, by their ids."""
 
 
 _turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
@@ -117,9 +120,10 @@ class PalaverHistoryProvider(HistoryProvider):
     ) -> None:
         """Take a store, which the caller closes."""
         check_store(store)
-        if not turn_seconds > 0 or not wait_seconds >= 0:
-            given = f"turn_seconds={turn_seconds!r}, wait_seconds={wait_seconds!r}"
-            raise ValueError(f"seconds must be more than 0, or 0 to wait for nobody: {given}")
+        if not turn_seconds > 0:
+            raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
+        if not wait_seconds >= 0:
+            raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
         if max_messages is not None and max_messages < 1:
             raise ValueError(f"max_messages must be 1 or more, or None, not {max_messages!r}")
         super().__init__(
@@ -196,6 +200,8 @@ class PalaverHistoryProvider(HistoryProvider):
         if turn is None:
             turn = _Turn(await run_to_end(partial(self._open_or_create, name)))
             self._begin(turn, name)
+        if turn.task is asyncio.current_task():
+            self._watch(turn, context)
         await self._when_free(turn, partial(self._renew, turn))
         state.pop("messages", None)  # of a run that failed
         await super().before_run(agent=agent, session=session, context=context, state=state)
@@ -215,17 +221,23 @@ class PalaverHistoryProvider(HistoryProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Store what was said, and end the turn unless the run goes on with a tool."""
+        """Store what was said, and end the turn unless the run goes on with a tool.
+
+        A call of a tool that needs an approval, or that the caller carries out, ends the run.
+        """
         turn = self._turn(conversation_id(context.session_id))
         reduced = state.pop("messages", None)
         if turn is None:
             await super().after_run(agent=agent, session=session, context=context, state=state)
             return
+        asked = turn.unanswered.pop(id(context), None)
+        if asked is not None:
+            asked.detach()
         given = turn.given
         if given is not None and reduced is given:
             await run_to_end(partial(self._reduce, turn, given))
         said = context.response.messages if context.response is not None else []
-        goes_on = _stores_each_step(agent) and any(map(open_calls, said))
+        goes_on = _stores_each_step(agent) and _calls_tools(agent, said)
         turn.ends = not goes_on and turn.task is asyncio.current_task()
         await super().after_run(agent=agent, session=session, context=context, state=state)
         if turn.ends:
@@ -354,17 +366,50 @@ class PalaverHistoryProvider(HistoryProvider):
             " in which this one stored nothing: give the provider more turn_seconds, and run again"
         )
 
+    def _watch(self, turn: _Turn, context: SessionContext) -> None:
+        """Notice when the framework drops a context without an answer: the run has failed then.
+
+        The framework does not report a model that raised, nor a stream that nobody reads on.
+        """
+        dropped = weakref.finalize(context, self._drop, turn)
+        dropped.atexit = False
+        turn.unanswered[id(context)] = dropped
+
+    def _drop(self, turn: _Turn) -> None:
+        """Take note of a dropped context; the garbage collector may call this anywhere."""
+        with suppress(RuntimeError):  # the loop has ended, and the task with it
+            turn.loop.call_soon_threadsafe(self._leave, turn)
+
+    def _leave(self, turn: _Turn) -> None:
+        """Let others have the session of a run that failed before it stored anything.
+
+        One that has stored a step may be tried again by a middleware, and goes on with its turn.
+        """
+        waits = any(each.alive for each in turn.unanswered.values())
+        if not waits and not turn.wrote:
+            self._give_up(turn)
+
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the sessions of a task that has ended."""
         for turn in self._tasks.pop(task, ()):
-            task.get_loop().run_in_executor(None, self._release, turn)
+            self._give_up(turn)
+
+    def _give_up(self, turn: _Turn) -> None:
+        """Take the lease from a run at once, and give it back on a thread."""
+        lease, turn.lease = turn.lease, None
+        self._forget(turn)
+        if lease is not None:
+            turn.loop.run_in_executor(None, self._give_back, lease)
 
     def _release(self, turn: _Turn) -> None:
         lease, turn.lease = turn.lease, None
         self._forget(turn)
         if lease is not None:
-            with suppress(StoreError):  # the store may be closed by now
-                self.store.release(lease)
+            self._give_back(lease)
+
+    def _give_back(self, lease: Lease) -> None:
+        with suppress(StoreError):  # the store may be closed by now
+            self.store.release(lease)
 
     def _forget(self, turn: _Turn) -> None:
         if turn.task is not None and turn.task in self._tasks:
@@ -379,12 +424,40 @@ def conversation_id(session_id: str | None) -> str:
         raise TypeError(f"session_id must be text, not {session_id!r}")
     if session_id.isprintable():
         return session_id
-    return "".join(each if each.isprintable() else quote(each, safe="") for each in session_id)
+    return "".join(
+        each if each.isprintable() else quote(each, safe="", errors="surrogatepass")
+        for each in session_id
+    )
 
 
 def _stores_each_step(agent: SupportsAgentRun) -> bool:
     """Tell whether a run stores what a model said before the tools run."""
     return bool(getattr(agent, "require_per_service_call_history_persistence", False))
+
+
+def _calls_tools(agent: SupportsAgentRun, said: Sequence[FrameworkMessage]) -> bool:
+    """Tell whether the framework runs the tools that a model called.
+
+    It runs none of an answer where one needs an approval, or is the caller's to carry out: the run
+    ends there. Tools that were given to the run alone are not known here.
+    """
+    asked = {call for message in said for call in open_calls(message)}
+    contents = (each for message in said for each in message.contents)
+    called = {each.name for each in contents if each.call_id in asked}
+    return bool(asked) and called.isdisjoint(_pausing_tools(agent))
+
+
+def _pausing_tools(agent: SupportsAgentRun) -> set[str]:
+    """Return the names of an agent's tools that the framework doesn't run by itself."""
+    options: Mapping[str, Any] = getattr(agent, "default_options", None) or {}
+    servers: Sequence[Any] = getattr(agent, "mcp_tools", None) or ()
+    tools = [*(options.get("tools") or ()), *(each for one in servers for each in one.functions)]
+    return {
+        str(each.name)
+        for each in tools
+        if getattr(each, "approval_mode", None) == "always_require"
+        or getattr(each, "declaration_only", False)
+    }
 
 
 def _first_question(view: View, count: int) -> int:

@@ -222,7 +222,6 @@ def _store_draft(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> No
         *((WRITES, which, data) for which, data in settled.items() if data is not None),
     ]
     if own is None or not _apply_step(*own, draft.id, records, serde):
-        thread.store.head(thread.home)  # raises if it was deleted; put_records would not
         thread.store.put_records(thread.home, records)
     for which in settled:
         thread.waiting.pop(which, None)

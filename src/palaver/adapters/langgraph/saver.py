@@ -290,10 +290,21 @@ class PalaverSaver(BaseCheckpointSaver[int]):
                     thread, lambda: make_writes_record(thread, key, task, writes, self.serde)
                 )
                 if not thread.batcher.wait_until_taken(name, soon=soon):
-                    # outside the lock, so that it can share a commit with other writes
-                    self.store.put_record(thread.home, WRITES, name, record)
+                    self._put_alone(thread, name, record)
             finally:
                 thread.batcher.finish(name)
+
+    def _put_alone(self, thread: Thread, name: str, record: bytes) -> None:
+        """Store the writes of a task without a checkpoint."""
+
+        def put() -> None:
+            thread.begin()
+            self.store.put_record(thread.home, WRITES, name, record)
+
+        try:
+            put()  # outside the lock, so that it can share a commit with other writes
+        except UnknownConversation:
+            _change_thread(thread, put)
 
     def get_next_version(self, current: Any, channel: None) -> int:  # noqa: ANN401 - whatever a thread began with
         """Return a higher version, which no other branch will come to by chance."""

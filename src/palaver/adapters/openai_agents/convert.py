@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages.decode import accept, decode, draft_class
-from palaver.messages.ids import new_id, now_ms
+from palaver.messages.ids import derive_id, new_id, now_ms
 from palaver.messages.limits import (
     EMPTY,
     MAX_TEXT,
     freeze_checked,
     freeze_mapping,
     is_list,
+    is_name,
     is_object,
     replace_refused,
 )
@@ -62,7 +63,15 @@ if TYPE_CHECKING:
     from palaver.messages.parts import Part
     from palaver.wire.openai_responses.request import PlainWriter
 
-__all__ = ["Item", "from_items", "read_stored", "repair_input", "repair_items", "to_items"]
+__all__ = [
+    "Item",
+    "from_items",
+    "read_stored",
+    "repair_input",
+    "repair_items",
+    "stored_name",
+    "to_items",
+]
 
 _log = logging.getLogger("palaver.adapters.openai_agents")
 _ROLES: Final = frozenset(("user", "assistant", "system", "developer"))
@@ -74,20 +83,45 @@ def from_items(
     """Convert items to messages, each with its items; `tools` names those of earlier calls.
 
     What a store refuses (NUL, half characters, numbers beyond JSON's) is replaced: an agent's run
-    does not fail for a stray byte in a tool's output.
+    does not fail for a stray byte in a tool's output. A message has its own ids in place of those
+    that are too long or unprintable; the items keep theirs.
     """
     known = tools or {}
     try:
         return from_plain_items(items, session, known) or from_any_items(items, session, known)
     except ValidationError:
         replaced = replace_refused(items)
-        return from_any_items(replaced if is_list(replaced) else (), session, known)
+        kept = replaced if is_list(replaced) else ()
+        return from_any_items([_with_names(item) for item in kept], session, known, kept)
+
+
+def _with_names(item: object) -> object:
+    """Return an item whose ids and names a message can have; the same one always gets the same."""
+    if not is_object(item):
+        return item
+    refused = {
+        key: stored_name(value)
+        for key in ("id", "call_id", "name")
+        if isinstance(value := item.get(key), str) and not is_name(value)
+    }
+    return {**item, **refused} if refused else item
+
+
+def stored_name(name: str) -> str:
+    """Return the id or name that a message has for one of an item's."""
+    return name if is_name(name) else derive_id(name, "openai agents")
 
 
 def from_any_items(
-    items: Sequence[Any], session: str, tools: Mapping[str, str]
+    items: Sequence[Any],
+    session: str,
+    tools: Mapping[str, str],
+    originals: Sequence[Any] | None = None,
 ) -> list[tuple[Message, Sequence[Any]]]:
-    """Convert any items: each message is written again, to find what that leaves out."""
+    """Convert any items: each message is written again, to find what that leaves out.
+
+    `originals` are the items that `items` were made of, one for one, and come back in their place.
+    """
     source = BodyReader(OPENAI_RESPONSES, session=session, model=None, names={})
     source.tools.update(tools)
     reader = ItemReader(source, ())
@@ -104,7 +138,7 @@ def from_any_items(
     found: list[tuple[Message, Sequence[Any]]] = []
     end = len(items)
     for message, index in zip(reversed(source.messages), reversed(source.positions), strict=True):
-        theirs = items[index:end]
+        theirs = (items if originals is None else originals)[index:end]
         found.append((_with_difference(message, theirs), theirs))
         end = index
     return found[::-1]

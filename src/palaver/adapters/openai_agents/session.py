@@ -19,12 +19,13 @@ import msgspec
 from agents.memory import session_settings as sdk
 
 from palaver.adapters._worker_threads import patience_with, run_cancellable, run_to_end
-from palaver.adapters.openai_agents.convert import from_items, read_stored, to_items
+from palaver.adapters.openai_agents.convert import from_items, read_stored, stored_name, to_items
 from palaver.errors import Conflict, UnknownConversation
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores import StoredHistory
+from palaver.stores.store import check_store
 from palaver.stores.stored_history import StoredLog
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class PalaverSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         """Take a store and the id of a conversation, which may be new; or a stored history."""
+        if not isinstance(store, StoredHistory):
+            check_store(store)
         self._store = None if isinstance(store, StoredHistory) else store
         self._history = store if isinstance(store, StoredHistory) else None
         if self._history is not None and session_id in (None, self._history.id):
@@ -348,9 +351,9 @@ def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, st
     for item in items:
         kind = item.get("type") if type(item) is dict or is_object(item) else None
         if kind == "function_call":
-            made.add(str(item.get("call_id")))
+            made.add(stored_name(str(item.get("call_id"))))
         elif kind == "function_call_output":
-            asked.add(str(item.get("call_id")))
+            asked.add(stored_name(str(item.get("call_id"))))
     asked -= made
     if not asked:
         return {}

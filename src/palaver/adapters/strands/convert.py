@@ -18,7 +18,7 @@ from strands.types.session import decode_bytes_values, encode_bytes_values
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages.ids import NIL_ID, new_id, now_ms, uuid_for
-from palaver.messages.limits import EMPTY, MAX_NAME, is_list, is_object, replace_refused
+from palaver.messages.limits import EMPTY, is_list, is_name, is_object, replace_refused
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
@@ -245,8 +245,7 @@ def _read_file(kind: str, value: Mapping[str, Any], ids: tuple[str, str]) -> Fil
 
 
 def _name(name: object, otherwise: str) -> str:
-    fits = isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
-    return cast("str", name) if fits else otherwise
+    return name if is_name(name) else otherwise
 
 
 def _clean(text: object) -> str:

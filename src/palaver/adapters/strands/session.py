@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
+import threading
 import time
+import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
@@ -47,7 +51,7 @@ from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from strands.agent.agent import Agent
     from strands.hooks import HookRegistry
@@ -59,6 +63,8 @@ if TYPE_CHECKING:
     from palaver.stores import Lease, Store, StoredHistory
 
 __all__ = ["REDUCED", "PalaverSessionManager", "PalaverSessionRepository"]
+
+_log = logging.getLogger("palaver.adapters.strands")
 
 REDUCED: Final = "STRANDS"
 """The reason of an edit that is what Strands did to an agent's messages."""
@@ -444,6 +450,8 @@ class _Shown:
         self.lease: Lease | None = None
         self.holder = f"{holder_name()} {new_id()}"
         self.renew_at = 0.0
+        self.lock = threading.Lock()  # of the lease, which a run and its heartbeat both renew
+        self.ended = threading.Event()
 
 
 class PalaverSessionManager(RepositorySessionManager):
@@ -451,7 +459,8 @@ class PalaverSessionManager(RepositorySessionManager):
 
     What another writer or an edit changes is in the next request, also in the middle of a run. Runs
     of several processes on one session take turns: each waits up to `wait_seconds` for the one
-    before, and a process that was killed is succeeded after `turn_seconds`.
+    before, however long its model or a tool takes; a process that was killed is succeeded after
+    `turn_seconds`.
 
     >>> import palaver
     >>> manager = PalaverSessionManager("tea-talk", palaver.open(":memory:"))
@@ -468,6 +477,10 @@ class PalaverSessionManager(RepositorySessionManager):
         wait_seconds: float = 60.0,
     ) -> None:
         """Use the conversation `session_id` of a store; it is created if it is not there."""
+        if not turn_seconds > 0:
+            raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
+        if not wait_seconds >= 0:
+            raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
         self.repository = PalaverSessionRepository(store)
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._shown: dict[str, _Shown] = {}
@@ -568,6 +581,9 @@ class PalaverSessionManager(RepositorySessionManager):
                     msg = f"Session {self.session_id} is used by another run: {error}"
                     raise SessionException(msg) from error
             await anyio.sleep(_POLL_SECONDS)
+        shown.ended = threading.Event()
+        beat = partial(self._keep_turn, shown, shown.ended, weakref.ref(event.agent))
+        threading.Thread(target=beat, name="palaver-strands-turn", daemon=True).start()
         waiting, shown.waiting = shown.waiting, []
         shown.history.refresh()
         if shown.version == shown.history.version:
@@ -599,27 +615,54 @@ class PalaverSessionManager(RepositorySessionManager):
         finally:
             self._release(shown)
 
+    def _keep_turn(
+        self, shown: _Shown, ended: threading.Event, agent: Callable[[], object]
+    ) -> None:
+        """Renew the lease until a run ends, however long its model or a tool takes.
+
+        A lease that went to another run is left as it is: this run learns of it when it writes.
+        """
+        while not ended.wait(self._turn_seconds / 3) and agent() is not None:
+            with shown.lock:
+                if ended.is_set() or shown.lease is None:
+                    return
+                try:
+                    self._take(shown)
+                except (LeaseTaken, LeaseLost):
+                    return
+                except StoreError as error:
+                    _log.warning("session %s: turn not renewed: %s", shown.history.id, error)
+
     def _release(self, shown: _Shown) -> None:
-        lease, shown.lease = shown.lease, None
-        if lease is not None:
-            with suppress(StoreError):  # the store may be closed by now
-                self.repository.store.release(lease)
+        shown.ended.set()
+        with shown.lock:
+            lease, shown.lease = shown.lease, None
+            if lease is not None:
+                with suppress(StoreError):  # the store may be closed by now
+                    self.repository.store.release(lease)
 
     def _renew(self, shown: _Shown) -> None:
         """Take the lease, or make it last."""
-        now = time.monotonic()
-        if shown.lease is not None and now < shown.renew_at:
-            return
-        held = shown.lease
-        taken = self.repository.store.lease(
-            shown.history.id, shown.holder, seconds=self._turn_seconds
-        )
-        if held is not None and taken.token > held.token + 1:
-            shown.lease = None
-            self.repository.store.release(taken)
-            msg = f"Session {self.session_id} went to another run meanwhile"
-            raise LeaseLost(msg)
-        shown.lease, shown.renew_at = taken, now + self._turn_seconds / 3
+        with shown.lock:
+            if shown.lease is not None and time.monotonic() < shown.renew_at:
+                return
+            try:
+                self._take(shown)
+            except (LeaseTaken, LeaseLost) as error:
+                had, shown.lease = shown.lease, None
+                if had is None:
+                    raise
+                msg = f"Session {self.session_id} went to another run meanwhile: {error}"
+                raise LeaseLost(msg) from error
+
+    def _take(self, shown: _Shown) -> None:
+        """Take the lease, or renew it; `LeaseLost` if another run has had it. Needs the lock."""
+        began, store = time.monotonic(), self.repository.store
+        taken = store.lease(shown.history.id, shown.holder, seconds=self._turn_seconds)
+        if shown.lease is not None and taken.token > shown.lease.token + 1:
+            store.release(taken)
+            raise LeaseLost("it has ended by now")
+        shown.lease, shown.renew_at = taken, began + self._turn_seconds / 3
 
     # ── the agent's messages and the view ───────────────────────────────────────────────────────
 

@@ -692,7 +692,7 @@ class SQLiteBackend:
         lasts = round(seconds * 1000)
 
         def work() -> Lease:
-            cid = self._cid(conversation, self._writer)
+            cid = self._cid(conversation, self._writer, cached=False)
             row: Any = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
             now, boot = monotonic_ms(), boot_id()
             token = 1
@@ -719,8 +719,7 @@ class SQLiteBackend:
 
     def put(self, conversation: str, kind: str, name: str, value: bytes | None) -> None:
         """Store a record beside the log; None removes it."""
-        check_records([(kind, name, value)])
-        self._write(lambda: self._put(self._cid(conversation, self._writer), kind, name, value))
+        self.keep(conversation, [(kind, name, value)])
 
     def keep(
         self, conversation: str, records: Sequence[Record], *, token: int | None = None
@@ -729,7 +728,7 @@ class SQLiteBackend:
         check_records(records)
 
         def work() -> None:
-            cid = self._cid(conversation, self._writer)
+            cid = self._cid(conversation, self._writer, cached=False)
             if token is not None:
                 self._check_token(cid, token)
             for record in records:
@@ -791,9 +790,11 @@ class SQLiteBackend:
                 raise StoreDamaged(msg)
         return line
 
-    def _cid(self, conversation: str, connection: apsw.Connection | None = None) -> int:
-        """Return a conversation's number; raise `UnknownConversation` where there is none."""
-        cid = self._cids.get(conversation)
+    def _cid(
+        self, conversation: str, connection: apsw.Connection | None = None, *, cached: bool = True
+    ) -> int:
+        """Return a conversation's number. Another process may have deleted what is cached."""
+        cid = self._cids.get(conversation) if cached else None
         if cid is None:
             check_known(conversation)
             if connection is None:

@@ -517,6 +517,26 @@ def records_are_stored_together_and_under_a_lease(trial: Trial) -> None:
 
 
 @CHECKS
+def a_deleted_conversation_takes_no_records(trial: Trial) -> None:
+    """Whoever still has a conversation that another process deleted is told so."""
+    store, other = trial.store, trial.another()
+    gone, again = store.create().id, store.create().id
+    for name in (gone, again):
+        store.put_record(name, "call", "a", b"1")
+        other.delete(name)
+    other.create(id=again)
+    with raises(UnknownConversation, "a record of a deleted conversation"):
+        store.put_record(gone, "call", "b", b"2")
+    with raises(UnknownConversation, "records of a deleted conversation"):
+        store.put_records(gone, [("call", "c", b"3")])
+    with raises(UnknownConversation, "the lease of a deleted conversation"):
+        store.lease(gone, "one", seconds=1)
+    store.put_record(again, "call", "d", b"4")
+    expect({"d": b"4"}, other.records(again, "call"), "records of the new conversation")
+    expect([], list(store.verify()), "problems")
+
+
+@CHECKS
 def a_key_brings_back_what_was_stored(trial: Trial) -> None:
     """An append that was made before returns the message of the first time."""
     mine = trial.store.create(make_messages("u1"))
