@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -15,7 +16,9 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from langgraph.graph import MessagesState as TheirState
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.graph.message import add_messages as theirs
 
@@ -64,6 +67,98 @@ def test_a_list_that_only_grows_is_not_langgraphs_work(monkeypatch: pytest.Monke
     monkeypatch.setattr(message_channel, "add_any", None)
     left: list[Any] = [HumanMessage("Tea?", id="a")]
     assert [*left, AIMessage("Yes.", id="b")] == add_messages(left, AIMessage("Yes.", id="b"))
+
+
+DEEDS = st.tuples(
+    st.sampled_from([
+        "nothing", "answer", "dict", "replace", "again", "rename", "rename and replace", "edit",
+        "append", "remove", "one without an id",
+    ]),
+    st.integers(0, 9),
+)  # fmt: skip
+
+
+def do(state: Any, deed: tuple[str, int], number: int) -> Any:
+    """Do one of the things that nodes do to messages, also in place; return what a node would."""
+    what, which = deed
+    messages = state["messages"] or [HumanMessage("of nobody", id="of nobody")]
+    chosen = messages[which % len(messages)]
+    what = what if state["messages"] else "answer"
+    name = f"answer {number}"
+    said: Any = AIMessage(name, id=name)
+    if what in ("rename", "rename and replace"):
+        chosen.id = f"renamed {number}"
+    elif what == "edit":
+        chosen.content += f" edited {number}"
+    elif what == "append":
+        messages.append(HumanMessage("in place", id=f"in place {number}"))
+    if what in ("replace", "rename and replace"):
+        said = AIMessage(name, id=chosen.id)
+    elif what == "again":
+        said = chosen
+    elif what == "dict":
+        said = {"role": "assistant", "content": name, "id": name}
+    elif what == "remove":
+        said = RemoveMessage(id=str(chosen.id))
+    elif what == "one without an id":
+        said = [AIMessage(name), HumanMessage("and", id=f"and {number}")]
+    return {} if what == "nothing" else {"messages": said}
+
+
+def play(
+    state: Any, saver: Any, turns: list[list[tuple[str, int]]], durability: str = "async"
+) -> list[Any]:
+    """Run turns of so many nodes on one thread; between two, the last result may be changed."""
+    script: list[tuple[str, int]] = []
+    numbers = itertools.count()
+    builder: Any = StateGraph(state)
+    for node in ("one", "two"):
+        builder.add_node(node, lambda state: do(state, script.pop(0), next(numbers)))
+    builder.add_edge(START, "one")
+    builder.add_edge("one", "two")
+    graph = builder.compile(checkpointer=saver)
+    thread: Any = {"configurable": {"thread_id": "talk"}}
+    seen: list[Any] = []
+    for at, (first, second) in enumerate(turns):
+        script[:] = [first, second]
+        question = HumanMessage(f"question {at}", id=f"question {at}")
+        asked = {"messages": [question]}
+        found = graph.invoke(asked, thread, durability=durability)["messages"]
+        seen.append([(type(m), m.content, m.id if " " in str(m.id) else None) for m in found])
+        for message in found[at:]:
+            message.content = "what the caller does to its messages is its own"
+    return seen
+
+
+@example([[("nothing", 0)] * 2, [("nothing", 0), ("replace", 1)]], "exit")
+@given(
+    st.lists(st.lists(DEEDS, min_size=2, max_size=2), min_size=1, max_size=5),
+    st.sampled_from(["sync", "async", "exit"]),
+)
+def test_a_graph_sees_the_same_whatever_its_nodes_do(turns: list[Any], durability: str) -> None:
+    with palaver.open(":memory:") as store:
+        ours = play(MessagesState, PalaverSaver(store), turns, durability)
+    assert play(TheirState, InMemorySaver(), turns, durability) == ours
+
+
+def test_a_thread_that_grows_is_looked_at_twice_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once when it is read, and once after the nodes ran; not at every message for its id."""
+    looked: list[int] = []
+    look = message_channel._Loaded.is_unchanged
+
+    def count(self: Any, start: int = 0, stop: int | None = None) -> bool:
+        looked.append(len(self.fields[start:stop]))
+        return look(self, start, stop)
+
+    monkeypatch.setattr(message_channel._Loaded, "is_unchanged", count)
+    turns = [[("answer", 0), ("nothing", 0)]] * 3
+    with palaver.open(":memory:") as store:
+        saver = PalaverSaver(store)
+        play(MessagesState, saver, turns)
+        looked.clear()
+        monkeypatch.setattr(message_channel, "_ids_of", lambda rest: {None for _ in rest[1:]})
+        play(MessagesState, saver, [[("dict", 0), ("nothing", 0)]])
+    assert sum(looked) < 2 * 8 + 8
 
 
 def test_a_graph_with_it_keeps_the_same() -> None:

@@ -3,23 +3,29 @@
 Reading again costs one read of the conversation's head; the objects are cached by their position in
 the log. Writing finds new messages without converting the old ones: an object that was given to the
 graph and comes back is recognized by its identity, and its fields are compared with what they were.
-(A change deep inside a field, such as in a dict of a dict, is not noticed.) `add_messages` is
-LangGraph's reducer, faster where a list only grows.
+(A change deep inside a field, such as in a dict of a dict, is not noticed.)
+
+`add_messages` is LangGraph's reducer, faster where a list only grows. Looking at every message of a
+long thread is what takes time: the objects are in no cache of the processor. A list that a channel
+gave out, or that `add_messages` made of one, is known by its identity. The channel has the ids of
+its messages, and compares their fields once after a node ran, for the reducer and the checkpoint.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
+from weakref import WeakValueDictionary
 
-from langchain_core.messages import AnyMessage, BaseMessageChunk
+from langchain_core.messages import AnyMessage, BaseMessageChunk, convert_to_messages
 from langgraph.graph.message import add_messages as add_any
 from typing_extensions import TypedDict
 
 from palaver.adapters.langchain import MESSAGE_CLASSES, from_langchain, to_langchain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
     from langgraph.graph.message import Messages
@@ -45,6 +51,9 @@ __all__ = [
 
 MESSAGE_TYPES = frozenset(MESSAGE_CLASSES.values())
 """The classes of messages that the log can hold: not their subclasses, and no removals."""
+_PLAIN_TYPES = frozenset(kind for kind in MESSAGE_TYPES if not issubclass(kind, BaseMessageChunk))
+_UNCONVERTED: Final = (str, tuple, dict)
+"""What LangGraph makes messages of."""
 TIP: Final = "langgraph-tip"
 """The last version that the saver made of a conversation, and the checkpoint it made it for."""
 _MAX_SNAPSHOTS = 100_000
@@ -73,6 +82,38 @@ def take_snapshot(message: BaseMessage) -> MessageSnapshot:
     return MessageSnapshot(message, vars(message).copy())
 
 
+class _Loaded(NamedTuple):
+    """The messages of a version, their fields as they are, and as they were."""
+
+    messages: list[BaseMessage]
+    fields: list[dict[str, Any]]
+    given: list[dict[str, Any]]
+
+    def append(self, snapshot: MessageSnapshot) -> None:
+        self.messages.append(snapshot.message)
+        self.fields.append(vars(snapshot.message))
+        self.given.append(snapshot.fields)  # the last: another thread may be looking
+
+    def is_unchanged(self, start: int = 0, stop: int | None = None) -> bool:
+        """Tell whether messages are as they were."""
+        return self.fields[start:stop] == self.given[start:stop]
+
+
+class _Given(NamedTuple):
+    """A list that the graph was given, or that `add_messages` made of one."""
+
+    value: list[BaseMessage]
+    is_new: bool = False
+    """Whether it was given out just now, so that nobody can have changed its messages."""
+    checked: int = 0
+    """How many of its messages were as they were when it was made."""
+
+
+_MAX_GIVEN: Final = 4
+_channels: Final[WeakValueDictionary[int, MessageChannel]] = WeakValueDictionary()
+"""The channels that know a list, by its identity."""
+
+
 def are_messages(value: object, known: Sequence[BaseMessage] = ()) -> bool:
     """Tell whether a channel's value is a list of messages that the log can hold.
 
@@ -99,10 +140,10 @@ class MessageChannel:
         self._created, self._erased = head.created, head.erased
         self._snapshots: dict[int, tuple[MessageSnapshot, ...]] = {}
         self._positions: dict[str | None, list[int]] = {}
-        self.version = -1  # of what is in the lists
-        self._messages: list[BaseMessage] = []
-        self._current_fields: list[dict[str, Any]] = []  # their fields, as they are
-        self._given_fields: list[dict[str, Any]] = []  # and as they were
+        self.version = -1  # of what is loaded
+        self._loaded = _Loaded([], [], [])
+        self._are_plain = True  # all messages that were converted or added
+        self._given: OrderedDict[int, _Given] = OrderedDict()
         self._tip = SaverTip(-1, "")
         self._tip_version = -1  # the version of the conversation that the tip is known for
 
@@ -152,11 +193,11 @@ class MessageChannel:
     def read(self, version: int, serializer: Serializer) -> list[BaseMessage]:
         """Return the messages at a version, as a new list."""
         if version == self.version and self.is_unchanged():
-            return self._messages[:]
+            return self._give()
         view = self.history.at(version)
         if version == self.history.version:
             self._load(view, serializer)
-            return self._messages[:]
+            return self._give()
         return [snapshot.message for snapshot in self._snapshots_of_view(view, serializer)]
 
     def at(self, positions: Iterable[int], serializer: Serializer) -> list[BaseMessage]:
@@ -169,13 +210,15 @@ class MessageChannel:
 
     def is_unchanged(self) -> bool:
         """Tell whether the messages that were last read or written are still as they were."""
-        return self._current_fields == self._given_fields
+        return self._loaded.is_unchanged()
 
     def _load(self, view: View, serializer: Serializer) -> None:
         pairs = self._snapshots_of_view(view, serializer)
-        self._messages = [snapshot.message for snapshot in pairs]
-        self._current_fields = [vars(message) for message in self._messages]
-        self._given_fields = [snapshot.fields for snapshot in pairs]
+        self._loaded = _Loaded(
+            [snapshot.message for snapshot in pairs],
+            [vars(snapshot.message) for snapshot in pairs],
+            [snapshot.fields for snapshot in pairs],
+        )
         self.version = view.version
 
     def _snapshots_of_view(self, view: View, serializer: Serializer) -> list[MessageSnapshot]:
@@ -213,9 +256,49 @@ class MessageChannel:
     def _add(self, position: int, snapshots: tuple[MessageSnapshot, ...]) -> None:
         self._snapshots[position] = snapshots
         for snapshot in snapshots:
+            self._are_plain = self._are_plain and type(snapshot.message) in _PLAIN_TYPES
             positions = self._positions.setdefault(snapshot.fields["id"], [])
             if position not in positions:
                 positions.append(position)
+
+    # ── the lists that the graph has ────────────────────────────────────────────────────────────
+
+    def _give(self) -> list[BaseMessage]:
+        """Return what is loaded, as a new list."""
+        value = self._loaded.messages[:]
+        self._note(_Given(value, is_new=True))
+        return value
+
+    def _note(self, given: _Given) -> None:
+        self._given[id(given.value)] = given
+        _channels[id(given.value)] = self
+        if len(self._given) > _MAX_GIVEN:
+            _, oldest = self._given.popitem(last=False)
+            _channels.pop(id(oldest.value), None)
+
+    def join(
+        self, left: list[BaseMessage], new: list[BaseMessage], ids: Collection[str | None]
+    ) -> list[BaseMessage] | None:
+        """Return a list that was given out with new messages behind it, as a new list.
+
+        None if that can't be told without a look at every message of it, or if it has one of the
+        ids. What the graph has had is compared with what it was, but no more.
+        """
+        given, loaded = self._given.pop(id(left), None), self._loaded
+        if given is None or given.value is not left or not self._are_plain:
+            return None
+        _channels.pop(id(left), None)
+        count = min(len(loaded.given), len(left))
+        rest = left[count:]
+        if left[:count] != loaded.messages[:count] or not _PLAIN_TYPES.issuperset(map(type, rest)):
+            return None
+        if not given.is_new and not loaded.is_unchanged(0, count):
+            return None
+        if any(each in self._positions for each in ids) or not _ids_of(rest).isdisjoint(ids):
+            return None
+        joined = left + new
+        self._note(_Given(joined, checked=0 if given.is_new else count))
+        return joined
 
     # ── finding ─────────────────────────────────────────────────────────────────────────────────
 
@@ -229,17 +312,23 @@ class MessageChannel:
 
     def begins(self, value: list[BaseMessage]) -> bool:
         """Tell whether a list begins with the same object as what was last read or written."""
-        return bool(self._messages) and bool(value) and value[0] is self._messages[0]
+        messages = self._loaded.messages
+        return bool(messages) and bool(value) and value[0] is messages[0]
 
     def growth(self, value: list[BaseMessage], *, sure: bool) -> int | None:
         """Return how many messages of a list are stored, if the rest only comes after them.
 
-        Whether one of them was changed in place is looked at, unless the caller is `sure`.
+        Whether one of them was changed in place is looked at, unless the caller is `sure` or
+        `add_messages` has just looked.
         """
-        count = len(self._messages)
+        loaded = self._loaded
+        count = len(loaded.messages)
         # comparing lists looks at identity first, in C: no more is needed for what was given out
-        same = len(value) >= count and value[:count] == self._messages
-        return count if same and (sure or self.is_unchanged()) else None
+        if len(value) < count or value[:count] != loaded.messages:
+            return None
+        given = self._given.get(id(value))
+        checked = given.checked if given is not None and given.value is value else 0
+        return count if sure or loaded.is_unchanged(checked) else None
 
     def pieces(self, value: list[BaseMessage]) -> list[range | BaseMessage]:
         """Split a list into ranges of the log and messages that are not in it."""
@@ -304,9 +393,7 @@ class MessageChannel:
         for position, snapshot in enumerate(snapshots, first):
             self._add(position, (snapshot,))
             if follows:
-                self._messages.append(snapshot.message)
-                self._current_fields.append(vars(snapshot.message))
-                self._given_fields.append(snapshot.fields)
+                self._loaded.append(snapshot)
         if follows:
             self.version = tip.version
         self._tip, self._tip_version = tip, tip.version
@@ -373,9 +460,6 @@ def _unless_moved(version: int) -> Any:  # noqa: ANN401 - a check of a view
     return check
 
 
-_PLAIN_TYPES = frozenset(kind for kind in MESSAGE_TYPES if not issubclass(kind, BaseMessageChunk))
-
-
 def add_messages(left: Messages, right: Messages) -> Messages:
     """Do what LangGraph's reducer of the same name does, faster.
 
@@ -385,18 +469,27 @@ def add_messages(left: Messages, right: Messages) -> Messages:
     ['Tea?', 'Yes.']
     """
     new: list[Any] = right if isinstance(right, list) else [right]
-    if not (isinstance(left, list) and _PLAIN_TYPES.issuperset(map(type, left))):
-        return add_any(left, right)
-    if not _PLAIN_TYPES.issuperset(map(type, new)):
+    if any(isinstance(each, _UNCONVERTED) for each in new):
+        new = convert_to_messages(new)
+    if not (isinstance(left, list) and _PLAIN_TYPES.issuperset(map(type, new))):
         return add_any(left, right)
     for message in new:
         if message.id is None:
             message.id = str(uuid.uuid4())
     ids = {None, *(message.id for message in new)}  # one without is LangGraph's to name
-    known = [message.id for message in cast("list[BaseMessage]", left)]
-    if len(ids) <= len(new) or not ids.isdisjoint(known):
-        return add_any(left, right)
+    if len(ids) <= len(new):
+        return add_any(left, cast("Messages", new))
+    channel = _channels.get(id(left))
+    joined = None if channel is None else channel.join(cast("list[BaseMessage]", left), new, ids)
+    if joined is not None:
+        return cast("Messages", joined)
+    if not _PLAIN_TYPES.issuperset(map(type, left)) or not _ids_of(left).isdisjoint(ids):
+        return add_any(left, cast("Messages", new))
     return left + new
+
+
+def _ids_of(messages: Iterable[Any]) -> set[str | None]:
+    return {message.id for message in messages}
 
 
 class MessagesState(TypedDict):
