@@ -31,6 +31,7 @@ from palaver.adapters.langgraph.put import (
     GraphTask,
     make_writes_record,
     put_checkpoint,
+    put_first_checkpoint,
 )
 from palaver.adapters.langgraph.thread import (
     BLOBS,
@@ -147,12 +148,19 @@ class PalaverSaver(BaseCheckpointSaver[int]):
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint with its values and writes: the one in the config, or the newest."""
+        """Return a checkpoint with its values and writes: the one in the config, or the newest.
+
+        A conversation that has messages and no checkpoint gets its first one here.
+        """
         where = _configurable(config)
         wanted = get_checkpoint_id(config)
+        namespace = where.get("checkpoint_ns", "")
         with self._thread(where["thread_id"]) as thread:
             try:
-                found = thread.find(where.get("checkpoint_ns", ""), wanted or None)
+                found = thread.find(namespace, wanted or None)
+                if found is None and not (namespace or wanted):
+                    version = self.get_next_version(None, None)
+                    found = put_first_checkpoint(thread, version, self.serde)
                 if found is None:
                     return None
                 made = self._tuple(thread, where["thread_id"], found, newest=not wanted)

@@ -276,7 +276,7 @@ class Thread:
         if write.value is not None:
             return serde.loads_typed(write.value)
         messages = self.channel(write.conversation).at(write.positions, serde)
-        return messages[0] if write.alone else messages
+        return messages[0] if write.alone and messages else messages  # none if it was erased
 
     # ── the cache ───────────────────────────────────────────────────────────────────────────────
 
