@@ -159,7 +159,7 @@ def put_checkpoint(
         try:
             _store_draft(thread, draft, serde)
         except ConversationMoved:
-            thread.drop_replaced()
+            thread.check_replaced()
             continue
         return
 
@@ -260,6 +260,9 @@ def _store_draft(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> No
         *((WRITES, which, data) for which, data in settled.items() if data is not None),
     ]
     if own is None or not _apply_step(*own, draft.id, records, serde):
+        thread.check_replaced(
+            thread.home
+        )  # records alone are taken by any conversation of the name
         thread.store.put_records(thread.home, records)
     for which in settled:
         thread.waiting.pop(which, None)
