@@ -152,7 +152,8 @@ def test_what_is_deleted_while_it_is_listed_is_left_out(
         for text in ("one", "two"):
             say(echo(saver), text)
         found, every = saver.list(thread()), saver.list(None)
-        next(found), next(every)
+        next(found)
+        next(every)
         other.delete_thread("trip")
         if not anew:
             assert [] == list(found) == list(every)

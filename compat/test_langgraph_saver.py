@@ -185,7 +185,11 @@ def test_an_erased_message_is_gone_for_the_graph_too(store: Store) -> None:
 def test_a_task_may_have_written_what_was_erased(store: Store, alone: bool) -> None:  # noqa: FBT001 - a parameter
     builder = StateGraph(MessagesState)
     said = AIMessage("4711", id="said")
-    builder.add_node("answer", lambda _: {"messages": said if alone else [said]})
+
+    def answer(_state: MessagesState) -> Any:
+        return {"messages": said if alone else [said]}
+
+    builder.add_node("answer", answer)
     builder.add_edge(START, "answer")
     graph = builder.compile(checkpointer=PalaverSaver(store))
     say(graph, "one")
