@@ -98,7 +98,7 @@ class MessageChannel:
         head = self._store.head(conversation)
         self._created, self._erased = head.created, head.erased
         self._snapshots: dict[int, tuple[MessageSnapshot, ...]] = {}
-        self._positions: dict[str | None, list[int]] = {}
+        self._positions: dict[object, dict[int, None]] = {}  # by what `_key` says, in order
         self.version = -1  # of what is in the lists
         self._messages: list[BaseMessage] = []
         self._current_fields: list[dict[str, Any]] = []  # their fields, as they are
@@ -213,15 +213,13 @@ class MessageChannel:
     def _add(self, position: int, snapshots: tuple[MessageSnapshot, ...]) -> None:
         self._snapshots[position] = snapshots
         for snapshot in snapshots:
-            positions = self._positions.setdefault(snapshot.fields["id"], [])
-            if position not in positions:
-                positions.append(position)
+            self._positions.setdefault(_key(snapshot.fields), {})[position] = None
 
     # ── finding ─────────────────────────────────────────────────────────────────────────────────
 
     def position_of(self, message: BaseMessage) -> int | None:
         """Return the position in the log of an unchanged message, if it is cached."""
-        for position in reversed(self._positions.get(message.id, ())):
+        for position in reversed(self._positions.get(_key(vars(message)), {})):
             snapshots = self._snapshots[position]
             if len(snapshots) == 1 and _is_same(snapshots[0], message):
                 return position
@@ -264,7 +262,7 @@ class MessageChannel:
 
     def _next(self, value: list[BaseMessage], index: int, used: set[int]) -> tuple[int | None, int]:
         """The position of the messages at an index, and how many of them it holds."""
-        for position in reversed(self._positions.get(value[index].id, ())):
+        for position in reversed(self._positions.get(_key(vars(value[index])), {})):
             snapshots = self._snapshots[position]
             here = value[index : index + len(snapshots)]
             if (
@@ -349,6 +347,14 @@ class MessageChannel:
         return [
             from_langchain(message, session=name, serializer=serializer) for message in messages
         ]
+
+
+def _key(fields: dict[str, Any]) -> object:
+    """What a message is looked up by: its id, or for one without an id what it says."""
+    name, content = fields["id"], fields["content"]
+    if name is not None:
+        return name
+    return (content,) if isinstance(content, str) else len(content)
 
 
 def _is_same(snapshot: MessageSnapshot, message: BaseMessage) -> bool:
