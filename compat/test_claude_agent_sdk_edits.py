@@ -153,6 +153,23 @@ def test_an_erased_message_is_gone_from_the_lines(sessions: Sessions) -> None:
     assert [] == list(sessions.store.verify())
 
 
+@pytest.mark.parametrize("edit", [
+    lambda history: history.erase(0),
+    lambda history: history.truncate(keep_last=1),
+    lambda history: history.truncate(remove_first=3),
+    lambda history: history.rewrite([palaver.assistant("Hello."), range(8)]),
+])  # fmt: skip
+def test_an_answer_never_comes_first(sessions: Sessions, edit: Any) -> None:
+    """The provider refuses that, and the session could not be resumed any more."""
+    edit(sessions.history)
+    lines = sessions.load()
+    assert whole(lines)
+    first = next(line for line in lines if "message" in line)
+    assert ("user", True, SESSION) == (first["type"], first["isMeta"], first["sessionId"])
+    assert "user" == first["message"]["role"]
+    assert lines == sessions.load()
+
+
 def test_a_cleared_session_keeps_what_is_about_it(sessions: Sessions) -> None:
     sessions.history.clear()
     kinds = ["queue-operation", "tools-used", "ai-title"]

@@ -343,6 +343,24 @@ def test_a_history_is_shared_cleared_and_brought_back(store: Store) -> None:
     )
 
 
+def test_what_was_erased_is_left_out(store: Store) -> None:
+    """Some providers refuse a message that says nothing."""
+    kept = PalaverChatMessageHistory(store, "talk")
+    call = {"name": "look", "args": {}, "id": "c1"}
+    said = [
+        HumanMessage("4711"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("seen", tool_call_id="c1"),
+        AIMessage("Yes."),
+    ]
+    kept.add_messages(said)
+    kept.history.erase(1)
+    assert [said[0], said[3]] == [m.model_copy(update={"id": None}) for m in kept.messages]
+    kept.history.erase(0)
+    assert ["Yes."] == [message.content for message in kept.messages]
+    assert [] == to_langchain(kept.history[0])
+
+
 def test_the_same_asynchronously(store: Store) -> None:
     async def talk() -> list[BaseMessage]:
         chat = PalaverChatMessageHistory(store, "tea")

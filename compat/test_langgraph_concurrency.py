@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import operator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from typing_extensions import TypedDict
 
 import palaver
 from compat.saver_agent import thread
@@ -18,10 +21,19 @@ from compat.saver_graphs import (
 )
 from palaver.adapters.langgraph import PalaverSaver
 from palaver.adapters.langgraph.message_channel import MessageChannel
+from palaver.adapters.langgraph.thread import Thread
 from palaver.messages import user
 
 if TYPE_CHECKING:
     from palaver.stores import Store
+
+
+class Wide(TypedDict):
+    """A state with more than messages."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    count: Annotated[int, operator.add]
+    large: str
 
 
 def test_an_edit_while_the_graph_runs_is_not_lost(store: Store) -> None:
@@ -128,6 +140,80 @@ def test_what_is_erased_while_a_graph_runs_does_not_come_back(store: Store) -> N
     assert "a1" == store.get("trip")[-1].text
     assert not any("4711" in m.text for m in store.get("trip").log)
     assert "4711" not in str(graph.get_state(thread()).values)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_is_deleted_while_it_is_listed_is_left_out(
+    address: str,
+    anew: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    with palaver.open(address) as first, palaver.open(address) as second:
+        saver, other = PalaverSaver(first), PalaverSaver(second)
+        for text in ("one", "two"):
+            say(echo(saver), text)
+        found, every = saver.list(thread()), saver.list(None)
+        next(found)
+        next(every)
+        other.delete_thread("trip")
+        if not anew:
+            assert [] == list(found) == list(every)
+            return
+        say(echo(other), "anew")
+        for one in (*found, *every):  # of another thread of the same name, but no error
+            assert one.checkpoint["id"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_checkpoint_does_not_fall_into_a_thread_begun_anew(
+    address: str,
+    changed: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Neither does what its messages and large values have in the store: it is stored whole."""
+    with palaver.open(address) as first, palaver.open(address) as second:
+        other = echo(PalaverSaver(second), Wide)
+        builder = StateGraph(Wide)
+
+        def answer(state: Wide) -> Any:
+            if len(state["messages"]) > 1:
+                PalaverSaver(second).delete_thread("trip")
+                say(other, "anew")
+            return {"messages": [AIMessage("yes")]} if changed else {"count": 1}
+
+        builder.add_node("answer", answer)
+        builder.add_edge(START, "answer")
+        graph: Any = builder.compile(checkpointer=PalaverSaver(first))
+        for text in ("one", "two"):
+            given = {"messages": [HumanMessage(text)], "large": "x" * 9_000}
+            graph.invoke(given if text == "one" else {**given, "large": "y" * 9_000}, thread())
+        whole = ["one", "yes", "two", "yes"] if changed else ["one", "two"]
+        for one in (graph, other):
+            assert whole == at(one, thread())
+            assert "y" * 9_000 == one.get_state(thread()).values["large"]
+        assert [] == list(second.verify())
+
+
+def test_pruning_while_another_process_goes_on(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it adds meanwhile stays: its messages and its large values."""
+    with palaver.open(address) as first, palaver.open(address) as second:
+        saver, other = PalaverSaver(first), echo(PalaverSaver(second), Wide)
+        say(echo(saver, Wide), "one")
+        all_of = Thread.all
+        looks: list[int] = []
+
+        def late(known: Thread) -> Any:
+            found = all_of(known)
+            looks.append(1)
+            if len(looks) == 3:  # it knows what to remove, and what is left
+                other.invoke({"messages": [HumanMessage("two")], "large": "x" * 9_000}, thread())
+            return found
+
+        monkeypatch.setattr(Thread, "all", late)
+        saver.prune(["trip"])
+        assert ["one", "a1", "two", "a3"] == at(other, thread())
+        assert ["one", "a1", "two", "a3"] == [m.text for m in first.get("trip")]
+        assert "x" * 9_000 == other.get_state(thread()).values["large"]
 
 
 def test_a_checkpoint_without_new_messages_for_a_deleted_thread(address: str) -> None:

@@ -17,7 +17,7 @@ from compat.saver_graphs import (
     say,
 )
 from palaver.adapters.langgraph import MessagesState as QuickState
-from palaver.adapters.langgraph import PalaverSaver
+from palaver.adapters.langgraph import PalaverSaver, message_channel
 from palaver.messages import Message, complete, pending, start, tool_part, user
 from palaver.messages.ids import NIL_ID
 
@@ -90,6 +90,39 @@ def test_much_is_remembered_but_not_everything(
             said = say(graph, f"u{number}", thread(name))
             assert 2 * number + 2 == len(said)
             assert said == [m.text for m in here.get(name)]
+
+
+class Plain(TypedDict):
+    """A list that nodes replace, whose messages have no ids."""
+
+    messages: list[AnyMessage]
+
+
+def test_messages_without_ids_are_found_by_what_they_say(
+    here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is compared with those that say the same, not with all."""
+    compared: list[str] = []
+    is_same = getattr(message_channel, "_is_same")  # noqa: B009 - private, and counted
+
+    def count(snapshot: Any, message: Any) -> bool:
+        compared.append(message.content)
+        return is_same(snapshot, message)
+
+    monkeypatch.setattr(message_channel, "_is_same", count)
+    builder = StateGraph(Plain)
+
+    def last(state: Plain) -> Any:
+        return {"messages": state["messages"][1:]}
+
+    builder.add_node("last", last)
+    builder.add_edge(START, "last")
+    graph: Any = builder.compile(checkpointer=PalaverSaver(here))
+    for _ in range(3):
+        graph.invoke({"messages": [HumanMessage(f"u{n}") for n in range(100)]}, thread())
+    assert [f"u{n}" for n in range(1, 100)] == [m.text for m in here.get("trip")]
+    assert 100 == len(here.get("trip").log)
+    assert len(compared) < 1_500
 
 
 def test_a_result_of_several_calls_is_several_messages(store: Store) -> None:

@@ -7,14 +7,16 @@ import multiprocessing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 import palaver
 from compat.saver_agent import agent, main, provider, thread
-from compat.saver_graphs import echo, say
+from compat.saver_graphs import at, echo, say, shown
 from palaver.adapters.langgraph import PalaverSaver
 from palaver.errors import StoreDamaged, ValidationError
 from palaver.messages import AssistantInfo, ToolCallPart, ToolPart
@@ -175,6 +177,27 @@ def test_an_erased_message_is_gone_for_the_graph_too(store: Store) -> None:
         for value in store.records("trip", kind).values()
     ]  # fmt: skip
     assert not any(b"4711" in value for value in everything)
+    assert ["a1"] == at(graph, thread()) == at(echo(PalaverSaver(store)), thread())
+    assert ["a1", "two", "a2"] == say(graph, "two")
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_task_may_have_written_what_was_erased(store: Store, alone: bool) -> None:  # noqa: FBT001 - a parameter
+    builder = StateGraph(MessagesState)
+    said = AIMessage("4711", id="said")
+
+    def answer(_state: MessagesState) -> Any:
+        return {"messages": said if alone else [said]}
+
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=PalaverSaver(store))
+    say(graph, "one")
+    store.get("trip").erase(1)
+    graph = builder.compile(checkpointer=PalaverSaver(store))
+    assert [["one"], ["one"], []] == shown(graph, "trip")
+    (first, *_) = [task for past in graph.get_state_history(thread()) for task in past.tasks]
+    assert {"messages": []} == first.result
 
 
 def test_a_serializer_that_encrypts_is_refused(here: Store) -> None:

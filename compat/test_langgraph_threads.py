@@ -22,6 +22,7 @@ from compat.saver_graphs import (
     say,
     shown,
 )
+from palaver.adapters.langchain import PalaverChatMessageHistory
 from palaver.adapters.langgraph import PalaverSaver
 from palaver.errors import AlreadyExists, ValidationError
 from palaver.messages import user
@@ -91,6 +92,21 @@ def test_a_subgraph_shares_the_messages_it_is_given(store: Store) -> None:
 
 
 # ── threads ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_conversation_without_checkpoints_is_where_the_graph_begins(store: Store) -> None:
+    """What others have written in it, and what was forked with palaver."""
+    PalaverChatMessageHistory(store, "trip").add_messages([HumanMessage("one"), AIMessage("yes")])
+    graph = echo(PalaverSaver(store))
+    assert ["one", "yes"] == at(graph, thread())
+    assert ["one", "yes", "two", "a3"] == say(graph, "two")
+    assert [["one", "yes", "two"], ["one", "yes"], ["one", "yes"]] == shown(graph, "trip")[1:]
+    store.get("trip").fork(id="otherwise", at=store.get("trip").version - 1)
+    other = echo(PalaverSaver(store))
+    other.update_state(thread("otherwise"), {"messages": [AIMessage("no")]}, as_node="answer")
+    assert ["one", "yes", "two", "no", "three", "a5"] == say(other, "three", thread("otherwise"))
+    assert ["one", "yes", "two", "a3"] == at(graph, thread()) == [m.text for m in store.get("trip")]
+    assert 3 == len(store.get("otherwise").log) - len(store.get("trip").log) + 1  # shared
 
 
 def test_a_copied_thread_goes_its_own_way(store: Store) -> None:
@@ -177,3 +193,13 @@ def test_delta_channels_survive_pruning_and_deletion(here: Store) -> None:
         assert said == shown(echo(PalaverSaver(here), Delta), name)[0]
     history = saver.get_delta_channel_history(config=thread("nobody"), channels=["messages"])
     assert {"messages": {"writes": []}} == history
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_delta_channel_begins_with_the_conversation_too(here: Store, durability: Any) -> None:
+    here.create([user("one")], id="trip")
+    graph = echo(PalaverSaver(here), Delta)
+    for text, whole in (("two", ["one", "two", "a2"]), ("3", ["one", "two", "a2", "3", "a4"])):
+        graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability=durability)
+        assert whole == at(graph, thread()) == at(echo(PalaverSaver(here), Delta), thread())

@@ -279,6 +279,32 @@ def test_what_was_edited_is_written_anew() -> None:
     assert 1 == len(load(history)[0].parts)
 
 
+@pytest.mark.parametrize("edit", [
+    lambda history: history.replace(3, assistant("No, rum.")),
+    lambda history: history.replace(2, user("Rum?")),
+    lambda history: history.append(user("And rum?")),
+    lambda history: history.append(assistant("Rum.")),
+    lambda history: history.insert(3, [user("Rum?")]),
+    lambda history: [history.replace(3, assistant("Rum.")), history.replace(2, user("Rum?"))],
+    lambda history: [history.erase(3), history.replace(2, user("Rum?"))],
+    lambda history: history.truncate(keep_first=1),
+    lambda history: history.rewrite([user("Rum?"), assistant("Rum.")]),
+])  # fmt: skip
+def test_what_was_edited_is_not_saved_again(store: Store, edit: Any) -> None:
+    """A run's `all_messages` begin with what was loaded, as it was edited at the end."""
+    history = store.create(id="talk")
+    for said in ("Tea?", "Coffee?"):
+        save(history, [ModelRequest.user_text_prompt(said), ModelResponse([TextPart("Yes.")])])
+    edit(history)
+    before = [message.text for message in history]
+    messages = [*load(history), ModelRequest.user_text_prompt("Now?")]
+    assert ["Now?"] == [message.text for message in save(history, messages)]
+    messages.append(ModelResponse([TextPart("Now.")]))
+    assert ["Now."] == [message.text for message in save(history, messages)]
+    assert [*before, "Now?", "Now."] == [message.text for message in history]
+    assert [] == save(history, load(history))
+
+
 def test_a_conversation_of_palaver_is_shown_too() -> None:
     """Messages that Pydantic AI never saw: files, failed calls, a system message."""
     image = file_part(NIL_ID, NIL_ID, "image/png", "data:image/png;base64,iVBORw0=")
@@ -293,6 +319,7 @@ def test_a_conversation_of_palaver_is_shown_too() -> None:
     kinds = [str(getattr(item, "kind", item)) for item in contents(request)[1]]
     assert ["Look:", "binary", "audio-url", "document-url"] == kinds
     assert (["Nice."], ["Bye."]) == (contents(answer), contents(bye))
+    assert [] == save(history, [request, answer, bye])
 
 
 def test_metadata_of_a_stranger_is_not_used() -> None:

@@ -27,6 +27,7 @@ import anyio.to_thread
 import msgspec
 
 from palaver.errors import AlreadyExists, ValidationError, needs_extra
+from palaver.history.erase import ERASED
 from palaver.messages import (
     AssistantInfo,
     CacheCounts,
@@ -367,10 +368,14 @@ def _counts(of: object, *names: str) -> list[int] | None:
 def to_langchain(message: Message, *, serializer: Serializer | None = None) -> list[BaseMessage]:
     """Convert a message to LangChain's: one, or one for each of several tool results.
 
+    An erased message is left out.
+
     >>> from palaver.messages import user
     >>> to_langchain(user("Tea?", id="m1"))
     [HumanMessage(content='Tea?', additional_kwargs={}, response_metadata={}, id='m1')]
     """
+    if ERASED in message.metadata:
+        return []
     made = default_fields(message)
     if METADATA_KEY not in message.metadata:
         return [MESSAGE_CLASSES[kind].model_construct(**fields) for kind, fields in made]

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
     from palaver.history import BaseHistory
+    from palaver.history.view import View
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
 
@@ -109,8 +110,8 @@ def _request(message: Message) -> JsonObject:
 def save(history: BaseHistory, messages: Sequence[ModelMessage]) -> list[Message]:
     """Append the messages of a run in one change, and return those that are new.
 
-    Give it `result.new_messages()` or `result.all_messages()`. Saving them again changes nothing.
-    What a store refuses (NUL, lone surrogates, numbers beyond JSON's) is replaced.
+    Give it `result.new_messages()` or `result.all_messages()`. What was saved or loaded before is
+    not added again. What a store refuses (NUL, lone surrogates, numbers beyond JSON's) is replaced.
 
     >>> from palaver.history import History
     >>> from pydantic_ai.messages import ModelRequest
@@ -122,17 +123,59 @@ def save(history: BaseHistory, messages: Sequence[ModelMessage]) -> list[Message
     if isinstance(history, StoredHistory):
         history.refresh()
     new: list[Message] = []
+    edited: frozenset[str] | None = None
     for theirs in reversed(_dump(messages)):
-        try:
-            found = from_json(theirs, session)
-        except ValidationError:
-            found = from_json(cast("JsonObject", replace_refused(theirs)), session)
+        found = _from_json(theirs, session)
         if _is_stored(history, found[0].id):
             break  # and so is all that came before it
+        if edited is None:
+            edited = _edited_at_end(history, session)
+        if found[0].id in edited:
+            break  # this was loaded, with all that came before it
         new[:0] = found
     if new:
         history.extend(new)
     return new
+
+
+def _from_json(theirs: JsonObject, session: str) -> list[Message]:
+    """Convert as `from_json` does, without what a store refuses."""
+    try:
+        return from_json(theirs, session)
+    except ValidationError:
+        return from_json(cast("JsonObject", replace_refused(theirs)), session)
+
+
+def _edited_at_end(history: BaseHistory, session: str) -> frozenset[str]:
+    """The ids that what is at the end would get, back to what is as it was saved."""
+    found: set[str] = set()
+    for group in _groups_backwards(history.view):
+        (theirs,) = _dump(ModelMessagesTypeAdapter.validate_python(list(_messages(group))))
+        name = _from_json(theirs, session)[0].id
+        if _is_stored(history, name):
+            break
+        found.add(name)
+    return frozenset(found)
+
+
+def _groups_backwards(view: View) -> Iterator[list[Message]]:
+    """The messages that are a request or a response together, from the end."""
+    group: list[Message] = []
+    for message in reversed(view):
+        if ERASED in message.metadata:
+            continue
+        if message.role == "assistant":
+            if group:
+                yield group
+            group = []
+            yield [message]
+            continue
+        group.insert(0, message)
+        if REQUEST_KEY in message.metadata:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _is_stored(history: BaseHistory, message_id: str) -> bool:

@@ -37,6 +37,7 @@ from palaver.transcripts.claude_code import (
     tool_result,
 )
 from palaver.transcripts.sources import get_name, get_object, get_text, parse_time
+from palaver.wire.request import BEGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -535,7 +536,8 @@ def repair_transcript(lines: Sequence[TranscriptLine]) -> list[dict[str, Any]]:
     >>> [line["parentUuid"] for line in repair_transcript([TranscriptLine(line) for line in item])]
     [None, 'a']
     """
-    return _link(_order_turns(_drop_bare_reasoning(_pair_results(_drop_summarised(lines)))))
+    sound = _drop_bare_reasoning(_pair_results(_drop_summarised(lines)))
+    return _link(_begin_with_user(_order_turns(sound)))
 
 
 def _drop_summarised(lines: Sequence[TranscriptLine]) -> list[TranscriptLine]:
@@ -616,6 +618,26 @@ def _order_turns(lines: Sequence[TranscriptLine]) -> list[TranscriptLine]:
             done += waiting
             waiting = []
     return done
+
+
+def _begin_with_user(lines: Sequence[TranscriptLine]) -> list[TranscriptLine]:
+    """Put a line of the user's before an answer that comes first: the provider refuses that."""
+    for index, line in enumerate(lines):
+        role = get_object(line.entry, "message").get("role")
+        if role == "assistant":
+            fields = (*_SESSION, "timestamp")
+            opening = {
+                "parentUuid": None,
+                **{name: line.entry[name] for name in fields if name in line.entry},
+                "type": "user",
+                "uuid": derive_id(get_text(line.entry, "uuid"), BEGIN),
+                "isMeta": True,
+                "message": {"role": "user", "content": BEGIN},
+            }
+            return [*lines[:index], TranscriptLine(opening, new=True), *lines[index:]]
+        if role is not None:
+            break
+    return [*lines]
 
 
 def _link(lines: Sequence[TranscriptLine]) -> list[dict[str, Any]]:

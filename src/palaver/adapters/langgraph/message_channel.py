@@ -139,10 +139,10 @@ class MessageChannel:
         head = self._store.head(conversation)
         self._created, self._erased = head.created, head.erased
         self._snapshots: dict[int, tuple[MessageSnapshot, ...]] = {}
-        self._positions: dict[str | None, list[int]] = {}
+        self._positions: dict[object, dict[int, None]] = {}  # by what `_key` says, in order
         self.version = -1  # of what is loaded
         self._loaded = _Loaded([], [], [])
-        self._are_plain = True  # all messages that were converted or added
+        self._are_plain = True  # all messages that were converted or added, and have ids
         self._given: OrderedDict[int, _Given] = OrderedDict()
         self._tip = SaverTip(-1, "")
         self._tip_version = -1  # the version of the conversation that the tip is known for
@@ -256,10 +256,9 @@ class MessageChannel:
     def _add(self, position: int, snapshots: tuple[MessageSnapshot, ...]) -> None:
         self._snapshots[position] = snapshots
         for snapshot in snapshots:
-            self._are_plain = self._are_plain and type(snapshot.message) in _PLAIN_TYPES
-            positions = self._positions.setdefault(snapshot.fields["id"], [])
-            if position not in positions:
-                positions.append(position)
+            is_plain = type(snapshot.message) in _PLAIN_TYPES and snapshot.fields["id"] is not None
+            self._are_plain = self._are_plain and is_plain
+            self._positions.setdefault(_key(snapshot.fields), {})[position] = None
 
     # ── the lists that the graph has ────────────────────────────────────────────────────────────
 
@@ -304,7 +303,7 @@ class MessageChannel:
 
     def position_of(self, message: BaseMessage) -> int | None:
         """Return the position in the log of an unchanged message, if it is cached."""
-        for position in reversed(self._positions.get(message.id, ())):
+        for position in reversed(self._positions.get(_key(vars(message)), {})):
             snapshots = self._snapshots[position]
             if len(snapshots) == 1 and _is_same(snapshots[0], message):
                 return position
@@ -353,7 +352,7 @@ class MessageChannel:
 
     def _next(self, value: list[BaseMessage], index: int, used: set[int]) -> tuple[int | None, int]:
         """The position of the messages at an index, and how many of them it holds."""
-        for position in reversed(self._positions.get(value[index].id, ())):
+        for position in reversed(self._positions.get(_key(vars(value[index])), {})):
             snapshots = self._snapshots[position]
             here = value[index : index + len(snapshots)]
             if (
@@ -436,6 +435,14 @@ class MessageChannel:
         return [
             from_langchain(message, session=name, serializer=serializer) for message in messages
         ]
+
+
+def _key(fields: dict[str, Any]) -> object:
+    """What a message is looked up by: its id, or for one without an id what it says."""
+    name, content = fields["id"], fields["content"]
+    if name is not None:
+        return name
+    return (content,) if isinstance(content, str) else len(content)
 
 
 def _is_same(snapshot: MessageSnapshot, message: BaseMessage) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.base import WRITES_IDX_MAP, empty_checkpoint
 from msgspec.structs import replace
 
 from palaver.adapters.langgraph.message_channel import (
@@ -30,6 +30,7 @@ from palaver.adapters.langgraph.thread import (
     CheckpointRecord,
     GivenMessages,
     MessagesRef,
+    StoredCheckpoint,
     TaskWrite,
     WaitingWrites,
     blob_name,
@@ -46,18 +47,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.messages import BaseMessage
-    from langgraph.checkpoint.base import Checkpoint
+    from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from palaver.adapters.langgraph.message_channel import MessageChannel, MessageSnapshot
     from palaver.adapters.langgraph.thread import Thread, TypedBytes
     from palaver.stores.records import Record
 
-__all__ = ["CheckpointInput", "GraphTask", "make_writes_record", "put_checkpoint", "settle_writes"]
+__all__ = [
+    "CheckpointInput",
+    "GraphTask",
+    "make_writes_record",
+    "put_checkpoint",
+    "put_first_checkpoint",
+    "settle_writes",
+]
 
 
 _MESSAGES: Final = "messages"
 _START: Final = "__start__"
+_FIRST: Final = "00000000-0000-6000-8000-"
+"""What the id of a conversation's first checkpoint begins with: it sorts before LangGraph's own."""
 
 
 class CheckpointInput(NamedTuple):
@@ -110,6 +120,34 @@ class _Draft(NamedTuple):
     channels: list[_Channel]
 
 
+def put_first_checkpoint(
+    thread: Thread, version: int, serde: SerializerProtocol
+) -> StoredCheckpoint | None:
+    """Store a checkpoint of a conversation that others began, if there are messages.
+
+    It shows the version that its id ends with.
+    """
+    if not thread.exists:
+        return None
+    history = thread.channel("").history
+    if not len(history):
+        return None
+    name = f"{_FIRST}{history.version:012x}"
+    body: dict[str, Any] = {
+        **empty_checkpoint(),
+        "id": name,
+        "channel_versions": {_MESSAGES: version},
+    }
+    del body["channel_values"]
+    about: CheckpointMetadata = {"source": "update", "step": -2, "parents": {}}
+    saved = CheckpointRecord(
+        None, serde.dumps_typed(body), serde.dumps_typed(about),
+        {_MESSAGES: MessagesRef("", history.version)}, {}, (),
+    )  # fmt: skip
+    thread.store.put_record(thread.home, CHECKPOINTS, checkpoint_name("", name), saved.record())
+    return StoredCheckpoint("", name, saved)
+
+
 def put_checkpoint(
     thread: Thread, where: CheckpointKey, data: CheckpointInput, serde: SerializerProtocol
 ) -> None:
@@ -121,7 +159,7 @@ def put_checkpoint(
         try:
             _store_draft(thread, draft, serde)
         except ConversationMoved:
-            thread.drop_replaced()
+            thread.check_replaced()
             continue
         return
 
@@ -222,6 +260,9 @@ def _store_draft(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> No
         *((WRITES, which, data) for which, data in settled.items() if data is not None),
     ]
     if own is None or not _apply_step(*own, draft.id, records, serde):
+        thread.check_replaced(
+            thread.home
+        )  # records alone are taken by any conversation of the name
         thread.store.put_records(thread.home, records)
     for which in settled:
         thread.waiting.pop(which, None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -31,6 +31,7 @@ from palaver.adapters.langgraph.put import (
     GraphTask,
     make_writes_record,
     put_checkpoint,
+    put_first_checkpoint,
 )
 from palaver.adapters.langgraph.thread import (
     BLOBS,
@@ -52,7 +53,7 @@ from palaver.adapters.langgraph.thread import (
     write_name,
     writes_record,
 )
-from palaver.errors import AlreadyExists, StoreError, UnknownConversation, ValidationError
+from palaver.errors import AlreadyExists, Conflict, StoreError, UnknownConversation, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -147,19 +148,42 @@ class PalaverSaver(BaseCheckpointSaver[int]):
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint with its values and writes: the one in the config, or the newest."""
+        """Return a checkpoint with its values and writes: the one in the config, or the newest.
+
+        A conversation that has messages and no checkpoint gets its first one here.
+        """
         where = _configurable(config)
         wanted = get_checkpoint_id(config)
+        namespace = where.get("checkpoint_ns", "")
         with self._thread(where["thread_id"]) as thread:
             try:
-                found = thread.find(where.get("checkpoint_ns", ""), wanted or None)
-                if found is None:
-                    return None
-                made = self._tuple(thread, where["thread_id"], found, newest=not wanted)
+                found = thread.find(namespace, wanted or None)
+                if found is None and not (namespace or wanted):
+                    version = self.get_next_version(None, None)
+                    found = put_first_checkpoint(thread, version, self.serde)
             except UnknownConversation:  # deleted by another process
-                thread.forget()
+                found = None
+            if found is None:
                 return None
-        return made._replace(config=config) if wanted else made
+            made = self._read(thread, where["thread_id"], found, newest=not wanted)
+        return made._replace(config=config) if wanted and made is not None else made
+
+    def _read(
+        self,
+        thread: Thread,
+        name: Any,  # noqa: ANN401 - a thread's id
+        found: StoredCheckpoint,
+        *,
+        newest: bool = False,
+    ) -> CheckpointTuple | None:
+        """Read a checkpoint that was found just now; None if others have deleted it since."""
+        try:
+            return self._tuple(thread, name, found, newest=newest)
+        except (UnknownConversation, ValidationError):
+            if thread.find(found.namespace, found.id) is not None:
+                raise
+            thread.forget()
+            return None
 
     def _tuple(
         self,
@@ -171,7 +195,9 @@ class PalaverSaver(BaseCheckpointSaver[int]):
     ) -> CheckpointTuple:
         saved = found.saved
         if not newest:
-            last = next(thread.newest(found.namespace, limit=1), found)
+            last = next(thread.newest(found.namespace, limit=1), None)
+            if last is None:
+                raise UnknownConversation
             newest = last.id == found.id
         body = saved.body(self.serde)
         body["channel_values"] = thread.values(
@@ -208,17 +234,17 @@ class PalaverSaver(BaseCheckpointSaver[int]):
         )
         for name, found in islice(matching, limit):
             with self._thread(name) as thread:
-                made = self._tuple(thread, name, found)
-            yield made
+                made = self._read(thread, name, found)
+            if made is not None:
+                yield made
 
     def _found(
         self, names: Sequence[Any], namespace: str | None, before: str | None
     ) -> Iterator[tuple[Any, StoredCheckpoint]]:
         # no lock is held here, since the caller may take long, or never finish
         if len(names) == 1 and namespace is not None:
-            thread = Thread(self.store, names[0])
-            if thread.exists:
-                for found in thread.newest(namespace, before=before):
+            with suppress(UnknownConversation):
+                for found in Thread(self.store, names[0]).newest(namespace, before=before):
                     yield names[0], found
             return
         every: list[tuple[Any, StoredCheckpoint]] = []
@@ -236,8 +262,13 @@ class PalaverSaver(BaseCheckpointSaver[int]):
         return all(value == about.get(key) for key, value in wanted.items())
 
     def _all_threads(self) -> tuple[str, ...]:
-        records = self.store.records
-        return tuple(head.id for head in self.store if records(head.id, CHECKPOINTS, last=1))
+        return tuple(head.id for head in self.store if self._has_checkpoints(head.id))
+
+    def _has_checkpoints(self, name: str) -> bool:
+        try:
+            return bool(self.store.records(name, CHECKPOINTS, last=1))
+        except UnknownConversation:  # deleted just now
+            return False
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -330,7 +361,8 @@ class PalaverSaver(BaseCheckpointSaver[int]):
                     for found in thread.all()
                     if dict(found.saved.metadata_of(self.serde)).get("run_id") in runs
                 ]
-                remove_checkpoints(thread, gone, self.serde)
+                with suppress(UnknownConversation):  # deleted by another process
+                    remove_checkpoints(thread, gone, self.serde)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep only the newest checkpoint of each namespace, or with `delete` nothing."""
@@ -342,7 +374,8 @@ class PalaverSaver(BaseCheckpointSaver[int]):
                 if strategy == "delete":
                     remove_thread(thread)
                 else:
-                    keep_newest_checkpoints(thread, self.serde)
+                    with suppress(UnknownConversation):  # deleted by another process
+                        keep_newest_checkpoints(thread, self.serde)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread to a new one, with all its checkpoints; messages are shared."""
@@ -491,14 +524,13 @@ def remove_checkpoints(
         remove_thread(thread)
         return
     records: list[Record] = [(CHECKPOINTS, name, None) for name in names]
-    blobs: set[str] = set()
+    blobs = {name for found in gone for name in _blob_names(found, serde)}
     for found in left:
-        versions: dict[str, Any] = found.saved.body(serde)["channel_versions"]
-        blobs |= {blob_name(found.namespace, *item) for item in versions.items()}
+        blobs.difference_update(_blob_names(found, serde))
         if checkpoint_name(found.namespace, found.saved.parent or "") in names:
             records += _fold(thread, found, serde)
     store, home = thread.store, thread.home
-    records += ((BLOBS, name, None) for name in store.records(home, BLOBS) if name not in blobs)
+    records += ((BLOBS, name, None) for name in blobs)
     for kind in (WRITES, FOLDED):
         for name in store.records(home, kind):
             if checkpoint_name(*split_name(name)) in names:
@@ -508,15 +540,25 @@ def remove_checkpoints(
     _restore_newest(thread, left)
 
 
+def _blob_names(found: StoredCheckpoint, serde: SerializerProtocol) -> Iterator[str]:
+    versions: dict[str, Any] = found.saved.body(serde)["channel_versions"]
+    for channel in found.saved.large:
+        yield blob_name(found.namespace, channel, versions.get(channel))
+
+
 def _restore_newest(thread: Thread, left: Sequence[StoredCheckpoint]) -> None:
     """Restore the newest checkpoint's messages if the last ones belonged to a removed one."""
     newest = {found.namespace: found for found in left}
     for found in newest.values():
         for ref in found.saved.messages.values():
             stored = thread.channel(ref.conversation)
-            is_left = any(one.id == stored.tip.checkpoint for one in left)
-            if not is_left and ref.version < stored.tip.version == stored.history.version:
-                stored.restore(ref.version, found.id)
+            tip = stored.tip
+            if ref.version < tip.version == stored.history.version:
+                # another process may have stored one since, or does so now
+                if any(one.id == tip.checkpoint for one in thread.all()):
+                    continue
+                with suppress(Conflict):
+                    stored.restore(ref.version, found.id)
 
 
 # ── delta channels ──────────────────────────────────────────────────────────────────────────────

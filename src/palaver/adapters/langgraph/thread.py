@@ -199,11 +199,12 @@ class Thread:
         while len(self._channels) > _MAX_CACHED:
             self._channels.popitem(last=False)
 
-    def drop_replaced(self) -> None:
-        """Drop channels whose conversations were deleted and created again by others."""
-        for name, stored in tuple(self._channels.items()):
-            if not stored.is_current():
-                del self._channels[name]
+    def check_replaced(self, *names: str) -> None:
+        """Raise `UnknownConversation` if others have deleted a conversation and begun it anew."""
+        for name in names or tuple(self._channels):
+            if name in self._channels and not self._channels[name].is_current():
+                msg = f"the conversation {name!r} is no longer the same"
+                raise UnknownConversation(msg)
 
     def values(
         self,
@@ -276,7 +277,7 @@ class Thread:
         if write.value is not None:
             return serde.loads_typed(write.value)
         messages = self.channel(write.conversation).at(write.positions, serde)
-        return messages[0] if write.alone else messages
+        return messages[0] if write.alone and messages else messages  # none if it was erased
 
     # ── the cache ───────────────────────────────────────────────────────────────────────────────
 
