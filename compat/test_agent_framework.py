@@ -769,7 +769,7 @@ def test_a_run_that_ends_with_a_call_leaves_the_session_while_its_task_goes_on(
             gc.collect()
             await asyncio.sleep(0.01)
         here.release(here.lease("talk", "another", seconds=1))
-        client.answers = ["Yes."]
+        client.answers[:] = ["Yes."]
         assert await ask(talking, "Milk?") == "Yes."
         await ask(agent(ScriptedClient("No."), provider), "Tea?", "another talk")
         assert [len(turns) for turns in provider._tasks.values()] == [0]
@@ -791,7 +791,7 @@ def test_a_run_after_one_that_failed_in_the_same_task_waits_its_turn(here: Store
         lease = here.lease("talk", "another", seconds=60)
         here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
         asyncio.get_running_loop().call_later(0.2, here.release, lease)
-        client.answers = ["Sunny."]
+        client.answers[:] = ["Sunny."]
         assert await ask(talking, "And now?") == "Sunny."
 
     asyncio.run(go())

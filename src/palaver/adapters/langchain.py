@@ -705,7 +705,7 @@ def repair_messages(
         return joined
     return pair_results(
         joined,
-        calls=_open_calls,
+        calls=_call_ids,
         answers=_answered_call,
         missing=_interrupted_result,
         keep_open=resuming,
@@ -740,25 +740,29 @@ def _is_thought(message: BaseMessage) -> bool:
 
 def _is_sound(messages: Sequence[BaseMessage], *, resuming: bool) -> bool:
     """Tell whether nothing has to be repaired."""
-    waiting: dict[str, str | None] = {}
+    waiting: list[str] = []
     for message in messages:
         if not isinstance(message, ToolMessage):
             if waiting:
                 return False
-            waiting = _open_calls(message)
+            waiting = _call_ids(message)
         elif message.tool_call_id not in waiting:
             return False
         else:
-            del waiting[message.tool_call_id]
+            waiting.remove(message.tool_call_id)
     return resuming or not waiting
 
 
-def _open_calls(message: BaseMessage) -> dict[str, str | None]:
-    """The calls of a message by id, with invalid ones, which are sent to the model as well."""
+def _open_calls(message: BaseMessage) -> list[tuple[str, str | None]]:
+    """The calls of a message, ids and names, with invalid ones, which are sent to a model too."""
     if not isinstance(message, AIMessage):
-        return {}
+        return []
     calls = (*message.tool_calls, *message.invalid_tool_calls)
-    return {call["id"]: call["name"] for call in calls if call["id"]}
+    return [(call["id"], call["name"]) for call in calls if call["id"]]
+
+
+def _call_ids(message: BaseMessage) -> list[str]:
+    return [call for call, _ in _open_calls(message)]
 
 
 def _answered_call(message: BaseMessage) -> str | None:
@@ -766,5 +770,5 @@ def _answered_call(message: BaseMessage) -> str | None:
 
 
 def _interrupted_result(message: BaseMessage, call: str) -> BaseMessage:
-    name = _open_calls(message)[call]
+    name = dict(_open_calls(message))[call]
     return ToolMessage(INTERRUPTED, tool_call_id=call, name=name, status="error")
