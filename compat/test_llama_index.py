@@ -478,19 +478,19 @@ def test_calls_where_older_integrations_keep_them_are_paired() -> None:
 def test_calls_of_one_id_or_of_none_keep_their_results(here: Store) -> None:
     """As integrations write them whose models give no ids: the tool's name, or nothing."""
     memory = PalaverMemory(here, "talk")
-    for number, given in enumerate(("weather", None, "")):
+    for number, name in enumerate(("weather", None, "")):
         blocks: list[ContentBlock] = [
-            ToolCallBlock(tool_call_id=given, tool_name="weather", tool_kwargs={"city": city})
+            ToolCallBlock(tool_call_id=name, tool_name="weather", tool_kwargs={"city": city})
             for city in ("Rome", "Oslo")
         ]
         question, done = ChatMessage(f"Weather {number}?"), ChatMessage("Fine.", role="assistant")
         asked = [question, ChatMessage(blocks, role="assistant")]
-        answered = [result(text, given or "weather") for text in ("sunny", "rain")]
+        answered = [result(text, name or "weather") for text in ("sunny", "rain")]
         memory.put_messages(turn := [*asked, *answered, done])
         assert turn == memory.get()
         calls = (part for part in memory.history[1].parts if isinstance(part, ToolCallPart))
         assert ["weather", "weather"] == [part.call_id for part in calls]
-        interrupted = [result(INTERRUPTED, given)] if given else []
+        interrupted = [result(INTERRUPTED, name)] if name else []
         assert [*asked, answered[0], *interrupted] == repair_messages([*asked, answered[0]])
         memory.reset()
     nameless = [*asked, result("sunny", ""), result("rain", ""), done]

@@ -53,7 +53,7 @@ from palaver.messages import (
     tool_call_part,
     tool_part,
 )
-from palaver.messages.codec import image_mime
+from palaver.messages.codec import PART_TYPES, image_mime
 from palaver.messages.ids import NIL_ID, now_ms, uuid_for
 from palaver.messages.limits import (
     EMPTY,
@@ -141,6 +141,10 @@ _CHAT_ROLES: Final[dict[str, Role]] = {
 }  # fmt: skip
 _CALLS: Final = frozenset(("tool_use", "tool_call", "function_call", "tool_call_chunk"))
 """Blocks that say again what stands in `tool_calls`."""
+_OUR_TYPES: Final = frozenset((*PART_TYPES, "image", "tool_result"))
+"""What is read as a part of palaver's own, or as an item of its content lists."""
+_BLOCK: Final = "langchain-block"
+"""The type of a part that holds a block with one of these types."""
 
 
 class Serializer(Protocol):
@@ -264,7 +268,19 @@ def _read_block(block: object, ids: tuple[str, str]) -> Part | None:
     url = _image_url(block)
     if url:
         return file_part(*ids, image_mime(url), _clean_text(url))
-    return _unknown_part(block)
+    file = _read_file(block)
+    return _unknown_part(block) if file is None else file_part(*ids, *file)
+
+
+def _read_file(block: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a JSON object
+    """The media type and the URL of a file block; None if a provider has the file."""
+    mime, data, url = block.get("mime_type"), block.get("base64"), block.get("url")
+    if block.get("type") != "file" or not (mime is None or is_name(mime)):
+        return None
+    mime = mime or "application/octet-stream"
+    if isinstance(data, str):
+        return mime, _clean_text(f"data:{mime};base64,{data}")
+    return (mime, _clean_text(url)) if isinstance(url, str) and url else None
 
 
 def _image_url(block: Any) -> str | None:  # noqa: ANN401 - a JSON object
@@ -283,7 +299,10 @@ def _image_url(block: Any) -> str | None:  # noqa: ANN401 - a JSON object
 
 def _unknown_part(block: object) -> Part | None:
     raw = _clean_object(block)
-    return UnknownPart(raw) if isinstance(raw.get("type"), str) else None
+    kind = raw.get("type")
+    if not isinstance(kind, str) or not kind:
+        return None
+    return UnknownPart({"type": _BLOCK, "block": raw} if kind in _OUR_TYPES else raw)
 
 
 def _read_call(call: Any, ids: tuple[str, str]) -> Part:  # noqa: ANN401 - a JSON object
@@ -505,7 +524,7 @@ def to_blocks(parts: Iterable[Part]) -> list[Any]:
         elif isinstance(part, FilePart):
             blocks.append(_write_file(part))
         elif isinstance(part, UnknownPart):
-            blocks.append(thaw(part.raw))
+            blocks.append(thaw(part.raw["block"] if part.type == _BLOCK else part.raw))
     return blocks
 
 

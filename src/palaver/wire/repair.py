@@ -70,9 +70,9 @@ def pair_results(
     """Return entries of any kind so that the result of every call follows it at once.
 
     `calls` returns the ids of an entry's calls, which may be alike, `answers` the id of the call
-    that an entry is the result of, and `missing` makes a result for a call that has none, or returns
-    None where it needs none. Results stay in their order; a result without a call is left out. With
-    `keep_open`, calls of the last entry may wait for their results.
+    that an entry is the result of, and `missing` makes a result for a call that has none, or
+    returns None where it needs none. Results stay in their order; a result without a call is left
+    out. With `keep_open`, calls of the last entry may wait for their results.
 
     >>> names = {"ask": ["c1"], "c1!": [], "bye": []}
     >>> pair_results(
