@@ -18,8 +18,10 @@ from agent_framework import (
     FunctionTool,
     InMemoryHistoryProvider,
     Message,
+    MiddlewareTermination,
     SlidingWindowStrategy,
     chat_middleware,
+    function_middleware,
     tool,
 )
 from hypothesis import given
@@ -344,6 +346,42 @@ def test_a_call_beside_one_that_waits_for_approval_has_one_result(
     if words is None:
         results = [each.result for each in client.requests[1][2].contents]
         assert results == ["paid", "Rome: sunny"]
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+@pytest.mark.parametrize("names", ["host weather", "weather host", "pay host weather"])
+def test_a_call_beside_one_that_the_caller_carries_out_has_one_result(
+    here: Store, names: str, *, each_step: bool
+) -> None:
+    tools = [
+        FunctionTool(name="host", func=None, input_model={"type": "object"}),
+        FunctionTool(name="pay", func=lambda: "paid", approval_mode="always_require"),
+        FunctionTool(name="weather", func=lambda: "sunny", approval_mode="never_require"),
+    ]
+    calls = [Content.from_function_call(name, name, arguments="{}") for name in names.split()]
+    client = ScriptedClient(calls, "Done.", "Bye.")
+    talking = agent(client, PalaverHistoryProvider(here), tools=tools, each_step=each_step)
+
+    async def go() -> None:
+        session = AgentSession(session_id="talk")
+        asked = await talking.run("Weather?", session=session)
+        answers = [
+            request.to_function_approval_response(approved=True)
+            if request.type == "function_approval_request"
+            else result(str(request.call_id), "hosted")
+            for request in asked.user_input_requests
+        ]
+        await talking.run([Message("user", [each]) for each in answers], session=session)
+        await talking.run("Well.", session=session)
+
+    asyncio.run(go())
+    for request in client.requests:
+        assert_valid(request)
+    results = {each.call_id: each.result for m in client.requests[1] for each in m.contents}
+    wanted = {"host": "hosted", "pay": "paid", "weather": "sunny"}
+    assert {name: results[name] for name in names.split()} == {
+        name: wanted[name] for name in names.split()
+    }
 
 
 # ── what their own stores lose ──────────────────────────────────────────────────────────────────
@@ -689,6 +727,76 @@ def test_a_run_that_was_dropped_leaves_the_session_while_its_task_goes_on(
     asyncio.run(go())
     roles = [each.role for each in here.get("talk").view]
     assert roles == ["user", "assistant", "tool", "assistant"] * 2
+
+
+@function_middleware
+async def stop_here(_context: Any, go_on: Any) -> None:
+    """End the run after a tool, as a handoff does."""
+    await go_on()
+    raise MiddlewareTermination
+
+
+@pytest.mark.parametrize("ending", ["a limit", "a middleware", "the model fails", "time is up"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_that_ends_with_a_call_leaves_the_session_while_its_task_goes_on(
+    here: Store, ending: str, *, stream: bool
+) -> None:
+    provider = PalaverHistoryProvider(here, wait_seconds=0)
+
+    @tool(approval_mode="never_require")
+    async def weather() -> str:
+        """Tell the weather."""
+        gc.collect()
+        await asyncio.sleep(1 if ending == "time is up" else 0.01)
+        with pytest.raises(LeaseTaken):
+            here.lease("talk", "another", seconds=1)
+        return "sunny"
+
+    client = ScriptedClient(call("a"), *([] if ending == "the model fails" else [call("b")]))
+    client.function_invocation_configuration["max_iterations"] = 1
+    layers: list[Any] = [stop_here] if ending == "a middleware" else []
+    talking = agent(client, provider, tools=[weather], middleware=layers)
+
+    async def go() -> None:
+        session = AgentSession(session_id="talk")
+        with suppress(IndexError, TimeoutError):
+            async with asyncio.timeout(0.2):
+                if stream:
+                    await talking.run("Tea?", session=session, stream=True).get_final_response()
+                else:
+                    await talking.run("Tea?", session=session)
+        for _ in range(3):
+            gc.collect()
+            await asyncio.sleep(0.01)
+        here.release(here.lease("talk", "another", seconds=1))
+        client.answers[:] = ["Yes."]
+        assert await ask(talking, "Milk?") == "Yes."
+        await ask(agent(ScriptedClient("No."), provider), "Tea?", "another talk")
+        assert [len(turns) for turns in provider._tasks.values()] == [0]
+
+    asyncio.run(go())
+    assert_valid(client.requests[-1])
+
+
+def test_a_run_after_one_that_failed_in_the_same_task_waits_its_turn(here: Store) -> None:
+    provider = PalaverHistoryProvider(here, turn_seconds=0.05)
+    client = ScriptedClient(call())
+    talking = agent(client, provider)
+    question = Message("user", ["Weather?"])  # the caller holds it, and so may the run be going on
+
+    async def go() -> None:
+        with pytest.raises(IndexError):
+            await ask(talking, question)
+        await asyncio.sleep(0.1)
+        lease = here.lease("talk", "another", seconds=60)
+        here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
+        asyncio.get_running_loop().call_later(0.2, here.release, lease)
+        client.answers[:] = ["Sunny."]
+        assert await ask(talking, "And now?") == "Sunny."
+
+    asyncio.run(go())
+    assert_valid(client.requests[-1])
+    assert [each.text for each in here.get("talk").view][-2:] == ["And now?", "Sunny."]
 
 
 def test_a_run_that_stored_a_step_has_its_turn_while_it_is_tried_again(here: Store) -> None:

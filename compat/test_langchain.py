@@ -32,6 +32,7 @@ from palaver.adapters.langchain import PalaverChatMessageHistory, from_langchain
 from palaver.errors import ValidationError
 from palaver.messages import (
     AssistantInfo,
+    FilePart,
     Message,
     Speaker,
     ToolCallPart,
@@ -148,6 +149,30 @@ def test_a_message_comes_back_as_it_was(message: BaseMessage) -> None:
     back = there_and_back(message)
     assert (type(message), message) == (type(back), back)
     assert message.__pydantic_extra__ == back.__pydantic_extra__
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "file", "base64": "QUJD", "mime_type": "application/pdf"},
+        {"type": "file", "url": "https://example.org/a", "extras": {"title": "A"}},
+        {"type": "file", "file_id": "f1"},
+        {"type": "image", "file_id": "f1"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}},
+        {"type": "image", "url": ""},
+        {"type": "tool_result", "tool_use_id": "c1", "content": "4"},
+        {"type": "text", "text": None},
+        {"type": "compaction", "content": "So far."},
+        {"type": ""},
+    ],
+)
+@pytest.mark.parametrize("kind", [HumanMessage, AIMessage])
+def test_a_block_whose_type_is_a_parts_too_can_be_read_again(block: Any, kind: Any) -> None:
+    message = kind([{"type": "text", "text": "See."}, block])
+    assert message == there_and_back(message)
+    files = [part.url for part in from_langchain(message).parts if isinstance(part, FilePart)]
+    expected = {"base64": "data:application/pdf;base64,QUJD", "extras": "https://example.org/a"}
+    assert [url for key, url in expected.items() if key in block] == files
 
 
 @given(MESSAGES, TEXTS)

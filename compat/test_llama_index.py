@@ -19,6 +19,7 @@ from llama_index.core.base.llms.types import (
     ChatMessage,
     CitableBlock,
     CitationBlock,
+    ContentBlock,
     DocumentBlock,
     ImageBlock,
     MessageRole,
@@ -55,6 +56,7 @@ from palaver.adapters.llama_index import (
 from palaver.errors import ValidationError
 from palaver.messages import (
     Message,
+    ToolCallPart,
     ToolPart,
     UnknownPart,
     assistant,
@@ -471,6 +473,28 @@ def test_calls_where_older_integrations_keep_them_are_paired() -> None:
     assert [HI] == repair_messages([result("4", "c9"), HI])
     named = ChatMessage("4", role="function", additional_kwargs={"name": "f"})
     assert [named] == repair_messages([named])
+
+
+def test_calls_of_one_id_or_of_none_keep_their_results(here: Store) -> None:
+    """As integrations write them whose models give no ids: the tool's name, or nothing."""
+    memory = PalaverMemory(here, "talk")
+    for number, name in enumerate(("weather", None, "")):
+        blocks: list[ContentBlock] = [
+            ToolCallBlock(tool_call_id=name, tool_name="weather", tool_kwargs={"city": city})
+            for city in ("Rome", "Oslo")
+        ]
+        question, done = ChatMessage(f"Weather {number}?"), ChatMessage("Fine.", role="assistant")
+        asked = [question, ChatMessage(blocks, role="assistant")]
+        answered = [result(text, name or "weather") for text in ("sunny", "rain")]
+        memory.put_messages(turn := [*asked, *answered, done])
+        assert turn == memory.get()
+        calls = (part for part in memory.history[1].parts if isinstance(part, ToolCallPart))
+        assert ["weather", "weather"] == [part.call_id for part in calls]
+        interrupted = [result(INTERRUPTED, name)] if name else []
+        assert [*asked, answered[0], *interrupted] == repair_messages([*asked, answered[0]])
+        memory.reset()
+    nameless = [*asked, result("sunny", ""), result("rain", ""), done]
+    assert nameless == repair_messages(nameless)
 
 
 def test_answers_follow_the_questions_of_their_own_run(store: Store) -> None:

@@ -54,7 +54,7 @@ from palaver.messages import (
     tool_call_part,
     tool_part,
 )
-from palaver.messages.codec import image_mime
+from palaver.messages.codec import PART_TYPES, image_mime
 from palaver.messages.ids import NIL_ID, now_ms, uuid_for
 from palaver.messages.limits import (
     EMPTY,
@@ -142,6 +142,10 @@ _CHAT_ROLES: Final[dict[str, Role]] = {
 }  # fmt: skip
 _CALLS: Final = frozenset(("tool_use", "tool_call", "function_call", "tool_call_chunk"))
 """Blocks that say again what stands in `tool_calls`."""
+_OUR_TYPES: Final = frozenset((*PART_TYPES, "image", "tool_result"))
+"""What is read as a part of palaver's own, or as an item of its content lists."""
+_BLOCK: Final = "langchain-block"
+"""The type of a part that holds a block with one of these types."""
 
 
 class Serializer(Protocol):
@@ -265,7 +269,19 @@ def _read_block(block: object, ids: tuple[str, str]) -> Part | None:
     url = _image_url(block)
     if url:
         return file_part(*ids, image_mime(url), _clean_text(url))
-    return _unknown_part(block)
+    file = _read_file(block)
+    return _unknown_part(block) if file is None else file_part(*ids, *file)
+
+
+def _read_file(block: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a JSON object
+    """The media type and the URL of a file block; None if a provider has the file."""
+    mime, data, url = block.get("mime_type"), block.get("base64"), block.get("url")
+    if block.get("type") != "file" or not (mime is None or is_name(mime)):
+        return None
+    mime = mime or "application/octet-stream"
+    if isinstance(data, str):
+        return mime, _clean_text(f"data:{mime};base64,{data}")
+    return (mime, _clean_text(url)) if isinstance(url, str) and url else None
 
 
 def _image_url(block: Any) -> str | None:  # noqa: ANN401 - a JSON object
@@ -284,7 +300,10 @@ def _image_url(block: Any) -> str | None:  # noqa: ANN401 - a JSON object
 
 def _unknown_part(block: object) -> Part | None:
     raw = _clean_object(block)
-    return UnknownPart(raw) if isinstance(raw.get("type"), str) else None
+    kind = raw.get("type")
+    if not isinstance(kind, str) or not kind:
+        return None
+    return UnknownPart({"type": _BLOCK, "block": raw} if kind in _OUR_TYPES else raw)
 
 
 def _read_call(call: Any, ids: tuple[str, str]) -> Part:  # noqa: ANN401 - a JSON object
@@ -510,7 +529,7 @@ def to_blocks(parts: Iterable[Part]) -> list[Any]:
         elif isinstance(part, FilePart):
             blocks.append(_write_file(part))
         elif isinstance(part, UnknownPart):
-            blocks.append(thaw(part.raw))
+            blocks.append(thaw(part.raw["block"] if part.type == _BLOCK else part.raw))
     return blocks
 
 
@@ -710,7 +729,7 @@ def repair_messages(
         return joined
     return pair_results(
         joined,
-        calls=_open_calls,
+        calls=_call_ids,
         answers=_answered_call,
         missing=_interrupted_result,
         keep_open=resuming,
@@ -745,25 +764,29 @@ def _is_thought(message: BaseMessage) -> bool:
 
 def _is_sound(messages: Sequence[BaseMessage], *, resuming: bool) -> bool:
     """Tell whether nothing has to be repaired."""
-    waiting: dict[str, str | None] = {}
+    waiting: list[str] = []
     for message in messages:
         if not isinstance(message, ToolMessage):
             if waiting:
                 return False
-            waiting = _open_calls(message)
+            waiting = _call_ids(message)
         elif message.tool_call_id not in waiting:
             return False
         else:
-            del waiting[message.tool_call_id]
+            waiting.remove(message.tool_call_id)
     return resuming or not waiting
 
 
-def _open_calls(message: BaseMessage) -> dict[str, str | None]:
-    """The calls of a message by id, with invalid ones, which are sent to the model as well."""
+def _open_calls(message: BaseMessage) -> list[tuple[str, str | None]]:
+    """The calls of a message, ids and names, with invalid ones, which are sent to a model too."""
     if not isinstance(message, AIMessage):
-        return {}
+        return []
     calls = (*message.tool_calls, *message.invalid_tool_calls)
-    return {call["id"]: call["name"] for call in calls if call["id"]}
+    return [(call["id"], call["name"]) for call in calls if call["id"]]
+
+
+def _call_ids(message: BaseMessage) -> list[str]:
+    return [call for call, _ in _open_calls(message)]
 
 
 def _answered_call(message: BaseMessage) -> str | None:
@@ -771,5 +794,5 @@ def _answered_call(message: BaseMessage) -> str | None:
 
 
 def _interrupted_result(message: BaseMessage, call: str) -> BaseMessage:
-    name = _open_calls(message)[call]
+    name = dict(_open_calls(message))[call]
     return ToolMessage(INTERRUPTED, tool_call_id=call, name=name, status="error")

@@ -272,7 +272,7 @@ def _make_message(fields: Fields, session: str, tools: Mapping[str, str]) -> Mes
     parts = [_read_block(block, ids) for block in blocks]
     known = {part.call_id for part in parts if isinstance(part, ToolCallPart)}
     calls = _older_calls(fields["additional_kwargs"])
-    parts += [_call_part(ids, *call) for call in calls if call[0] not in known]
+    parts += [_call_part(ids, *call) for call in calls if (call[0] or call[1]) not in known]
     if not parts:
         return Message(role, "", id=name)
     if len(parts) == 1 and isinstance(parts[0], TextPart):
@@ -319,7 +319,7 @@ def _read_block(block: Fields, ids: tuple[str, str]) -> Part:
 def _call_part(ids: tuple[str, str], call: object, tool: object, given: object) -> Part:
     read = read_arguments(replace_refused(given))
     named = _name(tool, UNKNOWN_TOOL)
-    return tool_call_part(*ids, named, read.input, call_id=_name(call, new_id()), raw=read.raw)
+    return tool_call_part(*ids, named, read.input, call_id=_name(call, named), raw=read.raw)
 
 
 def _read_file(kind: str, block: Fields) -> tuple[str, str] | None:
@@ -425,19 +425,28 @@ def repair_messages(
     )
 
 
-def _open_calls(message: ChatMessage) -> dict[str, None]:
+def _open_calls(message: ChatMessage) -> list[str]:
+    """Return the ids of a message's calls.
+
+    Of a call without one it is the name of its tool, by which such integrations answer it.
+    """
     blocks = (block for block in message.blocks if isinstance(block, ToolCallBlock))
-    found = dict.fromkeys(block.tool_call_id for block in blocks if block.tool_call_id)
-    older = _older_calls(message.additional_kwargs)
-    return found | dict.fromkeys(call for call, _, _ in older if isinstance(call, str) and call)
+    found = [block.tool_call_id or block.tool_name for block in blocks]
+    older = (call or tool for call, tool, _ in _older_calls(message.additional_kwargs))
+    return found + [call for call in older if isinstance(call, str) and call not in found]
 
 
 def _answered_call(message: ChatMessage) -> str | None:
     call = message.additional_kwargs.get("tool_call_id") if message.role in _RESULTS else None
-    return call if isinstance(call, str) else None
+    return call if isinstance(call, str) and call else None
 
 
-def _interrupted_result(_message: ChatMessage, call: str) -> ChatMessage:
+def _interrupted_result(message: ChatMessage, call: str) -> ChatMessage | None:
+    """Make a result for a call; for one without an id, none is expected."""
+    blocks = (block for block in message.blocks if isinstance(block, ToolCallBlock))
+    older = (name for name, _, _ in _older_calls(message.additional_kwargs))
+    if call not in (*(block.tool_call_id for block in blocks), *older):
+        return None
     return _load(_fields("tool", [_text_block(INTERRUPTED)], {"tool_call_id": call}))
 
 

@@ -391,6 +391,8 @@ class UnknownPart:
             refuse(name, detail, "$.type", "part-type")
         if not kind:
             refuse(name, "must not be empty", "$.type", "part-type")
+        if kind in _KNOWN_TYPES:
+            refuse(name, f"is the type of a known part: {kind!r}", "$.type", "part-type")
         self._raw = frozen
 
     @property
@@ -430,6 +432,7 @@ KnownPart: TypeAlias = (
     TextPart | ReasoningPart | ToolCallPart | ToolPart | StepStartPart | StepFinishPart | FilePart
     | CompactionPart | RetryPart | SubtaskPart | AgentPart | PatchPart | SnapshotPart
 )  # fmt: skip
+_KNOWN_TYPES: Final = frozenset(str(one.__struct_config__.tag) for one in get_args(KnownPart))
 if TYPE_CHECKING:
     Part: TypeAlias = KnownPart | UnknownPart
 else:

@@ -64,15 +64,15 @@ def pair_results(
     *,
     calls: Callable[[_T], Collection[str]],
     answers: Callable[[_T], str | None],
-    missing: Callable[[_T, str], _T],
+    missing: Callable[[_T, str], _T | None],
     keep_open: bool = False,
 ) -> list[_T]:
     """Return entries of any kind so that the result of every call follows it at once.
 
-    `calls` returns the ids of an entry's calls, `answers` the id of the call that an entry is the
-    result of, and `missing` makes a result for a call that has none. Results stay in their order; a
-    result without a call is left out. With `keep_open`, calls of the last entry may wait for their
-    results.
+    `calls` returns the ids of an entry's calls, which may be alike, `answers` the id of the call
+    that an entry is the result of, and `missing` makes a result for a call that has none, or
+    returns None where it needs none. Results stay in their order; a result without a call is left
+    out. With `keep_open`, calls of the last entry may wait for their results.
 
     >>> names = {"ask": ["c1"], "c1!": [], "bye": []}
     >>> pair_results(
@@ -84,19 +84,25 @@ def pair_results(
     ['ask', 'c1!', 'bye']
     """
     paired: list[_T] = []  # backwards, so that a result is known when its call comes
-    results: dict[str, int] = {}
+    results: dict[str, list[int]] = {}
     last = True
     for index in range(len(entries) - 1, -1, -1):
         entry = entries[index]
         answered = answers(entry)
         if answered is not None:
-            results[answered] = index
+            results.setdefault(answered, []).append(index)
             continue
-        wanted = list(calls(entry))
-        found = {call: results.pop(call) for call in wanted if call in results}
-        if not (last and keep_open):
-            paired += (missing(entry, call) for call in reversed(wanted) if call not in found)
-        paired += (entries[which] for which in sorted(found.values(), reverse=True))
+        wanted = calls(entry)
+        by_call = {call: results.pop(call, []) for call in dict.fromkeys(wanted)}
+        found: list[int] = []
+        made: list[_T | None] = []
+        for call in wanted:
+            if by_call[call]:
+                found.append(by_call[call].pop())  # the first that is left
+            elif not (last and keep_open):
+                made.append(missing(entry, call))
+        paired += (each for each in reversed(made) if each is not None)
+        paired += (entries[which] for which in sorted(found, reverse=True))
         paired.append(entry)
         last = False
     paired.reverse()

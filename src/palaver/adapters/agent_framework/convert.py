@@ -53,7 +53,7 @@ from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from palaver.messages import Part
     from palaver.messages.message import Role
@@ -285,14 +285,17 @@ def _write_result(part: ToolPart) -> Fields:
 
 
 def repair_messages(
-    messages: Sequence[FrameworkMessage], *, coming: Sequence[FrameworkMessage] = ()
+    messages: Sequence[FrameworkMessage],
+    *,
+    coming: Sequence[FrameworkMessage] = (),
+    deferred: Collection[str] = (),
 ) -> list[FrameworkMessage]:
     """Return the messages so that the results of every call follow it at once, each once.
 
     Results without a call are left out, and a call without a result is given one that says so.
     Calls whose results, or approvals, are in `coming` stay open: these messages follow. So do the
     other calls of an answer that is decided about, which the framework runs then, and calls that
-    wait for an approval, which it leaves out of requests.
+    wait for an approval, which it leaves out of requests; and the calls whose ids are `deferred`.
 
     >>> from agent_framework import Content, Message
     >>> result = Content.from_function_result("c1", result="4")
@@ -305,6 +308,7 @@ def repair_messages(
     results = _match_results(messages)
     last = {call: at for at, message in enumerate(messages) for call in open_calls(message)}
     left_open = {
+        *deferred,
         *answered_calls(coming),
         *_waiting_calls(messages),
         *_resumed_calls(messages, {*_decided_calls(coming)}),

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 from agent_framework import HistoryProvider
@@ -31,6 +31,7 @@ from palaver.adapters.agent_framework.convert import (
 )
 from palaver.errors import Conflict, LeaseLost, LeaseTaken, StoreError, UnknownConversation
 from palaver.messages.ids import new_id
+from palaver.messages.limits import is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
@@ -38,7 +39,7 @@ from palaver.stores.store import check_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from agent_framework import AgentSession, SessionContext, SupportsAgentRun
+    from agent_framework import AgentSession, Content, SessionContext, SupportsAgentRun
     from agent_framework import Message as FrameworkMessage
 
     from palaver.history.view import View
@@ -54,6 +55,7 @@ _MAX_LOOKBACK: Final = 40
 _MAX_HISTORIES: Final = 128
 """How many conversations a provider has open."""
 _POLL_SECONDS: Final = 0.05
+_Held = TypeVar("_Held")
 
 _log = logging.getLogger("palaver.adapters.agent_framework")
 
@@ -77,6 +79,12 @@ class _Turn:
         self.loop = asyncio.get_running_loop()
         self.unanswered: dict[int, weakref.finalize[..., SessionContext]] = {}
         """The contexts that the framework holds while it waits for an answer, by their ids."""
+        self.question: weakref.finalize[..., Content] | None = None
+        """What was asked, which the framework holds as long as the run lasts."""
+
+    def is_over(self) -> bool:
+        """Tell whether the framework has dropped what was asked."""
+        return self.question is not None and not self.question.alive
 
 
 _turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
@@ -208,8 +216,10 @@ class PalaverHistoryProvider(HistoryProvider):
         given = context.context_messages.get(self.source_id, [])
         asked = {call for message in given for call in open_calls(message)}
         context.input_messages[:] = [*_without_orphans(context.input_messages, asked)]
-        shown = repair_messages(given, coming=context.input_messages)
-        context.context_messages[self.source_id] = shown
+        deferred = _deferred_calls(session)
+        shown = repair_messages(given, coming=context.input_messages, deferred=deferred)
+        context.context_messages[self.source_id] = []
+        context.extend_messages(self, shown)  # what is not marked as history counts as new input
         if not _stores_each_step(agent):
             turn.given = state["messages"] = [message for _, message in turn.read]
 
@@ -318,8 +328,11 @@ class PalaverHistoryProvider(HistoryProvider):
 
     def _begin(self, turn: _Turn, name: str) -> None:
         """Make a run known to what it calls, and to the end of its task."""
-        known = (_turns.get() or {}).items()
-        others = {key: one for key, one in known if one.lease is not None}
+        others = dict(_turns.get() or {})
+        for key, one in [*others.items()]:
+            if one.lease is None or one.is_over():
+                del others[key]
+                self._forget(one)
         _turns.set({**others, (id(self.store), name): turn})
         if turn.task is not None:
             if turn.task not in self._tasks:
@@ -367,27 +380,42 @@ class PalaverHistoryProvider(HistoryProvider):
         )
 
     def _watch(self, turn: _Turn, context: SessionContext) -> None:
-        """Notice when the framework drops a context without an answer: the run has failed then.
+        """Notice when the framework drops a context without an answer, or what it was asked.
 
-        The framework does not report a model that raised, nor a stream that nobody reads on.
+        It does not report a model that raised, a stream that nobody reads on, nor a run that ends
+        with a call: at a limit, or because a middleware says so.
         """
-        dropped = weakref.finalize(context, self._drop, turn)
+        turn.unanswered[id(context)] = self._when_dropped(context, turn)
+        if any(answered_calls(context.input_messages)):
+            return  # a further step of the run
+        turn.wrote = False
+        asked = [content for message in context.input_messages for content in message.contents]
+        if asked:
+            turn.question = self._when_dropped(asked[-1], turn)
+
+    def _when_dropped(self, held: _Held, turn: _Turn) -> weakref.finalize[..., _Held]:
+        dropped = weakref.finalize(held, self._drop, turn)
         dropped.atexit = False
-        turn.unanswered[id(context)] = dropped
+        return dropped
 
     def _drop(self, turn: _Turn) -> None:
-        """Take note of a dropped context; the garbage collector may call this anywhere."""
+        """Take note of what was dropped; the garbage collector may call this anywhere."""
         with suppress(RuntimeError):  # the loop has ended, and the task with it
             turn.loop.call_soon_threadsafe(self._leave, turn)
 
     def _leave(self, turn: _Turn) -> None:
-        """Let others have the session of a run that failed before it stored anything.
+        """Let others have the session of a run that is over.
 
-        One that has stored a step may be tried again by a middleware, and goes on with its turn.
+        One that has stored a step may be tried again by a middleware, which holds what was asked.
+        Should it go on nevertheless, it takes its turn again, or is refused.
         """
-        waits = any(each.alive for each in turn.unanswered.values())
-        if not waits and not turn.wrote:
+        if any(each.alive for each in turn.unanswered.values()):
+            return
+        if not turn.wrote:
             self._give_up(turn)
+        elif turn.lease is not None and turn.is_over():
+            turn.renew_at = 0.0
+            turn.loop.run_in_executor(None, self._give_back, turn.lease)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the sessions of a task that has ended."""
@@ -412,6 +440,8 @@ class PalaverHistoryProvider(HistoryProvider):
             self.store.release(lease)
 
     def _forget(self, turn: _Turn) -> None:
+        if turn.question is not None:
+            turn.question.detach()
         if turn.task is not None and turn.task in self._tasks:
             self._tasks[turn.task].discard(turn)
 
@@ -445,6 +475,22 @@ def _calls_tools(agent: SupportsAgentRun, said: Sequence[FrameworkMessage]) -> b
     contents = (each for message in said for each in message.contents)
     called = {each.name for each in contents if each.call_id in asked}
     return bool(asked) and called.isdisjoint(_pausing_tools(agent))
+
+
+def _deferred_calls(session: AgentSession) -> set[str]:
+    """Return the calls of an answer that waits for the caller: the framework runs the rest then.
+
+    It keeps them in the session's state. A decision about a tool that needs an approval is a
+    message of its own; the result of a tool that the caller carries out looks like any other.
+    """
+    state: Any = session.state.get("tool_approval")
+    batch = state.get("pending_mixed_pause_batch") if is_object(state) else None
+    if not is_object(batch):
+        return set()
+    requests = [item.get("request") for item in batch.get("items") or ()]
+    calls = [each.get("function_call") or each for each in requests if is_object(each)]
+    calls += batch.get("deferred_function_calls") or ()
+    return {str(each.get("call_id")) for each in calls}
 
 
 def _pausing_tools(agent: SupportsAgentRun) -> set[str]:
