@@ -7,6 +7,7 @@ messages, shows the agent what others have edited, and lets runs take turns.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
@@ -538,19 +539,20 @@ class PalaverSessionManager(RepositorySessionManager):
                 raise
             shown.waiting.append(message)
             return
-        if not (outside and _is_answered(message, shown.history)):
+        if not (outside and _is_stray(message, shown.history.refresh())):
             self._append(message, agent, shown)
         if outside:
             self._release(shown)
 
     def _append(self, message: StrandsMessage, agent: LocalAgent, shown: _Shown) -> None:
         history = shown.history
+        is_stray = _is_stray(message, history)  # an edit has taken the call out, or parted them
         number = _next_number(history)
         stored = SessionMessage.from_message(message, number)
         about: Fields = {"number": number, "created": stored.created_at}
         made = read_message(message, about, history.id, _tools_of(history, message))
         history.extend([made], lease=shown.lease)
-        if history.version == shown.version + 1:  # nobody else has changed anything
+        if history.version == shown.version + 1 and not is_stray:  # nobody has changed anything
             shown.version = history.version
         shown.messages.append(copy.deepcopy(message))
         self._latest_agent_message[agent.agent_id] = stored
@@ -582,12 +584,16 @@ class PalaverSessionManager(RepositorySessionManager):
                     raise SessionException(msg) from error
             await anyio.sleep(_POLL_SECONDS)
         shown.ended = threading.Event()
-        beat = partial(self._keep_turn, shown, shown.ended, weakref.ref(event.agent))
+        run = weakref.ref(event)  # Strands holds it until the run is over, however that ends
+        loop = asyncio.get_running_loop()
+        beat = partial(
+            self._keep_turn, shown, shown.ended, lambda: run() is None or loop.is_closed()
+        )
         threading.Thread(target=beat, name="palaver-strands-turn", daemon=True).start()
         waiting, shown.waiting = shown.waiting, []
         shown.history.refresh()
-        if shown.version == shown.history.version:
-            for message in waiting:
+        for message in waiting:
+            if not _is_stray(message, shown.history):
                 self._append(message, event.agent, shown)
         self._bring_up_to_date(event.agent, shown)
         self._answer_open_calls(event, shown)
@@ -608,23 +614,34 @@ class PalaverSessionManager(RepositorySessionManager):
         self._bring_up_to_date(event.agent, shown)
 
     def _end(self, event: AfterInvocationEvent) -> None:
-        """Store what was done to the messages, and let others have their turn."""
+        """Store what was done to the messages, and let others have their turn.
+
+        A run whose turn went to another stores nothing: it would be in the middle of the other's.
+        """
         shown = self._shown[event.agent.agent_id]
         try:
-            self._bring_up_to_date(event.agent, shown)
+            if shown.lease is not None:
+                with suppress(LeaseLost):
+                    self._renew(shown)
+            if shown.lease is not None:
+                self._bring_up_to_date(event.agent, shown)
         finally:
             self._release(shown)
 
     def _keep_turn(
-        self, shown: _Shown, ended: threading.Event, agent: Callable[[], object]
+        self, shown: _Shown, ended: threading.Event, is_over: Callable[[], bool]
     ) -> None:
         """Renew the lease until a run ends, however long its model or a tool takes.
 
-        A lease that went to another run is left as it is: this run learns of it when it writes.
+        A lease that went to another run is left as it is: this run learns of it when it writes. A
+        run that is over without an `AfterInvocationEvent`, as when a hook raised, is given up.
         """
-        while not ended.wait(self._turn_seconds / 3) and agent() is not None:
+        while not ended.wait(self._turn_seconds / 3):
             with shown.lock:
                 if ended.is_set() or shown.lease is None:
+                    return
+                if is_over():
+                    self._give_back(shown)
                     return
                 try:
                     self._take(shown)
@@ -636,10 +653,14 @@ class PalaverSessionManager(RepositorySessionManager):
     def _release(self, shown: _Shown) -> None:
         shown.ended.set()
         with shown.lock:
-            lease, shown.lease = shown.lease, None
-            if lease is not None:
-                with suppress(StoreError):  # the store may be closed by now
-                    self.repository.store.release(lease)
+            self._give_back(shown)
+
+    def _give_back(self, shown: _Shown) -> None:
+        """Give the lease back, if there is one. Needs the lock."""
+        lease, shown.lease = shown.lease, None
+        if lease is not None:
+            with suppress(StoreError):  # the store may be closed by now
+                self.repository.store.release(lease)
 
     def _renew(self, shown: _Shown) -> None:
         """Take the lease, or make it last."""
@@ -723,14 +744,13 @@ class PalaverSessionManager(RepositorySessionManager):
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
 
 
-def _is_answered(message: StrandsMessage, history: StoredHistory) -> bool:
-    """Tell whether a message has nothing but results of calls that are not open at the end."""
+def _is_stray(message: StrandsMessage, history: StoredHistory) -> bool:
+    """Tell whether a message has nothing but results, and of calls that are not open at the end."""
     results = [
         block["toolResult"]["toolUseId"] for block in message["content"] if "toolResult" in block
     ]
     if not results or len(results) < len(message["content"]):
         return False
-    history.refresh()
     last = _with_tracking_id(history.view[-1]) if len(history.view) else None
     blocks = last["content"] if last is not None else []
     return not {*results} <= {
