@@ -745,7 +745,7 @@ class PalaverSessionService(BaseSessionService):
         """Give the session what is stored, with this event; what was never stored stays in it."""
         history = writer.history
         head, view = history.head, history.view
-        read = self._events(writer.talk, view, writer.config)
+        read = self._events(writer.talk, view, _as_wide(writer.config, session, view))
         stored = [each for each in read if each.id != event.id]
         taken = {each.id for each in stored}
         if writer.ids is not None:
@@ -776,6 +776,26 @@ class PalaverSessionService(BaseSessionService):
         if lease is not None:
             with suppress(StoreError):  # the store may be closed by now
                 self._store.release(lease)
+
+
+def _as_wide(
+    config: GetSessionConfig | None, session: Session, view: View
+) -> GetSessionConfig | None:
+    """Return what reads again what a session has, and one event more: it was read in part then.
+
+    From the first of its events that is still there, and as many as it has.
+    """
+    if config is None or config.num_recent_events is None:
+        return config
+    missing = {each.id for each in session.events}
+    last = len(missing) + 1
+    for count, message in enumerate(reversed(view), 1):
+        if not missing:
+            break
+        if message.id in missing:
+            missing.remove(message.id)
+            last = max(last, count)
+    return config.model_copy(update={"num_recent_events": last})
 
 
 def _is_near(head: Head, history: StoredHistory) -> bool:
