@@ -582,6 +582,31 @@ def test_several_agents_of_a_session_and_their_state(store: Store) -> None:
         again.history("three")
 
 
+def test_an_erasure_takes_what_repeats_the_message_and_leaves_the_agents(store: Store) -> None:
+    """Not even their order is lost: the first has the session's conversation."""
+    secret, hidden = "the door code is 4711", {"heard": "the door code is 4711"}
+
+    def build(name: str, *answers: str, **more: Any) -> Agent:
+        model, manager = ScriptedModel(*answers), PalaverSessionManager("talk", store)
+        return agent(model, manager, agent_id=name, **more)
+
+    for name in ("one", "two"):
+        talking = build(name, "Yes.", "Still yes.", state=hidden)
+        talking(secret)
+        history = PalaverSessionManager("talk", store).history(name)
+        history.erase(0)
+        assert "4711" not in str(store.records(history.id, METADATA_KEY))
+        talking("Tea?")
+        assert store.get(history.id).view[-1].text == "Still yes."
+    for name in ("three", "two", "one"):
+        talking = build(name, "Well.")
+        talking("And?")
+        expected = [] if name == "three" else ["Yes.", "Tea?", "Still yes."]
+        assert said(talking.messages) == [*expected, "And?", "Well."]
+        own = RepositorySessionManager("talk", PalaverSessionRepository(store))
+        assert said(agent(ScriptedModel(), own, agent_id=name).messages) == said(talking.messages)
+
+
 def test_the_state_of_several_agents_that_work_together(here: Store) -> None:
     class Together:
         id = "team"

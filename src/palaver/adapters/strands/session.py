@@ -47,12 +47,13 @@ from palaver.adapters.strands.convert import (
 )
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, StoreError, UnknownConversation
 from palaver.messages.ids import new_id, uuid_for
+from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from strands.agent.agent import Agent
     from strands.hooks import HookRegistry
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message
     from palaver.stores import Lease, Store, StoredHistory
+    from palaver.stores.records import Record
 
 __all__ = ["REDUCED", "PalaverSessionManager", "PalaverSessionRepository"]
 
@@ -72,6 +74,11 @@ REDUCED: Final = "STRANDS"
 _TAG: Final = "strands"
 _APPLIED: Final = "applied"
 """How many removed messages have left the view."""
+_MANAGER: Final = "conversation_manager_state"
+_PARTS: Final = ("state", _MANAGER, "_internal_state")
+"""What of an agent may repeat what a message says."""
+_COUNTED: Final = ("__name__", "removed_message_count")
+"""What of a conversation manager's state does not, and is needed to restore it."""
 _CREATE_SECONDS: Final = 2.0
 """How long an agent waits for another that is being created."""
 _POLL_SECONDS: Final = 0.1
@@ -173,7 +180,7 @@ class PalaverSessionRepository(SessionRepository):
     def create_agent(self, session_id: str, session_agent: SessionAgent, **_more: object) -> None:
         """Create an agent: the first of a session has its conversation."""
         session, name = _safe(session_id), _safe(session_agent.agent_id)
-        record = _encode(session_agent.to_dict())
+        own = _agent_records(session_agent)
         try:
             lease = self._claim(session)
         except UnknownConversation:
@@ -182,8 +189,7 @@ class PalaverSessionRepository(SessionRepository):
             if self._find(session_id, session_agent.agent_id) is not None:
                 return self.put_agent(session_id, session_agent)
             if "agent" not in self.store.records(session, METADATA_KEY):
-                return self.store.put_record(session, METADATA_KEY, "agent", record)
-            own = [(METADATA_KEY, "agent", record)]
+                return self.store.put_records(session, own)
             with suppress(AlreadyExists):
                 self.store.create(id=f"{session}@{name}", tags=[_TAG], records=own)
             return self.store.put_record(session, METADATA_KEY, f"agent/{name}", b"{}")
@@ -206,10 +212,10 @@ class PalaverSessionRepository(SessionRepository):
     def read_agent(self, session_id: str, agent_id: str, **_more: object) -> SessionAgent | None:
         """Return an agent, or None; what it removed and its summary are as the view has them."""
         name = self._find(session_id, agent_id)
-        if name is None:
+        fields = _agent_fields({} if name is None else self.store.records(name, METADATA_KEY))
+        if name is None or fields is None:
             return None
-        fields = json.loads(self.store.records(name, METADATA_KEY)["agent"])
-        state = fields["conversation_manager_state"]
+        state = fields[_MANAGER]
         removed = state.get("removed_message_count")
         if removed and fields.get(_APPLIED) == removed:  # the view tells, which may be undone
             view = self.store.get(name).view
@@ -246,11 +252,14 @@ class PalaverSessionRepository(SessionRepository):
         if name is None:
             msg = f"Agent {session_agent.agent_id} in session {session_id} does not exist"
             raise SessionException(msg)
-        before = json.loads(self.store.records(name, METADATA_KEY)["agent"])
-        session_agent.created_at = before["created_at"]
-        fields = session_agent.to_dict()
+        before = self.store.records(name, METADATA_KEY)
+        fields = _agent_fields(before)
+        if fields is not None:
+            session_agent.created_at = fields["created_at"]
         applied = session_agent.conversation_manager_state.get("removed_message_count")
-        self.store.put_record(name, METADATA_KEY, "agent", _encode({**fields, _APPLIED: applied}))
+        records = _agent_records(session_agent, {_APPLIED: applied})
+        changed = [record for record in records if before.get(record[1]) != record[2]]
+        self.store.put_records(name, changed)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 
@@ -370,6 +379,27 @@ class PalaverSessionRepository(SessionRepository):
             msg = f"MultiAgent state {multi_agent.id} in session {session_id} does not exist"
             raise SessionException(msg)
         self.create_multi_agent(session_id, multi_agent)
+
+
+def _agent_records(agent: SessionAgent, more: Fields = EMPTY) -> list[Record]:
+    """Return the records of an agent: what may repeat a message has one each.
+
+    An erasure removes a record that repeats what it destroys, and the agent is to stay.
+    """
+    fields: Fields = {**agent.to_dict(), **more}
+    parts = [(METADATA_KEY, f"agent {part}", _encode(fields.pop(part))) for part in _PARTS]
+    manager = agent.conversation_manager_state
+    fields[_MANAGER] = {key: manager[key] for key in _COUNTED if key in manager}
+    return [(METADATA_KEY, "agent", _encode(fields)), *parts]
+
+
+def _agent_fields(records: Mapping[str, bytes]) -> Fields | None:
+    """Return the fields of an agent from its records, or None; what was erased is empty."""
+    if "agent" not in records:
+        return None
+    fields: Fields = {"state": {}, **json.loads(records["agent"])}
+    found = ((part, records.get(f"agent {part}")) for part in _PARTS)
+    return fields | {part: json.loads(value) for part, value in found if value is not None}
 
 
 def _tools_of(history: StoredHistory, message: StrandsMessage) -> dict[str, str]:
