@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.adk.agents import RunConfig
@@ -172,3 +172,23 @@ def test_a_run_that_read_only_recent_events_has_its_own_after_an_edit(
         assert ("First." in sent(server)) is (recent == 2 and edit is not _replace)
         assert ("you." in sent(server)) is (recent > 0)
         assert ("Hello all of you." in sent(server)) is (recent > 0 and edit is _reword_last)
+
+
+def test_an_erasure_takes_what_repeats_the_event_of_the_state(store: Store) -> None:
+    """What it was created with and what an agent has put there; the other keys stay."""
+    service = PalaverSessionService(store)
+    first = {"code": "the door code is 4711", "cups/%\n": 2, "sort": None}
+
+    async def talk() -> dict[str, Any]:
+        await service.create_session(**TALK, state=first)
+        fork = await service.fork_session(**TALK)
+        assert first == fork.state
+        await ask(agent(server.url, output_key="last"), "The code?", service, "talk")
+        service.history(**TALK).erase(1)
+        found = await service.get_session(**TALK)
+        assert found is not None
+        return found.state
+
+    with ProviderServer("gemini", ["the door code is 4711"]) as server:
+        assert {"cups/%\n": 2, "sort": None} == asyncio.run(talk())
+    assert "4711" not in str(store.records("talk", "adk"))
