@@ -18,6 +18,7 @@ from google.genai.types import Content, FunctionCall, Part
 
 import palaver
 from palaver.adapters.adk import PalaverSessionService, repair_request
+from palaver.testing.servers import Answer, Call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -29,12 +30,18 @@ if TYPE_CHECKING:
     from google.adk.sessions.base_session_service import BaseSessionService
     from google.adk.sessions.session import Session
 
+    from palaver.stores.store import Store
+    from palaver.testing.servers import ProviderServer
+
 __all__ = [
-    "APP", "USER", "ScriptedModel", "agent", "ask", "content", "keep_talking", "main", "run_turns",
-    "said", "scripted", "weather",
+    "APP", "HERE", "TALK", "TURN", "USER", "ScriptedModel", "agent", "ask", "content",
+    "keep_talking", "looks", "main", "roles", "run_turns", "said", "scripted", "sent", "weather",
 ]  # fmt: skip
 
 APP, USER = "tea", "ann"
+HERE: Any = {"app_name": APP, "user_id": USER}
+TALK: Any = {**HERE, "session_id": "talk"}
+TURN = ["user", "assistant", "tool", "assistant"]
 
 
 def weather(city: str) -> str:
@@ -83,6 +90,21 @@ async def ask(who: LlmAgent, words: str, service: BaseSessionService, session_id
         parts = (event.content.parts if event.content else None) or []
         last = "".join(part.text or "" for part in parts) or last
     return last
+
+
+def looks(city: str) -> Answer:
+    """An answer that asks for the weather."""
+    return Answer("Let me see.", calls=(Call("weather", {"city": city}),))
+
+
+def sent(server: ProviderServer) -> str:
+    """What the last request held of the conversation."""
+    return json.dumps(server.requests[-1].body["contents"])
+
+
+def roles(store: Store, name: str = "talk") -> list[str]:
+    """The roles of a conversation's messages."""
+    return [message.role for message in store.get(name)]
 
 
 class Mortal(PalaverSessionService):

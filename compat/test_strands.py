@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strands import Agent, tool
+from strands import Agent, ToolContext, tool
 from strands.agent.conversation_manager import (
     NullConversationManager,
     SlidingWindowConversationManager,
     SummarizingConversationManager,
 )
+from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.repository_session_manager import RepositorySessionManager
 from strands.types.exceptions import (
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from palaver.stores import Store
+    from palaver.stores import Store, StoredHistory
 
 NURSERY = multiprocessing.get_context("forkserver")
 NURSERY.set_forkserver_preload(["compat.strands_agent"])
@@ -581,6 +582,31 @@ def test_several_agents_of_a_session_and_their_state(store: Store) -> None:
         again.history("three")
 
 
+def test_an_erasure_takes_what_repeats_the_message_and_leaves_the_agents(store: Store) -> None:
+    """Not even their order is lost: the first has the session's conversation."""
+    secret, hidden = "the door code is 4711", {"heard": "the door code is 4711"}
+
+    def build(name: str, *answers: str, **more: Any) -> Agent:
+        model, manager = ScriptedModel(*answers), PalaverSessionManager("talk", store)
+        return agent(model, manager, agent_id=name, **more)
+
+    for name in ("one", "two"):
+        talking = build(name, "Yes.", "Still yes.", state=hidden)
+        talking(secret)
+        history = PalaverSessionManager("talk", store).history(name)
+        history.erase(0)
+        assert "4711" not in str(store.records(history.id, METADATA_KEY))
+        talking("Tea?")
+        assert store.get(history.id).view[-1].text == "Still yes."
+    for name in ("three", "two", "one"):
+        talking = build(name, "Well.")
+        talking("And?")
+        expected = [] if name == "three" else ["Yes.", "Tea?", "Still yes."]
+        assert said(talking.messages) == [*expected, "And?", "Well."]
+        own = RepositorySessionManager("talk", PalaverSessionRepository(store))
+        assert said(agent(ScriptedModel(), own, agent_id=name).messages) == said(talking.messages)
+
+
 def test_the_state_of_several_agents_that_work_together(here: Store) -> None:
     class Together:
         id = "team"
@@ -773,7 +799,11 @@ def test_a_run_keeps_its_turn_however_long_its_model_takes(here: Store) -> None:
     assert texts == ["Let me see.", "one done", "Let me see.", "two done"]
 
 
-def test_a_run_whose_turn_went_to_another_writes_nothing_more(here: Store) -> None:
+@pytest.mark.parametrize("others", [["Rum?"], []])
+def test_a_run_whose_turn_went_to_another_writes_nothing_more(
+    here: Store, others: list[str]
+) -> None:
+    """Not even what Strands has added to the agent's messages before it was refused."""
     manager = PalaverSessionManager("talk", here, turn_seconds=0.15)
 
     def another() -> None:
@@ -781,13 +811,95 @@ def test_a_run_whose_turn_went_to_another_writes_nothing_more(here: Store) -> No
         assert shown.lease is not None
         here.release(shown.lease)  # as if this process had been asleep for long
         lease = here.lease("talk", "another", seconds=60)
-        here.get("talk").extend([user("Rum?")], lease=lease)
+        here.get("talk").extend([user(text) for text in others], lease=lease)
         time.sleep(0.2)  # the turn can't be renewed
 
     with pytest.raises(EventLoopException, match="went to another run meanwhile"):
         agent(ScriptedModel(call(), "Sunny."), manager, another)("Weather?")
-    assert [each.text for each in here.get("talk").view] == ["Weather?", "Let me see.", "Rum?"]
+    assert [each.text for each in here.get("talk").view] == ["Weather?", "Let me see.", *others]
     assert not [each for each in threading.enumerate() if each.name == "palaver-strands-turn"]
+
+
+@pytest.mark.parametrize("moment", [BeforeInvocationEvent, AfterInvocationEvent])
+@pytest.mark.parametrize("in_one_loop", [True, False])
+def test_a_run_that_a_hook_ends_leaves_the_session_to_others(
+    here: Store, moment: Any, *, in_one_loop: bool
+) -> None:
+    """Strands tells nobody of its end then, and the agent may be there for long."""
+
+    def fail(event: object) -> None:  # noqa: ARG001 - as Strands names it
+        raise ValueError("no budget")
+
+    ended = agent(ScriptedModel("Yes."), PalaverSessionManager("talk", here, turn_seconds=0.3))
+    ended.hooks.add_callback(moment, fail)
+    other = agent(ScriptedModel("No."), PalaverSessionManager("talk", here, wait_seconds=5))
+
+    async def go() -> None:
+        with pytest.raises(ValueError, match="no budget"):
+            await ended.invoke_async("Tea?")
+        await other.invoke_async("Rum?")
+
+    if in_one_loop:
+        asyncio.run(go())
+    else:
+        with pytest.raises(ValueError, match="no budget") as held:  # with the frames of the run
+            ended("Tea?")
+        other("Rum?")
+        del held
+    assert here.get("talk").view[-1].text == "No."
+
+
+@pytest.mark.parametrize("others", [["Rum?", "No."], []])
+def test_a_tool_that_was_called_by_hand_in_anothers_turn_is_stored_after_it(
+    here: Store, others: list[str]
+) -> None:
+    PalaverSessionManager("talk", here)
+    talking = agent(ScriptedModel("Yes."), PalaverSessionManager("talk", here))
+    lease = here.lease("talk", "another", seconds=60)
+    talking.tool.weather(city="Oslo")
+    here.get("talk").extend([user(text) for text in others], lease=lease)
+    here.release(lease)
+    talking("Tea?")
+    roles = [message.role for message in here.get("talk").view[len(others) :]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert [message.text for message in here.get("talk").view[: len(others)]] == others
+
+
+def _drop_call(history: StoredHistory) -> None:
+    history.truncate(keep_first=1)
+
+
+def _part_call(history: StoredHistory) -> None:
+    history.append(user("Are you there?"))
+
+
+@pytest.mark.parametrize("edit", [_drop_call, _part_call])
+def test_an_interrupt_is_answered_after_an_edit(
+    here: Store, edit: Callable[[StoredHistory], None]
+) -> None:
+    """The result comes late, or its call is gone: the next request is valid."""
+
+    @tool(context=True)
+    def weather(city: str, tool_context: ToolContext) -> str:
+        """Tell the weather of a city."""
+        return f"{city}: {tool_context.interrupt('sure')}"
+
+    def build(model: ScriptedModel) -> Agent:
+        manager = PalaverSessionManager("talk", here)
+        return Agent(model=model, tools=[weather], session_manager=manager, callback_handler=None)
+
+    asked = build(ScriptedModel(call()))("Weather?")
+    assert asked.interrupts
+    edit(here.get("talk"))
+    model = ScriptedModel("Well.", "Bye.")
+    answered = build(model)
+    response = {"interruptId": asked.interrupts[0].id, "response": "sunny"}
+    given: Any = [{"interruptResponse": response}]
+    answered(given)
+    assert_valid(model.requests[-1])
+    assert ("Rome: sunny" in str(model.requests[-1])) is (edit is _part_call)
+    answered("And now?")
+    assert_valid(model.requests[-1])
 
 
 def test_a_store_that_fails_for_a_moment_costs_no_turn(

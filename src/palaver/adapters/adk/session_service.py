@@ -65,7 +65,10 @@ if TYPE_CHECKING:
 __all__ = ["PalaverSessionService"]
 
 _RECORDS: Final = METADATA_KEY
-"""The kind of records of a session: its `initial` state, its `state` now, and what is pending."""
+"""The kind of records of a session: its initial state, its `state` now, and what is pending."""
+_INITIAL: Final = "initial "
+"""How the names of records begin with the initial state, each key by itself: an erasure removes the
+records that repeat what it destroys, and the other keys are to stay."""
 _PENDING: Final = "pending "
 """How the names of records begin with state of the app or the user that is not in its place yet."""
 _SHARED: Final = f"{METADATA_KEY}.state"
@@ -110,6 +113,15 @@ def _json_state(state: Mapping[str, Any]) -> _Json:
     """Return state as JSON, as ADK writes that of an event."""
     actions = EventActions(state_delta=dict(state))
     return dict(json.loads(actions.model_dump_json())["state_delta"])
+
+
+def _initial(records: Mapping[str, bytes]) -> _Json:
+    """Return the state that a session was created with."""
+    return {
+        unquote(name.removeprefix(_INITIAL)): json.loads(value)
+        for name, value in records.items()
+        if name.startswith(_INITIAL)
+    }
 
 
 def _encode(value: object) -> bytes:
@@ -370,7 +382,7 @@ class PalaverSessionService(BaseSessionService):
     def _create(self, app: str, user: str, given: _Json, session_id: str | None) -> Session:
         *shared, own = _scopes(_json_state(given))
         records = self._pending(*shared)
-        records.append((_RECORDS, "initial", _encode(own)))
+        records += [(_RECORDS, f"{_INITIAL}{_safe(key)}", _encode(own[key])) for key in own]
         for name in self._free_names(app, user, session_id):
             with suppress(AlreadyExists):
                 history = self._store.create(id=name, tags=_tags(app, user), records=records)
@@ -562,7 +574,7 @@ class PalaverSessionService(BaseSessionService):
         if known is not None and known["seen"] == seen:
             return seen, dict(known["state"])
         if known is None and seen == [0, 0] and head.parent is None and head.stop == 0:
-            return seen, dict(json.loads(kept.get("initial", b"{}")))
+            return seen, _initial(kept)
         if not may_wait:  # it is computed anew, and stored
             raise _MustWait
         state = self._initial_state(head)
@@ -575,7 +587,7 @@ class PalaverSessionService(BaseSessionService):
     def _initial_state(self, head: Head) -> _Json:
         while head.parent is not None:
             head = self._store.head(head.parent)
-        return dict(json.loads(self._store.records(head.id, _RECORDS).get("initial", b"{}")))
+        return _initial(self._store.records(head.id, _RECORDS))
 
     # ── state of apps and users ─────────────────────────────────────────────────────────────────
 
@@ -745,7 +757,7 @@ class PalaverSessionService(BaseSessionService):
         """Give the session what is stored, with this event; what was never stored stays in it."""
         history = writer.history
         head, view = history.head, history.view
-        read = self._events(writer.talk, view, writer.config)
+        read = self._events(writer.talk, view, _as_wide(writer.config, session, view))
         stored = [each for each in read if each.id != event.id]
         taken = {each.id for each in stored}
         if writer.ids is not None:
@@ -776,6 +788,26 @@ class PalaverSessionService(BaseSessionService):
         if lease is not None:
             with suppress(StoreError):  # the store may be closed by now
                 self._store.release(lease)
+
+
+def _as_wide(
+    config: GetSessionConfig | None, session: Session, view: View
+) -> GetSessionConfig | None:
+    """Return what reads again what a session has, and one event more: it was read in part then.
+
+    From the first of its events that is still there, and as many as it has.
+    """
+    if config is None or config.num_recent_events is None:
+        return config
+    missing = {each.id for each in session.events}
+    last = len(missing) + 1
+    for count, message in enumerate(reversed(view), 1):
+        if not missing:
+            break
+        if message.id in missing:
+            missing.remove(message.id)
+            last = max(last, count)
+    return config.model_copy(update={"num_recent_events": last})
 
 
 def _is_near(head: Head, history: StoredHistory) -> bool:

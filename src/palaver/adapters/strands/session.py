@@ -7,6 +7,7 @@ messages, shows the agent what others have edited, and lets runs take turns.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
@@ -46,12 +47,13 @@ from palaver.adapters.strands.convert import (
 )
 from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, StoreError, UnknownConversation
 from palaver.messages.ids import new_id, uuid_for
+from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from strands.agent.agent import Agent
     from strands.hooks import HookRegistry
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message
     from palaver.stores import Lease, Store, StoredHistory
+    from palaver.stores.records import Record
 
 __all__ = ["REDUCED", "PalaverSessionManager", "PalaverSessionRepository"]
 
@@ -71,6 +74,11 @@ REDUCED: Final = "STRANDS"
 _TAG: Final = "strands"
 _APPLIED: Final = "applied"
 """How many removed messages have left the view."""
+_MANAGER: Final = "conversation_manager_state"
+_PARTS: Final = ("state", _MANAGER, "_internal_state")
+"""What of an agent may repeat what a message says."""
+_COUNTED: Final = ("__name__", "removed_message_count")
+"""What of a conversation manager's state does not, and is needed to restore it."""
 _CREATE_SECONDS: Final = 2.0
 """How long an agent waits for another that is being created."""
 _POLL_SECONDS: Final = 0.1
@@ -172,7 +180,7 @@ class PalaverSessionRepository(SessionRepository):
     def create_agent(self, session_id: str, session_agent: SessionAgent, **_more: object) -> None:
         """Create an agent: the first of a session has its conversation."""
         session, name = _safe(session_id), _safe(session_agent.agent_id)
-        record = _encode(session_agent.to_dict())
+        own = _agent_records(session_agent)
         try:
             lease = self._claim(session)
         except UnknownConversation:
@@ -181,8 +189,7 @@ class PalaverSessionRepository(SessionRepository):
             if self._find(session_id, session_agent.agent_id) is not None:
                 return self.put_agent(session_id, session_agent)
             if "agent" not in self.store.records(session, METADATA_KEY):
-                return self.store.put_record(session, METADATA_KEY, "agent", record)
-            own = [(METADATA_KEY, "agent", record)]
+                return self.store.put_records(session, own)
             with suppress(AlreadyExists):
                 self.store.create(id=f"{session}@{name}", tags=[_TAG], records=own)
             return self.store.put_record(session, METADATA_KEY, f"agent/{name}", b"{}")
@@ -205,10 +212,10 @@ class PalaverSessionRepository(SessionRepository):
     def read_agent(self, session_id: str, agent_id: str, **_more: object) -> SessionAgent | None:
         """Return an agent, or None; what it removed and its summary are as the view has them."""
         name = self._find(session_id, agent_id)
-        if name is None:
+        fields = _agent_fields({} if name is None else self.store.records(name, METADATA_KEY))
+        if name is None or fields is None:
             return None
-        fields = json.loads(self.store.records(name, METADATA_KEY)["agent"])
-        state = fields["conversation_manager_state"]
+        state = fields[_MANAGER]
         removed = state.get("removed_message_count")
         if removed and fields.get(_APPLIED) == removed:  # the view tells, which may be undone
             view = self.store.get(name).view
@@ -245,11 +252,14 @@ class PalaverSessionRepository(SessionRepository):
         if name is None:
             msg = f"Agent {session_agent.agent_id} in session {session_id} does not exist"
             raise SessionException(msg)
-        before = json.loads(self.store.records(name, METADATA_KEY)["agent"])
-        session_agent.created_at = before["created_at"]
-        fields = session_agent.to_dict()
+        before = self.store.records(name, METADATA_KEY)
+        fields = _agent_fields(before)
+        if fields is not None:
+            session_agent.created_at = fields["created_at"]
         applied = session_agent.conversation_manager_state.get("removed_message_count")
-        self.store.put_record(name, METADATA_KEY, "agent", _encode({**fields, _APPLIED: applied}))
+        records = _agent_records(session_agent, {_APPLIED: applied})
+        changed = [record for record in records if before.get(record[1]) != record[2]]
+        self.store.put_records(name, changed)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 
@@ -369,6 +379,27 @@ class PalaverSessionRepository(SessionRepository):
             msg = f"MultiAgent state {multi_agent.id} in session {session_id} does not exist"
             raise SessionException(msg)
         self.create_multi_agent(session_id, multi_agent)
+
+
+def _agent_records(agent: SessionAgent, more: Fields = EMPTY) -> list[Record]:
+    """Return the records of an agent: what may repeat a message has one each.
+
+    An erasure removes a record that repeats what it destroys, and the agent is to stay.
+    """
+    fields: Fields = {**agent.to_dict(), **more}
+    parts = [(METADATA_KEY, f"agent {part}", _encode(fields.pop(part))) for part in _PARTS]
+    manager = agent.conversation_manager_state
+    fields[_MANAGER] = {key: manager[key] for key in _COUNTED if key in manager}
+    return [(METADATA_KEY, "agent", _encode(fields)), *parts]
+
+
+def _agent_fields(records: Mapping[str, bytes]) -> Fields | None:
+    """Return the fields of an agent from its records, or None; what was erased is empty."""
+    if "agent" not in records:
+        return None
+    fields: Fields = {"state": {}, **json.loads(records["agent"])}
+    found = ((part, records.get(f"agent {part}")) for part in _PARTS)
+    return fields | {part: json.loads(value) for part, value in found if value is not None}
 
 
 def _tools_of(history: StoredHistory, message: StrandsMessage) -> dict[str, str]:
@@ -538,19 +569,20 @@ class PalaverSessionManager(RepositorySessionManager):
                 raise
             shown.waiting.append(message)
             return
-        if not (outside and _is_answered(message, shown.history)):
+        if not (outside and _is_stray(message, shown.history.refresh())):
             self._append(message, agent, shown)
         if outside:
             self._release(shown)
 
     def _append(self, message: StrandsMessage, agent: LocalAgent, shown: _Shown) -> None:
         history = shown.history
+        is_stray = _is_stray(message, history)  # an edit has taken the call out, or parted them
         number = _next_number(history)
         stored = SessionMessage.from_message(message, number)
         about: Fields = {"number": number, "created": stored.created_at}
         made = read_message(message, about, history.id, _tools_of(history, message))
         history.extend([made], lease=shown.lease)
-        if history.version == shown.version + 1:  # nobody else has changed anything
+        if history.version == shown.version + 1 and not is_stray:  # nobody has changed anything
             shown.version = history.version
         shown.messages.append(copy.deepcopy(message))
         self._latest_agent_message[agent.agent_id] = stored
@@ -582,12 +614,16 @@ class PalaverSessionManager(RepositorySessionManager):
                     raise SessionException(msg) from error
             await anyio.sleep(_POLL_SECONDS)
         shown.ended = threading.Event()
-        beat = partial(self._keep_turn, shown, shown.ended, weakref.ref(event.agent))
+        run = weakref.ref(event)  # Strands holds it until the run is over, however that ends
+        loop = asyncio.get_running_loop()
+        beat = partial(
+            self._keep_turn, shown, shown.ended, lambda: run() is None or loop.is_closed()
+        )
         threading.Thread(target=beat, name="palaver-strands-turn", daemon=True).start()
         waiting, shown.waiting = shown.waiting, []
         shown.history.refresh()
-        if shown.version == shown.history.version:
-            for message in waiting:
+        for message in waiting:
+            if not _is_stray(message, shown.history):
                 self._append(message, event.agent, shown)
         self._bring_up_to_date(event.agent, shown)
         self._answer_open_calls(event, shown)
@@ -608,23 +644,34 @@ class PalaverSessionManager(RepositorySessionManager):
         self._bring_up_to_date(event.agent, shown)
 
     def _end(self, event: AfterInvocationEvent) -> None:
-        """Store what was done to the messages, and let others have their turn."""
+        """Store what was done to the messages, and let others have their turn.
+
+        A run whose turn went to another stores nothing: it would be in the middle of the other's.
+        """
         shown = self._shown[event.agent.agent_id]
         try:
-            self._bring_up_to_date(event.agent, shown)
+            if shown.lease is not None:
+                with suppress(LeaseLost):
+                    self._renew(shown)
+            if shown.lease is not None:
+                self._bring_up_to_date(event.agent, shown)
         finally:
             self._release(shown)
 
     def _keep_turn(
-        self, shown: _Shown, ended: threading.Event, agent: Callable[[], object]
+        self, shown: _Shown, ended: threading.Event, is_over: Callable[[], bool]
     ) -> None:
         """Renew the lease until a run ends, however long its model or a tool takes.
 
-        A lease that went to another run is left as it is: this run learns of it when it writes.
+        A lease that went to another run is left as it is: this run learns of it when it writes. A
+        run that is over without an `AfterInvocationEvent`, as when a hook raised, is given up.
         """
-        while not ended.wait(self._turn_seconds / 3) and agent() is not None:
+        while not ended.wait(self._turn_seconds / 3):
             with shown.lock:
                 if ended.is_set() or shown.lease is None:
+                    return
+                if is_over():
+                    self._give_back(shown)
                     return
                 try:
                     self._take(shown)
@@ -636,10 +683,14 @@ class PalaverSessionManager(RepositorySessionManager):
     def _release(self, shown: _Shown) -> None:
         shown.ended.set()
         with shown.lock:
-            lease, shown.lease = shown.lease, None
-            if lease is not None:
-                with suppress(StoreError):  # the store may be closed by now
-                    self.repository.store.release(lease)
+            self._give_back(shown)
+
+    def _give_back(self, shown: _Shown) -> None:
+        """Give the lease back, if there is one. Needs the lock."""
+        lease, shown.lease = shown.lease, None
+        if lease is not None:
+            with suppress(StoreError):  # the store may be closed by now
+                self.repository.store.release(lease)
 
     def _renew(self, shown: _Shown) -> None:
         """Take the lease, or make it last."""
@@ -723,14 +774,13 @@ class PalaverSessionManager(RepositorySessionManager):
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
 
 
-def _is_answered(message: StrandsMessage, history: StoredHistory) -> bool:
-    """Tell whether a message has nothing but results of calls that are not open at the end."""
+def _is_stray(message: StrandsMessage, history: StoredHistory) -> bool:
+    """Tell whether a message has nothing but results, and of calls that are not open at the end."""
     results = [
         block["toolResult"]["toolUseId"] for block in message["content"] if "toolResult" in block
     ]
     if not results or len(results) < len(message["content"]):
         return False
-    history.refresh()
     last = _with_tracking_id(history.view[-1]) if len(history.view) else None
     blocks = last["content"] if last is not None else []
     return not {*results} <= {
