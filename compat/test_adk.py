@@ -45,6 +45,7 @@ from compat.adk_agent import (
 )
 from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.adk import PalaverSessionService, from_event, session_service, to_event
+from palaver.errors import LeaseTaken
 from palaver.messages import ToolCallPart, assistant, user
 from palaver.messages.message import Message
 from palaver.testing.servers import ProviderServer, Scripted
@@ -343,7 +344,8 @@ def test_a_run_that_resumes_while_the_first_goes_on_is_refused(here: Store) -> N
     asyncio.run(talk())
 
 
-def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
+def test_a_run_waits_only_so_long_for_another(here: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_service, "_SILENT_SECONDS", 0)
     service = PalaverSessionService(here, wait_seconds=0.05)
     quick = PalaverSessionService(here, turn_seconds=0.05)
 
@@ -414,6 +416,29 @@ def test_a_session_that_nobody_has_any_more_is_left_to_others(here: Store) -> No
     asyncio.run(talk())
     assert time.monotonic() - began < 10
     assert ["Tea?", "Rum?"] == [message.text for message in here.get("talk")]
+
+
+def test_a_run_keeps_its_turn_however_long_its_tool_takes(here: Store) -> None:
+    service = PalaverSessionService(here, turn_seconds=0.15)
+    told_of: list[str] = []
+
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        time.sleep(0.5)  # the loop stands still, too
+        try:
+            here.lease("talk", "another", seconds=1)
+        except LeaseTaken as error:
+            told_of.append(str(error))
+        return f"{city}: sunny"
+
+    async def talk() -> None:
+        await service.create_session(**TALK)
+        who = scripted("Sunny.")
+        who.tools = [weather]
+        assert "Sunny." == await ask(who, "Weather?", service, "talk")
+
+    asyncio.run(talk())
+    assert 1 == len(told_of)
 
 
 # ── killed ──────────────────────────────────────────────────────────────────────────────────────

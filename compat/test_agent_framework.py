@@ -640,10 +640,29 @@ def test_a_run_waits_only_so_long_for_another(here: Store) -> None:
     assert asyncio.run(ask(talking, "Tea?")) == "Yes."
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are silent for as long as a turn lasts have lost it."""
+    monkeypatch.setattr(history_provider, "_SILENT_SECONDS", 0)
+
+
+def test_a_run_keeps_its_turn_however_long_its_tool_takes(here: Store) -> None:
+    provider = PalaverHistoryProvider(here, turn_seconds=0.15)
+
+    def meanwhile() -> None:
+        time.sleep(0.5)  # the loop stands still, too
+        with pytest.raises(LeaseTaken):
+            here.lease("talk", "another", seconds=1)
+
+    talking = agent(ScriptedClient(call(), "Sunny."), provider, meanwhile=meanwhile)
+    assert asyncio.run(ask(talking, "Weather?")) == "Sunny."
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("still", [True, False])
 def test_a_run_that_lost_its_turn_in_the_middle_is_refused(here: Store, *, still: bool) -> None:
     def take_over() -> None:
-        time.sleep(0.1)
+        time.sleep(0.2)
         lease = here.lease("talk", "another", seconds=60)
         here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
         if not still:
@@ -656,9 +675,10 @@ def test_a_run_that_lost_its_turn_in_the_middle_is_refused(here: Store, *, still
     assert [each.text for each in here.get("talk").view][-2:] == ["And me?", "Yes."]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_run_that_is_stored_as_a_whole_goes_after_another(here: Store) -> None:
     def take_over() -> None:
-        time.sleep(0.1)
+        time.sleep(0.2)
         lease = here.lease("talk", "another", seconds=60)
         here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
         here.release(lease)
@@ -778,6 +798,7 @@ def test_a_run_that_ends_with_a_call_leaves_the_session_while_its_task_goes_on(
     assert_valid(client.requests[-1])
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_run_after_one_that_failed_in_the_same_task_waits_its_turn(here: Store) -> None:
     provider = PalaverHistoryProvider(here, turn_seconds=0.05)
     client = ScriptedClient(call())
@@ -787,7 +808,7 @@ def test_a_run_after_one_that_failed_in_the_same_task_waits_its_turn(here: Store
     async def go() -> None:
         with pytest.raises(IndexError):
             await ask(talking, question)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
         lease = here.lease("talk", "another", seconds=60)
         here.get("talk").extend([user("And me?"), assistant("Yes.")], lease=lease)
         asyncio.get_running_loop().call_later(0.2, here.release, lease)

@@ -22,6 +22,8 @@ from palaver.messages import Message, complete, pending, start, tool_part, user
 from palaver.messages.ids import NIL_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from palaver.stores import Store
 
 
@@ -103,7 +105,7 @@ def test_messages_without_ids_are_found_by_what_they_say(
 ) -> None:
     """Each is compared with those that say the same, not with all."""
     compared: list[str] = []
-    is_same = getattr(message_channel, "_is_same")  # noqa: B009 - private, and counted
+    is_same: Callable[..., bool] = message_channel._is_same
 
     def count(snapshot: Any, message: Any) -> bool:
         compared.append(message.content)

@@ -183,7 +183,7 @@ def test_an_erased_message_is_gone_for_the_graph_too(store: Store) -> None:
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_task_may_have_written_what_was_erased(store: Store, alone: bool) -> None:  # noqa: FBT001 - a parameter
-    builder = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     said = AIMessage("4711", id="said")
 
     def answer(_state: MessagesState) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
@@ -34,6 +33,7 @@ from google.adk.sessions.base_session_service import (
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
+from palaver.adapters._turns import Turn, check_seconds
 from palaver.adapters._worker_threads import (
     Patience,
     is_local,
@@ -51,7 +51,6 @@ from palaver.errors import (
     UnknownConversation,
 )
 from palaver.messages.ids import new_id, now_ms
-from palaver.stores.records import holder_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
     from palaver.history.view import View
     from palaver.stores import Store, StoredHistory
-    from palaver.stores.records import Head, Lease, Record
+    from palaver.stores.records import Head, Record
 
 __all__ = ["PalaverSessionService"]
 
@@ -78,6 +77,8 @@ _SHARED_NAME: Final = "adk-state:"
 _TAG: Final = "adk:"
 """How the tags begin that name a session's app, and its app and user."""
 _POLL_SECONDS: Final = 0.02
+_SILENT_SECONDS: Final = 600
+"""How long a run may be silent, while its model thinks or a tool works, and keep its turn."""
 _PATIENCE: Final = 0.000_15
 """How long the loop waits for an append, in seconds: a disk that is slower has the loop go on."""
 _READING: Final = 0.001
@@ -149,26 +150,23 @@ class _Open(NamedTuple):
 
 
 class _Writer:
-    """A `Session` object that was given to ADK: what it has seen, and the lease it writes under."""
+    """A `Session` object that was given to ADK: what it has seen, and the turn it writes in."""
 
     def __init__(
         self,
+        turn: Turn,
         talk: _Open,
         version: int | None,
         config: GetSessionConfig | None,
         ids: set[str] | None = None,
     ) -> None:
-        self.holder = holder_name()
+        self.turn = turn
         self.talk = talk
         self.history = talk.history
         self.config = config
         self.version = version
         self.ids = ids
         """Of all events in the view of this version; None if they were not all read."""
-        self.lease: Lease | None = None
-        self.token = 0
-        """Of the last lease that it had."""
-        self.renew_at = 0.0
         self.loop: asyncio.AbstractEventLoop | None = None
         """The loop of the last append."""
 
@@ -204,13 +202,10 @@ class PalaverSessionService(BaseSessionService):
         """Take a store, which the caller closes.
 
         `agent` is the author of answers that ADK did not write, if no agent spoke before them.
-        `turn_seconds` is how long a run that writes nothing keeps others from the session,
+        `turn_seconds` is how long a process that was killed keeps others from its sessions,
         `wait_seconds` how long a run waits for another before it is refused.
         """
-        if not turn_seconds > 0:
-            raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
-        if not wait_seconds >= 0:
-            raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+        check_seconds(turn_seconds, wait_seconds)
         self._store = store
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
@@ -295,7 +290,7 @@ class PalaverSessionService(BaseSessionService):
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
         if writer is not None:
-            await self._in_thread(partial(self._release, writer), self._patience)
+            await self._in_thread(writer.turn.release, self._patience)
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
 
@@ -526,8 +521,12 @@ class PalaverSessionService(BaseSessionService):
         if with_events:
             partly = config is not None and (config.num_recent_events, config.after_timestamp)
             ids = {each.id for each in events} if partly in (False, (None, None)) else None
-            self._remember(session, _Writer(talk, view.version, config, ids))
+            self._remember(session, _Writer(self._turn_on(talk), talk, view.version, config, ids))
         return session
+
+    def _turn_on(self, talk: _Open) -> Turn:
+        seconds, silent = self._turn_seconds, max(_SILENT_SECONDS, self._turn_seconds)
+        return Turn(self._store, talk.history.id, seconds, silent_seconds=silent)
 
     def _remember(self, session: Session, writer: _Writer) -> _Writer:
         self._writers[id(session)] = writer
@@ -537,9 +536,9 @@ class PalaverSessionService(BaseSessionService):
     def _forget(self, session: int) -> None:
         """Let others have the session of a run that is over: nobody has its object any more."""
         writer = self._writers.pop(session, None)
-        if writer is not None and writer.lease is not None and writer.loop is not None:
+        if writer is not None and writer.turn.lease is not None and writer.loop is not None:
             with suppress(RuntimeError):  # a closed loop: the lease ends by itself
-                writer.loop.call_soon_threadsafe(run_in_background, partial(self._release, writer))
+                writer.loop.call_soon_threadsafe(run_in_background, writer.turn.release)
 
     def _events(self, talk: _Open, view: View, config: GetSessionConfig | None) -> list[Event]:
         if config is None:
@@ -642,18 +641,18 @@ class PalaverSessionService(BaseSessionService):
         if writer is None:  # a session that this service did not give, such as a copy
             owner = session.app_name, session.user_id, session.id
             talk = await self._in_thread(lambda: self._open_now(self._name_of(*owner)))
-            writer = self._remember(session, _Writer(talk, None, None))
+            writer = self._remember(session, _Writer(self._turn_on(talk), talk, None, None))
         before = self._tasks.get(task) if task is not None else None
         if task is not None and before is not writer:
             if before is None:
                 task.add_done_callback(self._end)
             self._tasks[task] = writer
         if before is not None and before is not writer:
-            await self._in_thread(partial(self._release, before))
+            await self._in_thread(before.turn.release)
         loop = writer.loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
-            patience = self._beginning if writer.lease is None else self._patience
+            patience = self._beginning if writer.turn.lease is None else self._patience
             try:
                 await self._in_thread(partial(self._append, writer, session, event), patience)
             except (LeaseTaken, LeaseLost) as error:
@@ -666,10 +665,10 @@ class PalaverSessionService(BaseSessionService):
 
     def _append(self, writer: _Writer, session: Session, event: Event) -> None:
         """Append an event under the lease; what the session holds then is what is stored."""
-        history, outside = writer.history, writer.lease is None
+        history, outside = writer.history, writer.turn.lease is None
         shared: list[_Json] = []
         try:
-            lease = self._lease(writer, session, event)
+            self._take_turn(writer, session, event)
             if self._is_stored(writer, event):
                 return
             message = from_event(event, session=history.id)
@@ -677,11 +676,11 @@ class PalaverSessionService(BaseSessionService):
             if event.actions.state_delta:
                 *shared, own = _scopes(state_delta(message))
                 records = self._changed_state(history, shared, own)
-            history.extend((message,), records=records, lease=lease)
+            history.extend((message,), records=records, lease=writer.turn.lease)
         except UnknownConversation:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
         except LeaseLost:  # just now: the next try sees what the other has written
-            writer.lease = None
+            writer.turn.let_go()
             raise
         if any(shared):
             kept = self._store.records(history.id, _RECORDS)
@@ -696,7 +695,7 @@ class PalaverSessionService(BaseSessionService):
             self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
         if outside and event.content is None:  # state set by hand: a run begins with a message
-            self._release(writer)
+            writer.turn.release()
 
     def _changed_state(
         self, history: StoredHistory, shared: Sequence[_Json], own: _Json
@@ -710,20 +709,13 @@ class PalaverSessionService(BaseSessionService):
             records.append((_RECORDS, "state", _encode({"seen": seen, "state": state})))
         return records
 
-    def _lease(self, writer: _Writer, session: Session, event: Event) -> Lease:
-        """Take or renew the lease; what another run has written meanwhile may forbid it."""
-        now = time.monotonic()
-        if writer.lease is not None and now < writer.renew_at:
-            return writer.lease
-        lease = self._store.lease(writer.history.id, writer.holder, seconds=self._turn_seconds)
-        alone = lease.token == writer.token + (writer.lease is None)  # nobody had it since
-        had, writer.lease, writer.token = writer.token, lease, lease.token
-        writer.renew_at = now + self._turn_seconds / 3
-        if had and alone:
-            return lease
+    def _take_turn(self, writer: _Writer, session: Session, event: Event) -> None:
+        """Take the turn or go on with it; what another run has written may forbid it."""
+        if writer.turn.take():
+            return
         writer.history.refresh()
         if writer.version == writer.history.version:
-            return lease
+            return
         known = {each.id for each in session.events}
         view = writer.history.view
         foreign = len(view) > 0 and view[-1].id not in known
@@ -731,13 +723,12 @@ class PalaverSessionService(BaseSessionService):
             each.invocation_id for each in session.events if each.invocation_id
         }
         if foreign and (known or writer.version is not None) and event.content and not begins:
-            self._release(writer)
+            writer.turn.release()
             msg = (
                 f"Session {session.id} was modified in storage by another run since it was read:"
                 " get it again"
             )
             raise StaleSessionError(msg)
-        return lease
 
     def _is_stored(self, writer: _Writer, event: Event) -> bool:
         """Tell whether the view has this very event: appending it again changes nothing."""
@@ -780,14 +771,8 @@ class PalaverSessionService(BaseSessionService):
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the session of a task that has ended."""
         writer = self._tasks.pop(task, None)
-        if writer is not None and writer.lease is not None:
-            run_in_background(partial(self._release, writer))
-
-    def _release(self, writer: _Writer) -> None:
-        lease, writer.lease = writer.lease, None
-        if lease is not None:
-            with suppress(StoreError):  # the store may be closed by now
-                self._store.release(lease)
+        if writer is not None and writer.turn.lease is not None:
+            run_in_background(writer.turn.release)
 
 
 def _as_wide(

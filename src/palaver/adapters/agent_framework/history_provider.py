@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
@@ -20,6 +19,7 @@ from urllib.parse import quote
 
 from agent_framework import HistoryProvider
 
+from palaver.adapters._turns import Turn, check_seconds
 from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.agent_framework.convert import (
     answered_calls,
@@ -29,11 +29,9 @@ from palaver.adapters.agent_framework.convert import (
     to_agent_framework,
     with_contents,
 )
-from palaver.errors import Conflict, LeaseLost, LeaseTaken, StoreError, UnknownConversation
-from palaver.messages.ids import new_id
+from palaver.errors import Conflict, LeaseLost, LeaseTaken, UnknownConversation
 from palaver.messages.limits import is_object
 from palaver.messages.parts import ToolCallPart
-from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
     from palaver.history.view import View
     from palaver.messages import Message
-    from palaver.stores import Lease, Store, StoredHistory
+    from palaver.stores import Store, StoredHistory
 
 __all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id"]
 
@@ -55,20 +53,21 @@ _MAX_LOOKBACK: Final = 40
 _MAX_HISTORIES: Final = 128
 """How many conversations a provider has open."""
 _POLL_SECONDS: Final = 0.05
+_SILENT_SECONDS: Final = 600
+"""How long a run may be silent, while its model thinks or a tool works, and keep its turn."""
 _Held = TypeVar("_Held")
 
 _log = logging.getLogger("palaver.adapters.agent_framework")
 
 
-class _Turn:
-    """A run on a conversation: the lease it has, and what the framework was given to compact."""
+class _Turn(Turn):
+    """A run on a conversation: its turn, and what the framework was given to compact."""
 
-    def __init__(self, history: StoredHistory) -> None:
+    def __init__(self, store: Store, history: StoredHistory, seconds: float) -> None:
+        silent = max(_SILENT_SECONDS, seconds)
+        super().__init__(store, history.id, seconds, silent_seconds=silent)
         self.history = history
-        self.holder = f"{holder_name()} {new_id()}"
         self.task = asyncio.current_task()
-        self.lease: Lease | None = None
-        self.renew_at = 0.0
         self.wrote = False
         self.ends = False
         self.read: list[tuple[int, FrameworkMessage]] = []
@@ -128,10 +127,7 @@ class PalaverHistoryProvider(HistoryProvider):
     ) -> None:
         """Take a store, which the caller closes."""
         check_store(store)
-        if not turn_seconds > 0:
-            raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
-        if not wait_seconds >= 0:
-            raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+        check_seconds(turn_seconds, wait_seconds)
         if max_messages is not None and max_messages < 1:
             raise ValueError(f"max_messages must be 1 or more, or None, not {max_messages!r}")
         super().__init__(
@@ -190,7 +186,11 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(await run_to_end(partial(self._open_or_create, name)))
+            turn = _Turn(
+                self.store,
+                await run_to_end(partial(self._open_or_create, name)),
+                self._turn_seconds,
+            )
             turn.ends = True
         await self._when_free(turn, partial(self._append, turn, messages))
 
@@ -206,7 +206,11 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(context.session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(await run_to_end(partial(self._open_or_create, name)))
+            turn = _Turn(
+                self.store,
+                await run_to_end(partial(self._open_or_create, name)),
+                self._turn_seconds,
+            )
             self._begin(turn, name)
         if turn.task is asyncio.current_task():
             self._watch(turn, context)
@@ -299,7 +303,7 @@ class PalaverHistoryProvider(HistoryProvider):
         history.extend(new, lease=turn.lease, release=turn.ends)
         turn.wrote = True
         if turn.ends and new:  # it was given back with the change
-            turn.lease = None
+            turn.let_go()
             self._forget(turn)
         elif turn.ends:
             self._release(turn)
@@ -325,6 +329,10 @@ class PalaverHistoryProvider(HistoryProvider):
             _log.info("a compaction of %s was left out: %s", history.id, error)
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _new_turn(self, name: str) -> _Turn:
+        history = await run_to_end(partial(self._open_or_create, name))
+        return _Turn(self.store, history, self._turn_seconds)
 
     def _begin(self, turn: _Turn, name: str) -> None:
         """Make a run known to what it calls, and to the end of its task."""
@@ -362,21 +370,16 @@ class PalaverHistoryProvider(HistoryProvider):
                 return
 
     def _renew(self, turn: _Turn) -> None:
-        """Take the lease, or make it last."""
-        now = time.monotonic()
-        if turn.lease is not None and now < turn.renew_at:
-            return
-        held = turn.lease
-        taken = self.store.lease(turn.history.id, turn.holder, seconds=self._turn_seconds)
-        turn.lease, turn.renew_at = taken, now + self._turn_seconds / 3
-        if held is not None and turn.wrote and taken.token > held.token + 1:
+        """Take the turn, or go on with it."""
+        began = turn.lease is None
+        if not turn.take() and not began and turn.wrote:
             self._release(turn)
             raise self._lost(turn)
 
     def _lost(self, turn: _Turn) -> LeaseLost:
         return LeaseLost(
-            f"session {turn.history.id} went to another run after {self._turn_seconds:g} seconds"
-            " in which this one stored nothing: give the provider more turn_seconds, and run again"
+            f"session {turn.history.id} went to another run: this one was silent for too long; run"
+            " again, or give the provider more turn_seconds"
         )
 
     def _watch(self, turn: _Turn, context: SessionContext) -> None:
@@ -414,8 +417,7 @@ class PalaverHistoryProvider(HistoryProvider):
         if not turn.wrote:
             self._give_up(turn)
         elif turn.lease is not None and turn.is_over():
-            turn.renew_at = 0.0
-            turn.loop.run_in_executor(None, self._give_back, turn.lease)
+            turn.loop.run_in_executor(None, turn.suspend)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the sessions of a task that has ended."""
@@ -424,20 +426,14 @@ class PalaverHistoryProvider(HistoryProvider):
 
     def _give_up(self, turn: _Turn) -> None:
         """Take the lease from a run at once, and give it back on a thread."""
-        lease, turn.lease = turn.lease, None
+        lease = turn.let_go()
         self._forget(turn)
         if lease is not None:
-            turn.loop.run_in_executor(None, self._give_back, lease)
+            turn.loop.run_in_executor(None, turn.release, lease)
 
     def _release(self, turn: _Turn) -> None:
-        lease, turn.lease = turn.lease, None
         self._forget(turn)
-        if lease is not None:
-            self._give_back(lease)
-
-    def _give_back(self, lease: Lease) -> None:
-        with suppress(StoreError):  # the store may be closed by now
-            self.store.release(lease)
+        turn.release()
 
     def _forget(self, turn: _Turn) -> None:
         if turn.question is not None:

@@ -11,12 +11,10 @@ import asyncio
 import copy
 import json
 import logging
-import threading
 import time
 import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
@@ -36,6 +34,7 @@ from strands.types.session import (
     encode_bytes_values,
 )
 
+from palaver.adapters._turns import Turn, check_seconds
 from palaver.adapters.strands.convert import (
     METADATA_KEY,
     Fields,
@@ -45,7 +44,7 @@ from palaver.adapters.strands.convert import (
     to_strands,
     write_message,
 )
-from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, StoreError, UnknownConversation
+from palaver.errors import AlreadyExists, LeaseLost, LeaseTaken, UnknownConversation
 from palaver.messages.ids import new_id, uuid_for
 from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ToolCallPart
@@ -53,7 +52,7 @@ from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from strands.agent.agent import Agent
     from strands.hooks import HookRegistry
@@ -470,19 +469,36 @@ def _iso(milliseconds: int) -> str:
 # ── the session manager ─────────────────────────────────────────────────────────────────────────
 
 
+class _Run(Turn):
+    """The turn of a run of Strands', of which a hook may not tell the end: one that raised."""
+
+    _event: weakref.ref[BeforeInvocationEvent] | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self, event: BeforeInvocationEvent) -> None:
+        """Note the event, which Strands holds until the run is over, however that ends."""
+        self._event, self._loop = weakref.ref(event), asyncio.get_running_loop()
+
+    def end(self) -> None:
+        """Let others have their turn."""
+        self._event = self._loop = None
+        self.release()
+
+    def is_over(self) -> bool:
+        """Tell whether Strands has dropped the event, or the loop was closed."""
+        event, loop = self._event, self._loop
+        return event is not None and (event() is None or loop is None or loop.is_closed())
+
+
 class _Shown:
     """What an agent was shown: its messages, where they are in the view, and at which version."""
 
-    def __init__(self, history: StoredHistory) -> None:
+    def __init__(self, history: StoredHistory, turn: _Run) -> None:
         self.history = history
+        self.turn = turn
         self.messages: list[StrandsMessage] = []
         self.waiting: list[StrandsMessage] = []  # appended while another run had its turn
         self.version = -1
-        self.lease: Lease | None = None
-        self.holder = f"{holder_name()} {new_id()}"
-        self.renew_at = 0.0
-        self.lock = threading.Lock()  # of the lease, which a run and its heartbeat both renew
-        self.ended = threading.Event()
 
 
 class PalaverSessionManager(RepositorySessionManager):
@@ -508,10 +524,7 @@ class PalaverSessionManager(RepositorySessionManager):
         wait_seconds: float = 60.0,
     ) -> None:
         """Use the conversation `session_id` of a store; it is created if it is not there."""
-        if not turn_seconds > 0:
-            raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
-        if not wait_seconds >= 0:
-            raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+        check_seconds(turn_seconds, wait_seconds)
         self.repository = PalaverSessionRepository(store)
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._shown: dict[str, _Shown] = {}
@@ -539,7 +552,9 @@ class PalaverSessionManager(RepositorySessionManager):
         stored = repository.read_agent(self.session_id, name)
         if stored is None:
             repository.create_agent(self.session_id, SessionAgent.from_agent(agent))
-        shown = self._shown[name] = _Shown(repository.history(self.session_id, name))
+        history = repository.history(self.session_id, name)
+        turn = _Run(repository.store, history.id, self._turn_seconds)
+        shown = self._shown[name] = _Shown(history, turn)
         self._held_records[name] = []
         self._latest_agent_message[name] = None
         if stored is not None:
@@ -561,7 +576,7 @@ class PalaverSessionManager(RepositorySessionManager):
         answered its calls itself.
         """
         shown = self._shown[agent.agent_id]
-        outside = shown.lease is None
+        outside = shown.turn.lease is None
         try:
             self._renew(shown)
         except LeaseTaken:
@@ -572,7 +587,7 @@ class PalaverSessionManager(RepositorySessionManager):
         if not (outside and _is_stray(message, shown.history.refresh())):
             self._append(message, agent, shown)
         if outside:
-            self._release(shown)
+            shown.turn.release()
 
     def _append(self, message: StrandsMessage, agent: LocalAgent, shown: _Shown) -> None:
         history = shown.history
@@ -581,7 +596,7 @@ class PalaverSessionManager(RepositorySessionManager):
         stored = SessionMessage.from_message(message, number)
         about: Fields = {"number": number, "created": stored.created_at}
         made = read_message(message, about, history.id, _tools_of(history, message))
-        history.extend([made], lease=shown.lease)
+        history.extend([made], lease=shown.turn.lease)
         if history.version == shown.version + 1 and not is_stray:  # nobody has changed anything
             shown.version = history.version
         shown.messages.append(copy.deepcopy(message))
@@ -603,9 +618,10 @@ class PalaverSessionManager(RepositorySessionManager):
         """Take the lease, and bring the agent up to date."""
         shown = self._shown[event.agent.agent_id]
         until = anyio.current_time() + self._wait_seconds
+        shown.turn.let_go()  # of a run that never ended
+        shown.turn.begin(event)
         while True:
             try:
-                shown.lease = None
                 self._renew(shown)
                 break
             except LeaseTaken as error:
@@ -613,13 +629,6 @@ class PalaverSessionManager(RepositorySessionManager):
                     msg = f"Session {self.session_id} is used by another run: {error}"
                     raise SessionException(msg) from error
             await anyio.sleep(_POLL_SECONDS)
-        shown.ended = threading.Event()
-        run = weakref.ref(event)  # Strands holds it until the run is over, however that ends
-        loop = asyncio.get_running_loop()
-        beat = partial(
-            self._keep_turn, shown, shown.ended, lambda: run() is None or loop.is_closed()
-        )
-        threading.Thread(target=beat, name="palaver-strands-turn", daemon=True).start()
         waiting, shown.waiting = shown.waiting, []
         shown.history.refresh()
         for message in waiting:
@@ -650,70 +659,28 @@ class PalaverSessionManager(RepositorySessionManager):
         """
         shown = self._shown[event.agent.agent_id]
         try:
-            if shown.lease is not None:
+            if shown.turn.lease is not None:
                 with suppress(LeaseLost):
                     self._renew(shown)
-            if shown.lease is not None:
+            if shown.turn.lease is not None:
                 self._bring_up_to_date(event.agent, shown)
         finally:
-            self._release(shown)
-
-    def _keep_turn(
-        self, shown: _Shown, ended: threading.Event, is_over: Callable[[], bool]
-    ) -> None:
-        """Renew the lease until a run ends, however long its model or a tool takes.
-
-        A lease that went to another run is left as it is: this run learns of it when it writes. A
-        run that is over without an `AfterInvocationEvent`, as when a hook raised, is given up.
-        """
-        while not ended.wait(self._turn_seconds / 3):
-            with shown.lock:
-                if ended.is_set() or shown.lease is None:
-                    return
-                if is_over():
-                    self._give_back(shown)
-                    return
-                try:
-                    self._take(shown)
-                except (LeaseTaken, LeaseLost):
-                    return
-                except StoreError as error:
-                    _log.warning("session %s: turn not renewed: %s", shown.history.id, error)
-
-    def _release(self, shown: _Shown) -> None:
-        shown.ended.set()
-        with shown.lock:
-            self._give_back(shown)
-
-    def _give_back(self, shown: _Shown) -> None:
-        """Give the lease back, if there is one. Needs the lock."""
-        lease, shown.lease = shown.lease, None
-        if lease is not None:
-            with suppress(StoreError):  # the store may be closed by now
-                self.repository.store.release(lease)
+            shown.turn.end()
 
     def _renew(self, shown: _Shown) -> None:
-        """Take the lease, or make it last."""
-        with shown.lock:
-            if shown.lease is not None and time.monotonic() < shown.renew_at:
-                return
-            try:
-                self._take(shown)
-            except (LeaseTaken, LeaseLost) as error:
-                had, shown.lease = shown.lease, None
-                if had is None:
-                    raise
-                msg = f"Session {self.session_id} went to another run meanwhile: {error}"
-                raise LeaseLost(msg) from error
-
-    def _take(self, shown: _Shown) -> None:
-        """Take the lease, or renew it; `LeaseLost` if another run has had it. Needs the lock."""
-        began, store = time.monotonic(), self.repository.store
-        taken = store.lease(shown.history.id, shown.holder, seconds=self._turn_seconds)
-        if shown.lease is not None and taken.token > shown.lease.token + 1:
-            store.release(taken)
-            raise LeaseLost("it has ended by now")
-        shown.lease, shown.renew_at = taken, began + self._turn_seconds / 3
+        """Take the turn, or go on with it: `LeaseLost` if it went to another run."""
+        turn, why = shown.turn, ""
+        began = turn.lease is None
+        try:
+            goes_on = turn.take() or began
+        except LeaseTaken as error:
+            if began:
+                raise
+            goes_on, why = False, f": {error}"
+            turn.let_go()
+        if not goes_on:
+            turn.release()
+            raise LeaseLost(f"Session {self.session_id} went to another run meanwhile{why}")
 
     # ── the agent's messages and the view ───────────────────────────────────────────────────────
 

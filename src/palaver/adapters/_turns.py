@@ -1,0 +1,212 @@
+"""Turns: a run has a conversation to itself while it is at work.
+
+A turn is a lease of some seconds, so that a process that was killed is soon succeeded. A run may be
+silent for much longer, while a model thinks or a tool works: a thread renews the leases of all the
+turns of the process. It stops where a turn has ended, where its run is over without having said so,
+where nobody has its object any more, and after `silent_seconds` in which the run stored nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from palaver.errors import LeaseTaken, StoreError
+from palaver.stores.records import holder_name
+
+if TYPE_CHECKING:
+    from palaver.stores import Lease, Store
+
+__all__ = ["Turn", "check_seconds"]
+
+_log = logging.getLogger("palaver.adapters")
+_PART: Final = 3
+"""A lease is renewed when so great a part of its time is over: one in three."""
+
+
+def check_seconds(turn_seconds: float, wait_seconds: float) -> None:
+    """Refuse times that a run can't keep others from a session, or wait for them.
+
+    >>> check_seconds(60, -1)
+    Traceback (most recent call last):
+    ...
+    ValueError: wait_seconds must be 0 or more, not -1
+    """
+    if not turn_seconds > 0:
+        raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
+    if not wait_seconds >= 0:
+        raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+
+
+class Turn:
+    """The turn of a run on a conversation, once it was taken.
+
+    >>> import palaver
+    >>> store = palaver.open(":memory:")
+    >>> turn = Turn(store, store.create(id="talk").id, 60)
+    >>> turn.take(), turn.take()
+    (False, True)
+    >>> turn.release()
+    """
+
+    def __init__(
+        self, store: Store, conversation: str, seconds: float, *, silent_seconds: float = math.inf
+    ) -> None:
+        """Take nothing yet."""
+        self._store, self._conversation, self._seconds = store, conversation, seconds
+        self._silent_seconds = silent_seconds
+        self._holder = holder_name()
+        self._lock = threading.Lock()  # of the lease, which the run and the thread renew
+        self._token = 0
+        """Of the last lease that it had."""
+        self._renew_at = self._asked_at = 0.0
+        self._is_watched = False
+        self._is_suspended = False
+        self.lease: Lease | None = None
+
+    def is_over(self) -> bool:
+        """Tell whether the run is over, though it did not end its turn. Any thread may ask."""
+        return False
+
+    def take(self) -> bool:
+        """Take the turn or go on with it; tell whether nobody else had it since it last had it.
+
+        Raises `LeaseTaken` while another run has it.
+        """
+        with self._lock:
+            self._asked_at = time.monotonic()
+            if self.lease is not None and self._asked_at < self._renew_at:
+                return True
+            goes_on = self._renew()
+            self._is_suspended = False
+            if not self._is_watched:
+                self._is_watched = True
+                _watches[0].add(self, self._renew_at)
+            return goes_on
+
+    def _renew(self) -> bool:
+        """Take or renew the lease. Needs the lock."""
+        began = time.monotonic()
+        lease = self._store.lease(self._conversation, self._holder, seconds=self._seconds)
+        goes_on = (
+            0 < self._token >= lease.token - 1
+        )  # whoever has it after another raises it by one
+        self.lease, self._token = lease, lease.token
+        self._renew_at = began + self._seconds / _PART
+        return goes_on
+
+    def let_go(self) -> Lease | None:
+        """Have the turn no more, and return its lease, which others wait for until it is released.
+
+        Nothing is left to do where the turn was lost, or given back with a change.
+        """
+        with self._lock:
+            lease, self.lease = self.lease, None
+            return lease
+
+    def release(self, lease: Lease | None = None) -> None:
+        """Let others have their turn; `lease` is one that was let go."""
+        self._give_back(self.let_go() if lease is None else lease)
+
+    def suspend(self) -> None:
+        """Let others have their turn until the run goes on: then it takes its turn again, or not.
+
+        That is for a run that seems to be over.
+        """
+        with self._lock:
+            if self.lease is not None:
+                self._is_suspended, self._renew_at = True, 0.0
+                self._give_back(self.lease)
+
+    def keep(self) -> float | None:
+        """Renew the lease while the run is silent; return when to do it again, or None for never.
+
+        A turn that went to another run is left as it is: its run learns of it when it goes on.
+        """
+        is_over = self.is_over()
+        with self._lock:
+            again = self._keep(time.monotonic(), is_over=is_over)
+            self._is_watched = again is not None
+            return again
+
+    def _keep(self, now: float, *, is_over: bool) -> float | None:
+        had, token = self.lease, self._token
+        if had is None or self._is_suspended or now - self._asked_at > self._silent_seconds:
+            return None
+        if is_over:
+            self.lease = None
+            self._give_back(had)
+            return None
+        try:
+            goes_on = now < self._renew_at or self._renew()
+        except LeaseTaken:
+            return None
+        except StoreError as error:
+            _log.warning("%s: the turn of a run was not renewed: %s", self._conversation, error)
+            return now + self._seconds / _PART
+        if not goes_on:
+            self._give_back(self.lease)
+            self.lease, self._token, self._renew_at = had, token, 0.0
+        return self._renew_at if goes_on else None
+
+    def _give_back(self, lease: Lease | None) -> None:
+        if lease is not None:
+            with suppress(StoreError):  # the store may be closed by now
+                self._store.release(lease)
+
+
+class _Watch:
+    """The thread that renews turns: it begins with the first one, and ends with the process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, weakref.ref[Turn]]] = []
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+
+    def add(self, turn: Turn, due: float) -> None:
+        """Renew a turn when it is due."""
+        with self._changed:
+            heapq.heappush(self._due, (due, next(self._numbers), weakref.ref(turn)))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="palaver-turns", daemon=True)
+                self._thread.start()
+            elif self._due[0][0] == due:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):  # it may have begun in a thread that is kept on a processor
+                os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))
+        while True:
+            turn = self._next()
+            again = None if turn is None else turn.keep()
+            if turn is not None and again is not None:
+                self.add(turn, again)
+            del turn  # or it would live as long as there is no other
+
+    def _next(self) -> Turn | None:
+        """Wait for the next turn that is due; None if its run has gone."""
+        with self._changed:
+            while not self._due or self._due[0][0] > time.monotonic():
+                self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
+            return heapq.heappop(self._due)[2]()
+
+
+_watches: Final = [_Watch()]
+"""The one of this process: a fork takes no threads along, and the child begins with another."""
+
+
+def _begin_anew() -> None:
+    _watches[0] = _Watch()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
