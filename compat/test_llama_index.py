@@ -478,14 +478,14 @@ def test_calls_where_older_integrations_keep_them_are_paired() -> None:
 def test_calls_of_one_id_or_of_none_keep_their_results(here: Store) -> None:
     """As integrations write them whose models give no ids: the tool's name, or nothing."""
     memory = PalaverMemory(here, "talk")
-    asked, done = list[ChatMessage](), ChatMessage("Fine.", role="assistant")
-    for number, name in enumerate(("weather", None, "")):
+    done = ChatMessage("Fine.", role="assistant")
+    asked: list[ChatMessage] = []
+    for name in ("weather", None, ""):
         blocks: list[ContentBlock] = [
             ToolCallBlock(tool_call_id=name, tool_name="weather", tool_kwargs={"city": city})
             for city in ("Rome", "Oslo")
         ]
-        question = ChatMessage(f"Weather {number}?")
-        asked = [question, ChatMessage(blocks, role="assistant")]
+        asked = [ChatMessage("Weather?"), ChatMessage(blocks, role="assistant")]
         answered = [result(text, name or "weather") for text in ("sunny", "rain")]
         memory.put_messages(turn := [*asked, *answered, done])
         assert turn == memory.get()

@@ -159,8 +159,8 @@ def from_llama_index(
         blocks = diff(ours["blocks"], theirs["blocks"])
         if not about and not blocks:
             return made
-        stored = {"about": about, "blocks": blocks, "of": fingerprint(ours["blocks"])}
-        text = json.dumps(stored)  # its escapes carry any character
+        of = fingerprint(ours["blocks"])
+        text = json.dumps({"about": about, "blocks": blocks, "of": of})  # escapes any character
     except (PydanticSerializationError, TypeError, RecursionError, UnicodeDecodeError) as error:
         detail = f"holds what is no JSON and could not be read back: {error}"
         raise ValidationError(detail, path="$.message", rule="schema") from None
@@ -202,10 +202,8 @@ def _apply(ours: Fields, stored: str) -> Fields:
     try:
         left = json.loads(stored)
         edited = left["of"] != fingerprint(ours["blocks"])
-        about = left["about"]
-        if edited:  # the calls are blocks by now
-            about = [step for step in about if step[0] != ["additional_kwargs", "tool_calls"]]
-        made = apply_changes(_about(ours), about)
+        older = ["additional_kwargs", "tool_calls"] if edited else None  # they are blocks by now
+        made = apply_changes(_about(ours), [each for each in left["about"] if each[0] != older])
         blocks = ours["blocks"] if edited else apply_changes(ours["blocks"], left["blocks"])
         role = MessageRole(made["role"]).value
         given = made["additional_kwargs"]
@@ -296,9 +294,8 @@ def _read_result(
     call = _name(given.get("tool_call_id"), name)
     tool = _name(given.get("name"), tools.get(call, UNKNOWN_TOOL))
     texts = [block["text"] for block in fields["blocks"] if block["block_type"] == "text"]
-    now = now_ms()
+    output, now = _clean_text("\n".join(texts)), now_ms()
     running = start(pending({}, ""), at=now)
-    output = _clean_text("\n".join(texts))
     return tool_part(*ids, call, tool, complete(running, output, tool=tool, at=now))
 
 
@@ -365,9 +362,8 @@ def _text_block(text: str) -> Fields:
 
 def _write_result(part: ToolPart) -> Fields:
     state = part.state
-    output = state.error if isinstance(state, ToolError) else ""
-    if isinstance(state, ToolCompleted):
-        output = raw_output(state)
+    failed = state.error if isinstance(state, ToolError) else ""
+    output = raw_output(state) if isinstance(state, ToolCompleted) else failed
     return _fields("tool", [_text_block(output)], {"tool_call_id": part.call_id})
 
 
@@ -425,15 +421,17 @@ def repair_messages(
     )
 
 
-def _open_calls(message: ChatMessage) -> list[str]:
-    """Return the ids of a message's calls.
-
-    Of a call without one it is the name of its tool, by which such integrations answer it.
-    """
+def _calls(message: ChatMessage) -> list[tuple[object, object]]:
+    """Return the id and the tool of each call of a message."""
     blocks = (block for block in message.blocks if isinstance(block, ToolCallBlock))
-    found = [block.tool_call_id or block.tool_name for block in blocks]
-    older = (call or tool for call, tool, _ in _older_calls(message.additional_kwargs))
-    return found + [call for call in older if isinstance(call, str) and call not in found]
+    calls: list[tuple[object, object]] = [(each.tool_call_id, each.tool_name) for each in blocks]
+    older = (each[:2] for each in _older_calls(message.additional_kwargs))
+    return calls + [each for each in older if each not in calls]
+
+
+def _open_calls(message: ChatMessage) -> list[str]:
+    """Return the ids of a message's calls; by the tool's name such without one are answered."""
+    return [str(call or tool) for call, tool in _calls(message) if call or tool]
 
 
 def _answered_call(message: ChatMessage) -> str | None:
@@ -442,11 +440,8 @@ def _answered_call(message: ChatMessage) -> str | None:
 
 
 def _interrupted_result(message: ChatMessage, call: str) -> ChatMessage | None:
-    """Make a result for a call; for one without an id, none is expected."""
-    blocks = (block for block in message.blocks if isinstance(block, ToolCallBlock))
-    older = (name for name, _, _ in _older_calls(message.additional_kwargs))
-    if call not in (*(block.tool_call_id for block in blocks), *older):
-        return None
+    if call not in (name for name, _ in _calls(message)):
+        return None  # nobody waits for the result of a call without an id
     return _load(_fields("tool", [_text_block(INTERRUPTED)], {"tool_call_id": call}))
 
 
@@ -503,8 +498,7 @@ class PalaverChatStore(BaseChatStore):
             path = database_path(str(path))
             store = open_store(Path(path))
         check_store(store)
-        fields: Fields = {"path": path}
-        super().__init__(**fields)
+        super().__init__(**cast("Fields", {"path": path}))
         self._store = store
 
     @classmethod
@@ -581,8 +575,7 @@ class PalaverChatStore(BaseChatStore):
         history = self.history(key)
         places = _places(history.view)
         at = max(len(places) + idx, 0) if idx < 0 else idx
-        before = places[at][0] if at < len(places) else len(history.view)
-        history.insert(before, new)
+        history.insert(places[at][0] if at < len(places) else len(history.view), new)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Remove all messages from the view and return them; None if there is no such key."""
