@@ -103,9 +103,9 @@ def test_messages_without_ids_are_found_by_what_they_say(
 ) -> None:
     """Each is compared with those that say the same, not with all."""
     compared: list[str] = []
-    is_same = getattr(message_channel, "_is_same")  # noqa: B009 - private, and counted
+    is_same: Any = getattr(message_channel, "_is_same")  # noqa: B009 - private, and counted
 
-    def count(snapshot: Any, message: Any) -> bool:
+    def count(snapshot: Any, message: Any) -> Any:
         compared.append(message.content)
         return is_same(snapshot, message)
 
