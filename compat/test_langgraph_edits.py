@@ -107,7 +107,7 @@ def test_messages_without_ids_are_found_by_what_they_say(
     compared: list[str] = []
     is_same: Callable[..., bool] = message_channel._is_same
 
-    def count(snapshot: Any, message: Any) -> bool:
+    def count(snapshot: Any, message: Any) -> Any:
         compared.append(message.content)
         return is_same(snapshot, message)
 

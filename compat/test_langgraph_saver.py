@@ -186,7 +186,8 @@ def test_a_task_may_have_written_what_was_erased(store: Store, alone: bool) -> N
     builder: Any = StateGraph(MessagesState)
     said = AIMessage("4711", id="said")
 
-    def answer(_state: MessagesState) -> Any:
+    def answer(state: MessagesState) -> Any:
+        del state
         return {"messages": said if alone else [said]}
 
     builder.add_node("answer", answer)

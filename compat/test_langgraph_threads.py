@@ -195,6 +195,29 @@ def test_delta_channels_survive_pruning_and_deletion(here: Store) -> None:
     assert {"messages": {"writes": []}} == history
 
 
+class Notes(TypedDict):
+    """A state whose messages have another name."""
+
+    notes: Annotated[list[AnyMessage], add_messages]
+
+
+def test_a_channel_of_another_name_leaves_a_conversation_that_is_there(here: Store) -> None:
+    here.create([user("one")], id="trip")
+    builder = StateGraph(Notes)
+
+    def note(state: Notes) -> Any:
+        return {"notes": [AIMessage(f"n{len(state['notes'])}")]}
+
+    builder.add_node("note", note)
+    builder.add_edge(START, "note")
+    for name in ("trip", "new"):
+        for graph in (builder.compile(checkpointer=PalaverSaver(here)) for _ in range(2)):
+            graph.invoke({"notes": [HumanMessage("note")]}, thread(name))
+    notes = ["note", "n1", "note", "n3"]
+    assert [["one"], notes] == [[m.text for m in here.get(n)] for n in ("trip", "trip#/notes")]
+    assert notes == [m.text for m in here.get("new")]
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.filterwarnings("ignore")
 def test_a_delta_channel_begins_with_the_conversation_too(here: Store, durability: Any) -> None:

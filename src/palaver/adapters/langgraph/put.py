@@ -225,9 +225,16 @@ def _conversations(
     for channel in sorted(lists, key=lambda name: name != _MESSAGES):
         if channel not in where:
             other = channel_conversation(thread.home, namespace, channel)
-            where[channel] = other if taken else ""
-            taken = True
+            fits = not taken and (channel in refs or _fits_home(thread, channel))
+            where[channel] = "" if fits else other
+            taken = taken or not where[channel]
     return where
+
+
+def _fits_home(thread: Thread, channel: str) -> bool:
+    """Tell whether a channel may have the thread's own conversation: not if that is of others."""
+    home = thread.channel("", refresh=False)
+    return channel == _MESSAGES or not len(home.history) or home.tip.version >= 0
 
 
 # ── messages ────────────────────────────────────────────────────────────────────────────────────
