@@ -21,6 +21,7 @@ from strands.agent.conversation_manager import (
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.repository_session_manager import RepositorySessionManager
+from strands.storage.in_memory_storage import InMemoryStorage
 from strands.types.exceptions import (
     ContextWindowOverflowException,
     EventLoopException,
@@ -560,6 +561,12 @@ def test_any_conversation_is_a_session(store: Store) -> None:
     talking("Sure?")
     texts = [message.text for message in store.get("from elsewhere").view]
     assert texts == ["Be kind.", "Yes.", "How many?", "Two.", "Sure?", "Yes, two."]
+
+
+def test_an_agent_with_a_storage_is_told_that_its_session_is_not_there(here: Store) -> None:
+    manager = PalaverSessionManager("talk", here)
+    with pytest.warns(UserWarning, match="PalaverSessionManager does not use it"):
+        agent(ScriptedModel(), manager, storage=InMemoryStorage())
 
 
 def test_several_agents_of_a_session_and_their_state(store: Store) -> None:

@@ -12,6 +12,7 @@ import copy
 import json
 import logging
 import time
+import warnings
 import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -548,6 +549,12 @@ class PalaverSessionManager(RepositorySessionManager):
         name = agent.agent_id
         if name in self._shown:
             raise SessionException("The `agent_id` of an agent must be unique in a session.")
+        if agent.storage is not None:
+            warnings.warn(
+                f"Agent-level storage is set, but {type(self).__name__} does not use it: the"
+                " session is in palaver's store",
+                stacklevel=1,  # this line, whoever calls: it is shown once, as Strands' own is
+            )
         repository = self.repository
         stored = repository.read_agent(self.session_id, name)
         if stored is None:
