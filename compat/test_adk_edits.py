@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.adk.agents import RunConfig
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
 
@@ -192,3 +195,23 @@ def test_an_erasure_takes_what_repeats_the_event_of_the_state(store: Store) -> N
     with ProviderServer("gemini", ["the door code is 4711"]) as server:
         assert {"cups/%\n": 2, "sort": None} == asyncio.run(talk())
     assert "4711" not in str(store.records("talk", "adk"))
+
+
+def test_the_initial_state_of_an_older_session_is_read(store: Store) -> None:
+    """It was one record once, and such sessions have forks too."""
+    first = {"tea": "green", "cups": 2}
+    tags = (f"adk:{APP}", f"adk:{APP}/{USER}")
+    record = ("adk", "initial", json.dumps(first).encode())
+    store.create(id="talk", tags=tags, records=[record])
+    service = PalaverSessionService(store)
+    raises = Event(author="user", actions=EventActions(state_delta={"cups": 3}))
+
+    async def talk() -> None:
+        found = await service.get_session(**TALK)
+        assert found is not None
+        assert first == found.state
+        await service.append_event(found, raises)
+        fork = await service.fork_session(**TALK)
+        assert {**first, "cups": 3} == fork.state
+
+    asyncio.run(talk())

@@ -117,12 +117,12 @@ def _json_state(state: Mapping[str, Any]) -> _Json:
 
 
 def _initial(records: Mapping[str, bytes]) -> _Json:
-    """Return the state that a session was created with."""
-    return {
-        unquote(name.removeprefix(_INITIAL)): json.loads(value)
-        for name, value in records.items()
-        if name.startswith(_INITIAL)
-    }
+    """Return the state that a session was created with; older sessions have it in one record."""
+    state: _Json = json.loads(records.get(_INITIAL.strip(), b"{}"))
+    for name, value in records.items():
+        if name.startswith(_INITIAL):
+            state[unquote(name.removeprefix(_INITIAL))] = json.loads(value)
+    return state
 
 
 def _encode(value: object) -> bytes:
