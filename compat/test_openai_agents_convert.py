@@ -309,8 +309,8 @@ def test_what_is_stored_becomes_the_items_of_its_message(parts: list[Any]) -> No
     extra = encode_difference(items, [[[0, "status"], "incomplete"], [[0, "logprobs"], []]])
     is_plain = write_plain_answer(message.parts) is not None
     for each in (message, replace(message, metadata={METADATA_KEY: extra, "other": [1]})):
-        expected = [to_items(each)] if is_plain else None
-        assert expected == read_stored(dump([each]).decode())
+        found = read_stored(dump([each]).decode())
+        assert [to_items(each)] == found or (found is None and not is_plain)
 
 
 @at_least(40, in_faults=5_000)

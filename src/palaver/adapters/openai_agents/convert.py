@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from agents.run import ModelInputData
@@ -44,6 +44,7 @@ from palaver.wire.format import Writer, raw_block
 from palaver.wire.openai_responses.blocks import CALLS, ITEMS, RESULTS, pair_of
 from palaver.wire.openai_responses.request import (
     OPENAI_RESPONSES,
+    PLAIN_ITEMS,
     PLAIN_WRITERS,
     SENDABLE_IDS,
     ItemReader,
@@ -182,32 +183,53 @@ def to_items(message: Message) -> list[Item]:
     >>> to_items(user("Tea?"))
     [{'role': 'user', 'content': 'Tea?'}]
     """
-    return _restore(_write_items(message), message.metadata)
+    return _restore(message, _write_items)
 
 
-def _restore(ours: list[Item], metadata: Mapping[str, Any]) -> list[Item]:
+def _restore(message: _Source, write: Callable[[_Source], _Written]) -> _Written | list[Item]:
     """Return the original items: what palaver writes, with what they said beyond that."""
+    ours, metadata = write(message), message.metadata
     stored = metadata.get(METADATA_KEY) if metadata else None
-    if isinstance(stored, str):
-        then, _, steps = stored.partition(" ")
-        if then == fingerprint(ours):
-            return _apply_difference(ours, steps)
+    if ours is None or not isinstance(stored, str):
+        return ours
+    then, _, steps = stored.partition(" ")
+    if then != fingerprint(ours):
+        return ours
+    theirs = _apply_difference(ours, steps)
+    return write(message) if theirs is None else theirs
+
+
+def _apply_difference(ours: list[Item], steps: str) -> list[Item] | None:
+    """Apply the stored difference; None if it is not valid, and a part of it may be applied."""
+    additions = _read_additions(steps) if len(steps) <= _MAX_SHORT else None
+    if additions is None:
+        try:
+            theirs = apply_changes(ours, msgspec.json.decode(steps))
+        except msgspec.DecodeError:
+            return None
+        return [*theirs] if is_list(theirs) and all(map(is_object, theirs)) else None
+    try:
+        for path, key, value, is_empty_list in additions:
+            parent: Any = ours
+            for step in path:
+                parent = parent[step]
+            parent[key] = [] if is_empty_list else value
+    except (KeyError, IndexError, TypeError):
+        return None
     return ours
 
 
-def _apply_difference(ours: list[Item], steps: str) -> list[Item]:
-    """Apply the stored difference; it is ignored if it is not valid."""
-    if len(steps) <= _MAX_SHORT and _add(ours, _read_additions(steps)):
-        return ours
-    try:
-        theirs = apply_changes(ours, msgspec.json.decode(steps))
-    except msgspec.DecodeError:
-        return ours
-    return [*theirs] if is_list(theirs) and all(map(is_object, theirs)) else ours
+class _Addition(NamedTuple):
+    """A field that a difference adds."""
+
+    path: list[str | int]
+    key: str
+    value: str | float | bool | list[Any]
+    is_empty_list: bool
 
 
 @lru_cache(maxsize=256)
-def _read_additions(steps: str) -> tuple[tuple[list[Any], str, Any], ...] | None:
+def _read_additions(steps: str) -> tuple[_Addition, ...] | None:
     """Read a difference that only adds fields with a plain value or none; None for any other.
 
     Most are of this kind, and the same few: `"status": "completed"`, `"logprobs": []`.
@@ -216,32 +238,12 @@ def _read_additions(steps: str) -> tuple[tuple[list[Any], str, Any], ...] | None
         changes = decode(steps, list[tuple[list[str | int], str | int | float | bool | list[Any]]])
     except msgspec.MsgspecError:
         return None
-    found: list[tuple[list[Any], str, Any]] = []
+    found: list[_Addition] = []
     for path, value in changes:
         if not path or type(path[-1]) is not str or (type(value) is list and value):
             return None
-        found.append((path[:-1], path[-1], value))
+        found.append(_Addition(path[:-1], path[-1], value, type(value) is list))
     return tuple(found)
-
-
-def _add(ours: list[Item], additions: tuple[tuple[list[Any], str, Any], ...] | None) -> bool:
-    """Add fields to items; False, and nothing is added, where one has no place or is there."""
-    if additions is None:
-        return False
-    parents: list[Any] = []
-    for path, key, _ in additions:
-        parent: Any = ours
-        try:
-            for step in path:
-                parent = parent[step]
-        except (KeyError, IndexError, TypeError):
-            return False
-        if type(parent) is not dict or key in parent:
-            return False
-        parents.append(parent)
-    for parent, (_, key, value) in zip(parents, additions, strict=True):
-        parent[key] = [] if type(value) is list else value
-    return True
 
 
 def _write_items(message: Message) -> list[Item]:
@@ -313,11 +315,32 @@ def read_stored(stored: str) -> list[list[Item]] | None:
         return None
     found: list[list[Item]] = []
     for message in messages:
-        ours = _write_plain(message, _STORED_WRITERS)
-        if ours is None:
+        metadata = message.metadata
+        items = _restore_answer(message.content, metadata) if metadata else None
+        if items is None:
+            items = _restore(message, _write_stored)
+        if items is None:
             return None
-        found.append(_restore(ours, message.metadata) if message.metadata else ours)
+        found.append(items)
     return found
+
+
+def _write_stored(message: _StoredMessage) -> list[Item] | None:
+    return _write_plain(message, _STORED_WRITERS)
+
+
+def _restore_answer(content: Sequence[Any], metadata: Mapping[str, Any]) -> list[Item] | None:
+    """Return the original items of an answer that is as it was; None for any other message.
+
+    With the fingerprint of what was written when the items were stored, nothing has to be checked:
+    it was checked then.
+    """
+    try:
+        then, _, steps = metadata[METADATA_KEY].partition(" ")
+        ours = [_STORED_ITEMS[type(part)](part, part.metadata["openai"]["id"]) for part in content]
+    except (AttributeError, KeyError, TypeError):
+        return None
+    return _apply_difference(ours, steps) if then == fingerprint(ours) else None
 
 
 class _StoredText(Struct, tag="text", gc=False):
@@ -366,6 +389,13 @@ _STORED_WRITERS: Final[Mapping[type, PlainWriter]] = {
     _StoredText: PLAIN_WRITERS[TextPart],
     _StoredReasoning: PLAIN_WRITERS[ReasoningPart],
 }
+_STORED_ITEMS: Final[dict[type, Callable[[Any, str], Item]]] = {
+    _StoredCall: PLAIN_ITEMS[ToolCallPart],
+    _StoredText: PLAIN_ITEMS[TextPart],
+    _StoredReasoning: PLAIN_ITEMS[ReasoningPart],
+}
+_Source = TypeVar("_Source", Message, _StoredMessage)
+_Written = TypeVar("_Written", bound="list[Item] | None")
 
 
 def _make_call(part: ToolPart) -> Any:  # noqa: ANN401 - a part

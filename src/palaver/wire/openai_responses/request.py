@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPENAI_RESPONSES",
+    "PLAIN_ITEMS",
     "PLAIN_WRITERS",
     "SENDABLE_IDS",
     "ItemReader",
@@ -387,18 +388,19 @@ def write_plain_answer(
     return None if write is None or write is _write_plain_reasoning else items
 
 
-def _write_plain_call(part: ToolCallPart, name: str) -> Element | None:
-    raw = part.raw
-    fits = _fits_call(part.call_id) and _fits_tool(part.tool) and _is_call_item_id(name)
+def _plain_call(part: ToolCallPart, name: str) -> Element:
     return {
-        "type": "function_call", "call_id": part.call_id, "name": part.tool, "arguments": raw,
+        "type": "function_call", "call_id": part.call_id, "name": part.tool, "arguments": part.raw,
         "id": name,
-    } if fits and _is_object_text(raw) else None  # fmt: skip
+    }  # fmt: skip
 
 
-def _write_plain_text(part: TextPart, name: str) -> Element | None:
-    if part.ignored or not _is_message_id(name):
-        return None
+def _write_plain_call(part: ToolCallPart, name: str) -> Element | None:
+    fits = _fits_call(part.call_id) and _fits_tool(part.tool) and _is_call_item_id(name)
+    return _plain_call(part, name) if fits and _is_object_text(part.raw) else None
+
+
+def _plain_text(part: TextPart, name: str) -> Element:
     block: Element = {"type": "output_text", "text": part.text, "annotations": []}
     return {
         "type": "message", "id": name, "role": "assistant", "status": "completed",
@@ -406,10 +408,16 @@ def _write_plain_text(part: TextPart, name: str) -> Element | None:
     }  # fmt: skip
 
 
-def _write_plain_reasoning(part: ReasoningPart, name: str) -> Element | None:
-    if part.text or not _is_reasoning_id(name):
-        return None
+def _write_plain_text(part: TextPart, name: str) -> Element | None:
+    return None if part.ignored or not _is_message_id(name) else _plain_text(part, name)
+
+
+def _plain_reasoning(_part: ReasoningPart, name: str) -> Element:
     return {"type": "reasoning", "id": name, "summary": []}
+
+
+def _write_plain_reasoning(part: ReasoningPart, name: str) -> Element | None:
+    return None if part.text or not _is_reasoning_id(name) else _plain_reasoning(part, name)
 
 
 PLAIN_WRITERS: Final[Mapping[type, PlainWriter]] = {
@@ -418,6 +426,12 @@ PLAIN_WRITERS: Final[Mapping[type, PlainWriter]] = {
     ReasoningPart: _write_plain_reasoning,
 }
 """How the parts of an answer are written that have nothing but the ids of their items."""
+PLAIN_ITEMS: Final[Mapping[type, Callable[[Any, str], Element]]] = {
+    ToolCallPart: _plain_call,
+    TextPart: _plain_text,
+    ReasoningPart: _plain_reasoning,
+}
+"""The same items, without a check that a part has nothing else."""
 _is_reasoning_id, _is_message_id, _is_call_item_id = (SENDABLE_IDS[k] for k in ("rs", "msg", "fc"))
 
 
