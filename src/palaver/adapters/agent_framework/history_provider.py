@@ -75,15 +75,15 @@ class _Turn(Turn):
         self.version = -1
         self.given: list[FrameworkMessage] | None = None
         """The same messages, where a compaction looks for them."""
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.unanswered: dict[int, weakref.finalize[..., SessionContext]] = {}
         """The contexts that the framework holds while it waits for an answer, by their ids."""
         self.question: weakref.finalize[..., Content] | None = None
         """What was asked, which the framework holds as long as the run lasts."""
 
     def is_over(self) -> bool:
-        """Tell whether the framework has dropped what was asked."""
-        return self.question is not None and not self.question.alive
+        """Tell whether the framework has dropped what was asked, or the loop was closed."""
+        return super().is_over() or (self.question is not None and not self.question.alive)
 
 
 _turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
@@ -186,11 +186,7 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(
-                self.store,
-                await run_to_end(partial(self._open_or_create, name)),
-                self._turn_seconds,
-            )
+            turn = await self._new_turn(name)
             turn.ends = True
         await self._when_free(turn, partial(self._append, turn, messages))
 
@@ -206,11 +202,7 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(context.session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(
-                self.store,
-                await run_to_end(partial(self._open_or_create, name)),
-                self._turn_seconds,
-            )
+            turn = await self._new_turn(name)
             self._begin(turn, name)
         if turn.task is asyncio.current_task():
             self._watch(turn, context)
@@ -293,20 +285,21 @@ class PalaverHistoryProvider(HistoryProvider):
     def _append(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
         history = turn.history
         self._renew(turn)
-        history.refresh()
-        tools = _tools_of(history, messages)
-        new: list[Message] = []
-        for each in _new_messages(history.view, messages):
-            new.append(from_agent_framework(each, session=history.id, tools=tools))
-            calls = (part for part in new[-1].parts if isinstance(part, ToolCallPart))
-            tools.update((part.call_id, part.tool) for part in calls)
-        history.extend(new, lease=turn.lease, release=turn.ends)
-        turn.wrote = True
-        if turn.ends and new:  # it was given back with the change
-            turn.let_go()
-            self._forget(turn)
-        elif turn.ends:
-            self._release(turn)
+        try:
+            history.refresh()
+            tools = _tools_of(history, messages)
+            new: list[Message] = []
+            for each in _new_messages(history.view, messages):
+                new.append(from_agent_framework(each, session=history.id, tools=tools))
+                calls = (part for part in new[-1].parts if isinstance(part, ToolCallPart))
+                tools.update((part.call_id, part.tool) for part in calls)
+            history.extend(new, lease=turn.lease, release=turn.ends)
+            turn.wrote = True
+            if turn.ends and new:  # it was given back with the change
+                turn.let_go()
+        finally:
+            if turn.ends:
+                self._release(turn)
 
     def _reduce(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
         """Make one edit of what a compaction did to the messages that were read."""
@@ -378,8 +371,8 @@ class PalaverHistoryProvider(HistoryProvider):
 
     def _lost(self, turn: _Turn) -> LeaseLost:
         return LeaseLost(
-            f"session {turn.history.id} went to another run: this one was silent for too long; run"
-            " again, or give the provider more turn_seconds"
+            f"session {turn.history.id} went to another run: this one was silent for too long, or"
+            " its process was suspended; run again"
         )
 
     def _watch(self, turn: _Turn, context: SessionContext) -> None:
