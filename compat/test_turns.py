@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
@@ -11,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_framework import Message
+from agent_framework import Agent, Message, tool
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 
@@ -327,6 +328,40 @@ def test_what_agent_framework_cannot_save_leaves_the_session_to_others(
     with pytest.raises(ValueError, match="too long"):
         asyncio.run(provider.save_messages("talk", [Message("user", ["Tea?"])]))
     assert not is_taken(here)
+
+
+def test_runs_after_one_that_their_parent_has_left_take_turns(here: Store) -> None:
+    """The run had stored a step, and the tasks have what their parent's context had."""
+    provider = PalaverHistoryProvider(here)
+
+    @tool(approval_mode="never_require")
+    async def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        await asyncio.sleep(0.05)
+        return city
+
+    def agent(name: str) -> Agent[Any]:
+        answers = agent_framework_agent.call(name), f"{name} answer"
+        client = agent_framework_agent.ScriptedClient(*answers)
+        return agent_framework_agent.agent(client, provider, tools=[weather])
+
+    async def leave(who: Agent[Any]) -> None:
+        session = who.create_session(session_id="talk")
+        async for update in who.run("left question", session=session, stream=True):
+            if update.contents[0].type == "function_result":
+                break
+
+    async def go() -> None:
+        await leave(agent("left"))
+        for _ in range(10):
+            gc.collect()
+            await asyncio.sleep(0.01)
+        runs = [agent_framework_agent.ask(agent(name), name) for name in ("one", "two")]
+        await asyncio.gather(*runs)
+
+    asyncio.run(go())
+    roles = [each.role for each in here.get("talk").view]
+    assert roles == ["user", "assistant", *adk_agent.TURN, *adk_agent.TURN]
 
 
 def test_a_run_of_agent_framework_whose_loop_was_closed_is_over(here: Store) -> None:

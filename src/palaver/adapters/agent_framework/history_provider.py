@@ -201,8 +201,8 @@ class PalaverHistoryProvider(HistoryProvider):
         """Take a turn, and give the run what the session has, so that it is a valid request."""
         name = conversation_id(context.session_id)
         turn = self._turn(name)
-        if turn is None:
-            turn = await self._new_turn(name)
+        if turn is None or (turn.is_over() and not any(answered_calls(context.input_messages))):
+            turn = await self._new_turn(name)  # not that of a run which the task's parent has left
             self._begin(turn, name)
         if turn.task is asyncio.current_task():
             self._watch(turn, context)
