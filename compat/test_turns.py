@@ -7,6 +7,8 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -225,6 +227,19 @@ def test_a_store_that_is_closed_gives_its_turns_back(tmp_path: Any) -> None:
         with palaver.open(address) as again:
             assert not is_taken(again)
         assert is_taken(other)
+
+
+def test_a_process_that_ends_gives_its_turns_back(tmp_path: Any) -> None:
+    address = str(tmp_path / "chat.db")
+    program = (
+        "import palaver; from palaver.adapters._turns import Turn;"
+        f"store = palaver.open({address!r}); turn = Turn(store, store.create(id='talk').id, 60);"
+        "turn.take()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert (b"", b"") == (ended.stdout, ended.stderr)
+    with palaver.open(address) as store:
+        assert not is_taken(store)
 
 
 def test_a_run_of_adk_leaves_the_session_when_its_store_is_closed(tmp_path: Any) -> None:

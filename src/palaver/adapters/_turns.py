@@ -5,11 +5,13 @@ silent for much longer, while a model thinks or a tool works: a thread renews th
 turns of the process. It stops where a turn has ended, where its run is over without having said so,
 where nobody has its object any more, and after `silent_seconds` in which the run stored nothing.
 
-A store that is closed gives back the turns that were taken in it. A fork takes none along.
+A store that is closed gives back the turns that were taken in it, and a process that ends all of
+its. A fork takes none along.
 """
 
 from __future__ import annotations
 
+import atexit
 import heapq
 import itertools
 import logging
@@ -249,11 +251,13 @@ def _begin_anew() -> None:
     _watches[0] = _Watch()
 
 
-def _release_all(store: Store) -> None:
+def _release_all(store: Store | None = None) -> None:
+    """Give back all turns of a store, or of the process."""
     for turn in _watches[0].turns():
-        if turn.is_in(store):
+        if store is None or turn.is_in(store):
             turn.release()
 
 
 os.register_at_fork(after_in_child=_begin_anew)
 before_close.append(_release_all)
+atexit.register(_release_all)
