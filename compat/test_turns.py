@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -343,6 +344,31 @@ def test_what_agent_framework_cannot_save_leaves_the_session_to_others(
     with pytest.raises(ValueError, match="too long"):
         asyncio.run(provider.save_messages("talk", [Message("user", ["Tea?"])]))
     assert not is_taken(here)
+
+
+def test_a_run_that_was_cancelled_needs_no_thread_of_the_loop(here: Store) -> None:
+    """They may all be busy with tools that are no coroutines."""
+    provider = PalaverHistoryProvider(here)
+
+    class Silent(agent_framework_agent.ScriptedClient):
+        def _inner_get_response(self, **_given: Any) -> Any:
+            return asyncio.sleep(60)
+
+    async def go() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        agent = agent_framework_agent.agent(Silent(), provider)
+        run = asyncio.create_task(agent_framework_agent.ask(agent, "Tea?"))
+        await asyncio.sleep(0.2)
+        assert is_taken(here)
+        ended = threading.Event()
+        busy = asyncio.create_task(asyncio.to_thread(ended.wait, 10))
+        run.cancel()
+        await asyncio.sleep(0.2)
+        assert not is_taken(here)
+        ended.set()
+        await busy
+
+    asyncio.run(go())
 
 
 def test_runs_after_one_that_their_parent_has_left_take_turns(here: Store) -> None:

@@ -134,8 +134,14 @@ class Turn:
             return lease
 
     def release(self, lease: Lease | None = None) -> None:
-        """Let others have their turn; `lease` is one that was let go."""
-        self._give_back(self.let_go() if lease is None else lease)
+        """Let others have their turn; `lease` is one that was let go.
+
+        A store that is closed meanwhile waits for it.
+        """
+        with self._lock:
+            if lease is None:
+                lease, self.lease = self.lease, None
+            self._give_back(lease)
 
     def suspend(self) -> None:
         """Let others have their turn until the run goes on: then it takes its turn again, or not.

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from agent_framework import HistoryProvider
 
 from palaver.adapters._turns import Turn, check_seconds
-from palaver.adapters._worker_threads import run_to_end
+from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
     answered_calls,
     from_agent_framework,
@@ -410,7 +410,7 @@ class PalaverHistoryProvider(HistoryProvider):
         if not turn.wrote:
             self._give_up(turn)
         elif turn.lease is not None and turn.is_over():
-            turn.loop.run_in_executor(None, turn.suspend)
+            run_in_background(turn.suspend)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the sessions of a task that has ended."""
@@ -422,7 +422,7 @@ class PalaverHistoryProvider(HistoryProvider):
         lease = turn.let_go()
         self._forget(turn)
         if lease is not None:
-            turn.loop.run_in_executor(None, turn.release, lease)
+            run_in_background(partial(turn.release, lease))
 
     def _release(self, turn: _Turn) -> None:
         self._forget(turn)
