@@ -67,10 +67,12 @@ def test_a_turn_is_taken_gone_on_with_and_released(talk: Store) -> None:
     assert turn.take() is False  # somebody had it
     turn.release()
     assert turn.take() is True
-    lease = turn.let_go()
+    lease = turn.lease
+    assert lease is not None
+    turn.let_go()
     assert turn.lease is None
     assert is_taken(talk)
-    turn.release(lease)
+    talk.release(lease)
     assert not is_taken(talk)
 
 
@@ -369,6 +371,38 @@ def test_a_run_that_was_cancelled_needs_no_thread_of_the_loop(here: Store) -> No
         await busy
 
     asyncio.run(go())
+
+
+def test_a_store_that_is_slow_does_not_stop_the_loop_of_a_run_that_is_cancelled(
+    here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, lease = PalaverHistoryProvider(here, turn_seconds=0.3), here.lease
+    began, goes_on = threading.Event(), threading.Event()
+
+    class Silent(agent_framework_agent.ScriptedClient):
+        def _inner_get_response(self, **_given: Any) -> Any:
+            return asyncio.sleep(60)
+
+    def wait(*given: Any, **more: Any) -> Any:
+        began.set()
+        goes_on.wait(10)
+        return lease(*given, **more)
+
+    async def go() -> None:
+        agent = agent_framework_agent.agent(Silent(), provider)
+        run = asyncio.create_task(agent_framework_agent.ask(agent, "Tea?"))
+        await asyncio.sleep(0.05)
+        monkeypatch.setattr(here, "lease", wait)  # of the thread that renews it
+        await asyncio.to_thread(began.wait, 10)
+        run.cancel()
+        await asyncio.sleep(0.05)
+        goes_on.set()
+
+    started = time.monotonic()
+    asyncio.run(go())
+    assert time.monotonic() - started < 5
+    monkeypatch.undo()
+    wait_until(lambda: not is_taken(here))
 
 
 def test_runs_after_one_that_their_parent_has_left_take_turns(here: Store) -> None:

@@ -124,23 +124,15 @@ class Turn:
         self._renew_at = began + self._seconds / _PART
         return goes_on
 
-    def let_go(self) -> Lease | None:
-        """Have the turn no more, and return its lease, which others wait for until it is released.
+    def let_go(self) -> None:
+        """Have the turn no more, where it was lost, or given back with a change."""
+        with self._lock:
+            self.lease = None
 
-        Nothing is left to do where the turn was lost, or given back with a change.
-        """
+    def release(self) -> None:
+        """Let others have their turn. A store that is closed meanwhile waits for that."""
         with self._lock:
             lease, self.lease = self.lease, None
-            return lease
-
-    def release(self, lease: Lease | None = None) -> None:
-        """Let others have their turn; `lease` is one that was let go.
-
-        A store that is closed meanwhile waits for it.
-        """
-        with self._lock:
-            if lease is None:
-                lease, self.lease = self.lease, None
             self._give_back(lease)
 
     def suspend(self) -> None:

@@ -70,6 +70,7 @@ class _Turn(Turn):
         self.task = asyncio.current_task()
         self.wrote = False
         self.ends = False
+        self.is_left = False
         self.read: list[tuple[int, FrameworkMessage]] = []
         """The messages that were read, with their indexes in the view."""
         self.version = -1
@@ -82,8 +83,9 @@ class _Turn(Turn):
         """What was asked, which the framework holds as long as the run lasts."""
 
     def is_over(self) -> bool:
-        """Tell whether the framework has dropped what was asked, or the loop was closed."""
-        return super().is_over() or (self.question is not None and not self.question.alive)
+        """Tell whether the run was given up, its question was dropped, or its loop was closed."""
+        dropped = self.question is not None and not self.question.alive
+        return self.is_left or dropped or super().is_over()
 
 
 _turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
@@ -343,7 +345,8 @@ class PalaverHistoryProvider(HistoryProvider):
     def _turn(self, name: str) -> _Turn | None:
         """Return the run that this code is part of, while it has its turn."""
         turn = (_turns.get() or {}).get((id(self.store), name))
-        return turn if turn is not None and turn.lease is not None else None
+        has_it = turn is not None and turn.lease is not None and not turn.is_left
+        return turn if has_it else None
 
     async def _when_free(self, turn: _Turn, work: Callable[[], object]) -> None:
         """Do some work under the lease, when no other run has it."""
@@ -418,11 +421,11 @@ class PalaverHistoryProvider(HistoryProvider):
             self._give_up(turn)
 
     def _give_up(self, turn: _Turn) -> None:
-        """Take the lease from a run at once, and give it back on a thread."""
-        lease = turn.let_go()
+        """Have no code be part of a run from now on, and give its lease back on a thread."""
+        turn.is_left = True
         self._forget(turn)
-        if lease is not None:
-            run_in_background(partial(turn.release, lease))
+        if turn.lease is not None:
+            run_in_background(turn.release)
 
     def _release(self, turn: _Turn) -> None:
         self._forget(turn)
