@@ -218,9 +218,8 @@ def test_a_failure_of_any_kind_does_not_end_the_thread_of_all_turns(
     turn.release()
 
 
-def test_a_store_that_is_closed_gives_its_turns_back(tmp_path: Any) -> None:
+def test_a_store_that_is_closed_gives_its_turns_back(address: str) -> None:
     """A program that opens its store in the task of its runs is soon started again."""
-    address = str(tmp_path / "chat.db")
     with palaver.open(address) as store, palaver.open(":memory:") as other:
         turns = [Turn(each, each.create(id="talk").id, 60) for each in (store, other)]
         for turn in turns:
@@ -245,8 +244,7 @@ def test_a_process_that_ends_gives_its_turns_back(tmp_path: Any) -> None:
         assert not is_taken(store)
 
 
-def test_a_run_of_adk_leaves_the_session_when_its_store_is_closed(tmp_path: Any) -> None:
-    address = str(tmp_path / "chat.db")
+def test_a_run_of_adk_leaves_the_session_when_its_store_is_closed(address: str) -> None:
 
     async def run(question: str) -> None:
         with palaver.open(address) as store:
