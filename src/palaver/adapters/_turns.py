@@ -4,10 +4,14 @@ A turn is a lease of some seconds, so that a process that was killed is soon suc
 silent for much longer, while a model thinks or a tool works: a thread renews the leases of all the
 turns of the process. It stops where a turn has ended, where its run is over without having said so,
 where nobody has its object any more, and after `silent_seconds` in which the run stored nothing.
+
+A store that is closed gives back the turns that were taken in it, and a process that ends all of
+its. A fork takes none along.
 """
 
 from __future__ import annotations
 
+import atexit
 import heapq
 import itertools
 import logging
@@ -17,12 +21,17 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from palaver.errors import LeaseTaken, StoreError
+from palaver.errors import LeaseTaken, StoreError, UnknownConversation
+from palaver.messages.limits import describe_argument
 from palaver.stores.records import holder_name
+from palaver.stores.store import before_close
 
 if TYPE_CHECKING:
+    import asyncio
+
     from palaver.stores import Lease, Store
 
 __all__ = ["Turn", "check_seconds"]
@@ -30,6 +39,8 @@ __all__ = ["Turn", "check_seconds"]
 _log = logging.getLogger("palaver.adapters")
 _PART: Final = 3
 """A lease is renewed when so great a part of its time is over: one in three."""
+_SHORTEST: Final = 0.01
+_LONGEST: Final = 31_536_000  # as stores have it
 
 
 def check_seconds(turn_seconds: float, wait_seconds: float) -> None:
@@ -38,12 +49,18 @@ def check_seconds(turn_seconds: float, wait_seconds: float) -> None:
     >>> check_seconds(60, -1)
     Traceback (most recent call last):
     ...
-    ValueError: wait_seconds must be 0 or more, not -1
+    ValueError: wait_seconds must be a number from 0 on, not -1
     """
-    if not turn_seconds > 0:
-        raise ValueError(f"turn_seconds must be more than 0, not {turn_seconds!r}")
-    if not wait_seconds >= 0:
-        raise ValueError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+    given = describe_argument(turn_seconds), describe_argument(wait_seconds)
+    if not _is_number(turn_seconds) or not _SHORTEST <= turn_seconds <= _LONGEST:
+        allowed = f"a number from {_SHORTEST} to {_LONGEST:,}"
+        raise ValueError(f"turn_seconds must be {allowed}, not {given[0]}")
+    if not _is_number(wait_seconds) or not wait_seconds >= 0:
+        raise ValueError(f"wait_seconds must be a number from 0 on, not {given[1]}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Turn:
@@ -63,7 +80,7 @@ class Turn:
         """Take nothing yet."""
         self._store, self._conversation, self._seconds = store, conversation, seconds
         self._silent_seconds = silent_seconds
-        self._holder = holder_name()
+        self._holder = ""
         self._lock = threading.Lock()  # of the lease, which the run and the thread renew
         self._token = 0
         """Of the last lease that it had."""
@@ -71,10 +88,12 @@ class Turn:
         self._is_watched = False
         self._is_suspended = False
         self.lease: Lease | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Where the run is at work."""
 
     def is_over(self) -> bool:
         """Tell whether the run is over, though it did not end its turn. Any thread may ask."""
-        return False
+        return self.loop is not None and self.loop.is_closed()
 
     def take(self) -> bool:
         """Take the turn or go on with it; tell whether nobody else had it since it last had it.
@@ -95,6 +114,8 @@ class Turn:
     def _renew(self) -> bool:
         """Take or renew the lease. Needs the lock."""
         began = time.monotonic()
+        if self.lease is None:  # a fork may have made two of this object
+            self._holder = holder_name()
         lease = self._store.lease(self._conversation, self._holder, seconds=self._seconds)
         goes_on = (
             0 < self._token >= lease.token - 1
@@ -103,18 +124,16 @@ class Turn:
         self._renew_at = began + self._seconds / _PART
         return goes_on
 
-    def let_go(self) -> Lease | None:
-        """Have the turn no more, and return its lease, which others wait for until it is released.
+    def let_go(self) -> None:
+        """Have the turn no more, where it was lost, or given back with a change."""
+        with self._lock:
+            self.lease = None
 
-        Nothing is left to do where the turn was lost, or given back with a change.
-        """
+    def release(self) -> None:
+        """Let others have their turn. A store that is closed meanwhile waits for that."""
         with self._lock:
             lease, self.lease = self.lease, None
-            return lease
-
-    def release(self, lease: Lease | None = None) -> None:
-        """Let others have their turn; `lease` is one that was let go."""
-        self._give_back(self.let_go() if lease is None else lease)
+            self._give_back(lease)
 
     def suspend(self) -> None:
         """Let others have their turn until the run goes on: then it takes its turn again, or not.
@@ -131,31 +150,39 @@ class Turn:
 
         A turn that went to another run is left as it is: its run learns of it when it goes on.
         """
-        is_over = self.is_over()
         with self._lock:
-            again = self._keep(time.monotonic(), is_over=is_over)
+            again = self._keep(time.monotonic())
             self._is_watched = again is not None
             return again
 
-    def _keep(self, now: float, *, is_over: bool) -> float | None:
+    def _keep(self, now: float) -> float | None:
         had, token = self.lease, self._token
         if had is None or self._is_suspended or now - self._asked_at > self._silent_seconds:
             return None
-        if is_over:
+        if self.is_over():
             self.lease = None
             self._give_back(had)
             return None
         try:
             goes_on = now < self._renew_at or self._renew()
-        except LeaseTaken:
+        except (LeaseTaken, UnknownConversation):
             return None
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - it must not end the thread of all turns
             _log.warning("%s: the turn of a run was not renewed: %s", self._conversation, error)
             return now + self._seconds / _PART
         if not goes_on:
             self._give_back(self.lease)
             self.lease, self._token, self._renew_at = had, token, 0.0
         return self._renew_at if goes_on else None
+
+    def leave_to_parent(self) -> None:
+        """Have no turn in a child that was forked: the process that took it has it."""
+        self._lock = threading.Lock()
+        self._is_watched, self.lease = False, None
+
+    def is_in(self, store: Store) -> bool:
+        """Tell whether it is the turn of a conversation in this store."""
+        return self._store is store
 
     def _give_back(self, lease: Lease | None) -> None:
         if lease is not None:
@@ -169,6 +196,8 @@ class _Watch:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._due: list[tuple[float, int, weakref.ref[Turn]]] = []
+        self._renewed: weakref.ref[Turn] | None = None
+        """The one that is being renewed."""
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
 
@@ -181,6 +210,13 @@ class _Watch:
                 self._thread.start()
             elif self._due[0][0] == due:
                 self._changed.notify()
+
+    def turns(self) -> list[Turn]:
+        """Return all turns that are to be renewed, and perhaps some that are over."""
+        found = [*map(itemgetter(2), [*self._due])]
+        if self._renewed is not None:
+            found.append(self._renewed)
+        return [turn for each in found if (turn := each()) is not None]
 
     def _run(self) -> None:
         if hasattr(os, "sched_setaffinity"):
@@ -198,7 +234,9 @@ class _Watch:
         with self._changed:
             while not self._due or self._due[0][0] > time.monotonic():
                 self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
-            return heapq.heappop(self._due)[2]()
+            self._renewed = self._due[0][2]
+            heapq.heappop(self._due)
+            return self._renewed()
 
 
 _watches: Final = [_Watch()]
@@ -206,7 +244,18 @@ _watches: Final = [_Watch()]
 
 
 def _begin_anew() -> None:
+    for turn in _watches[0].turns():
+        turn.leave_to_parent()
     _watches[0] = _Watch()
 
 
+def _release_all(store: Store | None = None) -> None:
+    """Give back all turns of a store, or of the process."""
+    for turn in _watches[0].turns():
+        if store is None or turn.is_in(store):
+            turn.release()
+
+
 os.register_at_fork(after_in_child=_begin_anew)
+before_close.append(_release_all)
+atexit.register(_release_all)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from palaver.stores.records import Lease, Record
     from palaver.stores.retention import Expired, OwnerErased
 
-__all__ = ["Store", "check_store"]
+__all__ = ["Store", "before_close", "check_store"]
 
 _PAGE = 500
 _WAIT = 0.25  # seconds between two looks at the journal
@@ -83,6 +83,9 @@ _KINDS: Final[dict[str, Literal["memory", "sqlite", "postgres"]]] = {
 }
 _FILE = re.compile(r"[\w./\\~ :-]*")
 _CURSOR = re.compile(r"\d{1,16}:.", re.DOTALL)
+
+before_close: Final[list[Callable[[Store], object]]] = []
+"""What gives back what it has taken in a store, such as leases, before that is closed."""
 
 
 def _check_lease(conversation: str, holder: str, seconds: float) -> None:
@@ -162,6 +165,8 @@ class Store:
 
     def close(self) -> None:
         """Close files and connections. Every change that was made is on disk already."""
+        for work in before_close:
+            work(self)
         self.backend.close()
 
     @property

@@ -167,8 +167,8 @@ class _Writer:
         self.version = version
         self.ids = ids
         """Of all events in the view of this version; None if they were not all read."""
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """The loop of the last append."""
+        self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        """Those of the run that have appended; its turn ends with the last of them."""
 
 
 class PalaverSessionService(BaseSessionService):
@@ -289,7 +289,9 @@ class PalaverSessionService(BaseSessionService):
         """Let other runs have the session that this task wrote to; nothing is buffered."""
         task = asyncio.current_task()
         writer = self._tasks.pop(task, None) if task is not None else None
-        if writer is not None:
+        if task is not None and writer is not None:
+            writer.tasks.discard(task)
+            task.remove_done_callback(self._end)
             await self._in_thread(writer.turn.release, self._patience)
 
     # ── what ADK does not have ──────────────────────────────────────────────────────────────────
@@ -536,9 +538,10 @@ class PalaverSessionService(BaseSessionService):
     def _forget(self, session: int) -> None:
         """Let others have the session of a run that is over: nobody has its object any more."""
         writer = self._writers.pop(session, None)
-        if writer is not None and writer.turn.lease is not None and writer.loop is not None:
+        turn = None if writer is None else writer.turn
+        if turn is not None and turn.lease is not None and turn.loop is not None:
             with suppress(RuntimeError):  # a closed loop: the lease ends by itself
-                writer.loop.call_soon_threadsafe(run_in_background, writer.turn.release)
+                turn.loop.call_soon_threadsafe(run_in_background, turn.release)
 
     def _events(self, talk: _Open, view: View, config: GetSessionConfig | None) -> list[Event]:
         if config is None:
@@ -642,14 +645,15 @@ class PalaverSessionService(BaseSessionService):
             owner = session.app_name, session.user_id, session.id
             talk = await self._in_thread(lambda: self._open_now(self._name_of(*owner)))
             writer = self._remember(session, _Writer(self._turn_on(talk), talk, None, None))
-        before = self._tasks.get(task) if task is not None else None
-        if task is not None and before is not writer:
-            if before is None:
+        if task is not None and self._tasks.get(task) is not writer:
+            if task not in self._tasks:
                 task.add_done_callback(self._end)
+            before = self._leave(task)
             self._tasks[task] = writer
-        if before is not None and before is not writer:
-            await self._in_thread(before.turn.release)
-        loop = writer.loop = asyncio.get_running_loop()
+            writer.tasks.add(task)
+            if before is not None:
+                await self._in_thread(before.turn.release)
+        loop = writer.turn.loop = asyncio.get_running_loop()
         until = loop.time() + self._wait_seconds
         while True:
             patience = self._beginning if writer.turn.lease is None else self._patience
@@ -768,9 +772,16 @@ class PalaverSessionService(BaseSessionService):
 
     # ── the end of a turn ───────────────────────────────────────────────────────────────────────
 
+    def _leave(self, task: asyncio.Task[Any]) -> _Writer | None:
+        """Return what a task has written with, unless other tasks of its run go on with it."""
+        writer = self._tasks.pop(task, None)
+        if writer is not None:
+            writer.tasks.discard(task)
+        return None if writer is None or writer.tasks else writer
+
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the session of a task that has ended."""
-        writer = self._tasks.pop(task, None)
+        writer = self._leave(task)
         if writer is not None and writer.turn.lease is not None:
             run_in_background(writer.turn.release)
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from agent_framework import HistoryProvider
 
 from palaver.adapters._turns import Turn, check_seconds
-from palaver.adapters._worker_threads import run_to_end
+from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
     answered_calls,
     from_agent_framework,
@@ -70,20 +70,22 @@ class _Turn(Turn):
         self.task = asyncio.current_task()
         self.wrote = False
         self.ends = False
+        self.is_left = False
         self.read: list[tuple[int, FrameworkMessage]] = []
         """The messages that were read, with their indexes in the view."""
         self.version = -1
         self.given: list[FrameworkMessage] | None = None
         """The same messages, where a compaction looks for them."""
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.unanswered: dict[int, weakref.finalize[..., SessionContext]] = {}
         """The contexts that the framework holds while it waits for an answer, by their ids."""
         self.question: weakref.finalize[..., Content] | None = None
         """What was asked, which the framework holds as long as the run lasts."""
 
     def is_over(self) -> bool:
-        """Tell whether the framework has dropped what was asked."""
-        return self.question is not None and not self.question.alive
+        """Tell whether the run was given up, its question was dropped, or its loop was closed."""
+        dropped = self.question is not None and not self.question.alive
+        return self.is_left or dropped or super().is_over()
 
 
 _turns: ContextVar[Mapping[tuple[int, str], _Turn] | None] = ContextVar(
@@ -186,11 +188,7 @@ class PalaverHistoryProvider(HistoryProvider):
         name = conversation_id(session_id)
         turn = self._turn(name)
         if turn is None:
-            turn = _Turn(
-                self.store,
-                await run_to_end(partial(self._open_or_create, name)),
-                self._turn_seconds,
-            )
+            turn = await self._new_turn(name)
             turn.ends = True
         await self._when_free(turn, partial(self._append, turn, messages))
 
@@ -205,12 +203,8 @@ class PalaverHistoryProvider(HistoryProvider):
         """Take a turn, and give the run what the session has, so that it is a valid request."""
         name = conversation_id(context.session_id)
         turn = self._turn(name)
-        if turn is None:
-            turn = _Turn(
-                self.store,
-                await run_to_end(partial(self._open_or_create, name)),
-                self._turn_seconds,
-            )
+        if turn is None or (turn.is_over() and not any(answered_calls(context.input_messages))):
+            turn = await self._new_turn(name)  # not that of a run which the task's parent has left
             self._begin(turn, name)
         if turn.task is asyncio.current_task():
             self._watch(turn, context)
@@ -293,20 +287,21 @@ class PalaverHistoryProvider(HistoryProvider):
     def _append(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
         history = turn.history
         self._renew(turn)
-        history.refresh()
-        tools = _tools_of(history, messages)
-        new: list[Message] = []
-        for each in _new_messages(history.view, messages):
-            new.append(from_agent_framework(each, session=history.id, tools=tools))
-            calls = (part for part in new[-1].parts if isinstance(part, ToolCallPart))
-            tools.update((part.call_id, part.tool) for part in calls)
-        history.extend(new, lease=turn.lease, release=turn.ends)
-        turn.wrote = True
-        if turn.ends and new:  # it was given back with the change
-            turn.let_go()
-            self._forget(turn)
-        elif turn.ends:
-            self._release(turn)
+        try:
+            history.refresh()
+            tools = _tools_of(history, messages)
+            new: list[Message] = []
+            for each in _new_messages(history.view, messages):
+                new.append(from_agent_framework(each, session=history.id, tools=tools))
+                calls = (part for part in new[-1].parts if isinstance(part, ToolCallPart))
+                tools.update((part.call_id, part.tool) for part in calls)
+            history.extend(new, lease=turn.lease, release=turn.ends)
+            turn.wrote = True
+            if turn.ends and new:  # it was given back with the change
+                turn.let_go()
+        finally:
+            if turn.ends:
+                self._release(turn)
 
     def _reduce(self, turn: _Turn, messages: Sequence[FrameworkMessage]) -> None:
         """Make one edit of what a compaction did to the messages that were read."""
@@ -350,7 +345,8 @@ class PalaverHistoryProvider(HistoryProvider):
     def _turn(self, name: str) -> _Turn | None:
         """Return the run that this code is part of, while it has its turn."""
         turn = (_turns.get() or {}).get((id(self.store), name))
-        return turn if turn is not None and turn.lease is not None else None
+        has_it = turn is not None and turn.lease is not None and not turn.is_left
+        return turn if has_it else None
 
     async def _when_free(self, turn: _Turn, work: Callable[[], object]) -> None:
         """Do some work under the lease, when no other run has it."""
@@ -378,8 +374,8 @@ class PalaverHistoryProvider(HistoryProvider):
 
     def _lost(self, turn: _Turn) -> LeaseLost:
         return LeaseLost(
-            f"session {turn.history.id} went to another run: this one was silent for too long; run"
-            " again, or give the provider more turn_seconds"
+            f"session {turn.history.id} went to another run: this one was silent for too long, or"
+            " its process was suspended; run again"
         )
 
     def _watch(self, turn: _Turn, context: SessionContext) -> None:
@@ -417,7 +413,7 @@ class PalaverHistoryProvider(HistoryProvider):
         if not turn.wrote:
             self._give_up(turn)
         elif turn.lease is not None and turn.is_over():
-            turn.loop.run_in_executor(None, turn.suspend)
+            run_in_background(turn.suspend)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         """Let others have the sessions of a task that has ended."""
@@ -425,11 +421,11 @@ class PalaverHistoryProvider(HistoryProvider):
             self._give_up(turn)
 
     def _give_up(self, turn: _Turn) -> None:
-        """Take the lease from a run at once, and give it back on a thread."""
-        lease = turn.let_go()
+        """Have no code be part of a run from now on, and give its lease back on a thread."""
+        turn.is_left = True
         self._forget(turn)
-        if lease is not None:
-            turn.loop.run_in_executor(None, turn.release, lease)
+        if turn.lease is not None:
+            run_in_background(turn.release)
 
     def _release(self, turn: _Turn) -> None:
         self._forget(turn)

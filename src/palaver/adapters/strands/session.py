@@ -474,21 +474,20 @@ class _Run(Turn):
     """The turn of a run of Strands', of which a hook may not tell the end: one that raised."""
 
     _event: weakref.ref[BeforeInvocationEvent] | None = None
-    _loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, event: BeforeInvocationEvent) -> None:
         """Note the event, which Strands holds until the run is over, however that ends."""
-        self._event, self._loop = weakref.ref(event), asyncio.get_running_loop()
+        self._event, self.loop = weakref.ref(event), asyncio.get_running_loop()
 
     def end(self) -> None:
         """Let others have their turn."""
-        self._event = self._loop = None
+        self._event = self.loop = None
         self.release()
 
     def is_over(self) -> bool:
         """Tell whether Strands has dropped the event, or the loop was closed."""
-        event, loop = self._event, self._loop
-        return event is not None and (event() is None or loop is None or loop.is_closed())
+        event = self._event
+        return event is not None and (event() is None or super().is_over())
 
 
 class _Shown:
@@ -591,10 +590,12 @@ class PalaverSessionManager(RepositorySessionManager):
                 raise
             shown.waiting.append(message)
             return
-        if not (outside and _is_stray(message, shown.history.refresh())):
-            self._append(message, agent, shown)
-        if outside:
-            shown.turn.release()
+        try:
+            if not (outside and _is_stray(message, shown.history.refresh())):
+                self._append(message, agent, shown)
+        finally:
+            if outside:
+                shown.turn.release()
 
     def _append(self, message: StrandsMessage, agent: LocalAgent, shown: _Shown) -> None:
         history = shown.history
@@ -625,7 +626,7 @@ class PalaverSessionManager(RepositorySessionManager):
         """Take the lease, and bring the agent up to date."""
         shown = self._shown[event.agent.agent_id]
         until = anyio.current_time() + self._wait_seconds
-        shown.turn.let_go()  # of a run that never ended
+        shown.turn.release()  # of a run that never ended
         shown.turn.begin(event)
         while True:
             try:
