@@ -506,6 +506,11 @@ class LeaseTaken(StoreError):  # noqa: N818 - as above
 
     def __str__(self) -> str:
         """Return who holds the lease, since when and until when, and how to wait for it."""
+        how = "; try again, or wait for it: Conversation(…, wait=SECONDS)"
+        return f"{self.describe()}{how if self.holder is not None else ''}"
+
+    def describe(self) -> str:
+        """Return who holds the lease, since when and until when."""
         held = self.args[0]
         if not isinstance(held, LeaseHolder):
             return str(held)
@@ -514,7 +519,7 @@ class LeaseTaken(StoreError):  # noqa: N818 - as above
             times = f"since {self.since:%Y-%m-%d %H:%M:%S}, {times}"
         return (
             f"{held.name} has the lease for another {held.left / 1_000:.3f} s ({times}) and renews "
-            "it while it works; try again, or wait for it: Conversation(…, wait=SECONDS)"
+            "it while it works"
         )
 
     def to_dict(self) -> dict[str, Any]:

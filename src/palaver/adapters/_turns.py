@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 
     from palaver.stores import Lease, Store
 
-__all__ = ["Turn", "check_seconds"]
+__all__ = ["Turn", "Wait", "check_seconds"]
 
 _log = logging.getLogger("palaver.adapters")
 _PART: Final = 3
 """A lease is renewed when so great a part of its time is over: one in three."""
 _SHORTEST: Final = 0.01
 _LONGEST: Final = 31_536_000  # as stores have it
+_LOG_AFTER: Final = 2.0
+"""A run that waits for so many seconds says so in the log."""
 
 
 def check_seconds(turn_seconds: float, wait_seconds: float) -> None:
@@ -61,6 +63,36 @@ def check_seconds(turn_seconds: float, wait_seconds: float) -> None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class Wait:
+    """A run waits for the run before it: so long at most, and not in silence."""
+
+    def __init__(self, conversation: str, seconds: float) -> None:
+        """Begin to wait."""
+        self._conversation, self._seconds = conversation, seconds
+        self._began = time.monotonic()
+        self._is_logged = False
+
+    def is_over(self, error: StoreError) -> bool:
+        """Tell whether it has waited for long enough; `error` says who has the turn."""
+        waited = time.monotonic() - self._began
+        if waited >= _LOG_AFTER and not self._is_logged:
+            self._is_logged = True
+            _log.warning(
+                "%s: waiting for another run, for %g s at most: %s",
+                self._conversation, self._seconds, _describe(error),
+            )  # fmt: skip
+        return waited >= self._seconds
+
+    def describe(self, error: StoreError) -> str:
+        """Return why the run is refused in the end, and what to do."""
+        waited = f"waited {self._seconds:g} s for its turn"
+        return f"{waited}: {_describe(error)}; try again, or wait longer with wait_seconds"
+
+
+def _describe(error: StoreError) -> str:
+    return error.describe() if isinstance(error, LeaseTaken) else str(error)
 
 
 class Turn:

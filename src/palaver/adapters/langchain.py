@@ -70,8 +70,9 @@ from palaver.messages.limits import (
 )
 from palaver.messages.parts import is_sendable, read_arguments
 from palaver.messages.tool_state import NO_OUTPUT, raw_output
+from palaver.stores.store import check_store
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import pair_results
+from palaver.wire.repair import begin_with_user, pair_results
 
 with needs_extra("langchain"):
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -669,6 +670,7 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
 
     def __init__(self, store: Store, conversation: str, *, resuming: bool = False) -> None:
         """Open a conversation of a store, or create it."""
+        check_store(store)
         self._resuming = resuming
         with suppress(AlreadyExists):
             store.create(id=conversation)
@@ -682,8 +684,11 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - theirs says a property will do
         """All messages as they are now, valid for a model."""
-        found = [made for message in self.history.view for made in to_langchain(message)]
-        return repair_messages(found, resuming=self._resuming)
+        view = self.history.view
+        found = [made for message in view for made in to_langchain(message)]
+        return begin_with_user(
+            repair_messages(found, resuming=self._resuming), view, role=_role, made=HumanMessage
+        )
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages at the end, all of them or none."""
@@ -705,6 +710,10 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
     async def aclear(self) -> None:
         """Remove all messages from the view."""
         await anyio.to_thread.run_sync(self.clear)
+
+
+def _role(message: BaseMessage) -> str:
+    return "assistant" if isinstance(message, AIMessage) else message.type
 
 
 def repair_messages(

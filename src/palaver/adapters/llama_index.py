@@ -39,7 +39,14 @@ from palaver.history.erase import ERASED
 from palaver.history.operations import Insert
 from palaver.messages.codec import image_mime
 from palaver.messages.ids import NIL_ID, new_id, now_ms, uuid_for
-from palaver.messages.limits import EMPTY, is_list, is_name, is_object, replace_refused
+from palaver.messages.limits import (
+    EMPTY,
+    is_list,
+    is_name,
+    is_object,
+    replace_refused,
+    unexpected_keyword,
+)
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
@@ -68,7 +75,7 @@ from palaver.stores.open import database_path
 from palaver.stores.store import check_store
 from palaver.tokens import RunningTotal, Weights
 from palaver.wire.pairing import INTERRUPTED
-from palaver.wire.repair import pair_results
+from palaver.wire.repair import begin_with_user, pair_results
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 with needs_extra("llama-index"):
@@ -494,6 +501,8 @@ class PalaverChatStore(BaseChatStore):
                 "is opened again only if it was made with path='chat.db'"
             )
             raise ValidationError(detail, path="$.store", rule="argument")
+        if store is not None and path is not None:
+            raise ValidationError("takes a store or a path", path="$.path", rule="argument")
         if store is None:
             path = database_path(str(path))
             store = open_store(Path(path))
@@ -714,8 +723,11 @@ class PalaverMemory(BaseMemory):
             detail = f"must be a whole number from 1 on, not {token_limit!r}"
             raise ValidationError(detail, path="$.token_limit", rule="argument")
         chats = more.pop("chat_store", None) if store is None else store
-        if isinstance(chats, Store) or chats is None:
-            chats = PalaverChatStore(chats)
+        for name in more:
+            if name not in self.__class__.model_fields and name != "class_name":  # as it was dumped
+                raise unexpected_keyword("PalaverMemory", name, self.__class__.model_fields)
+        if not isinstance(chats, PalaverChatStore | dict):
+            chats = PalaverChatStore(cast("Store | None", chats))
         if more.get("tokenizer_fn", ...) is None:
             del more["tokenizer_fn"]
         more |= {"chat_store": chats, "chat_store_key": chat_store_key, "token_limit": token_limit}
@@ -778,7 +790,9 @@ class PalaverMemory(BaseMemory):
         first = self._count(talk).first_fitting(view, self.token_limit - initial_token_count)
         found = _from_question(view, first)
         made = _expand(found)
-        return made if all(map(_is_plain, found)) else repair_messages(made, resuming=self.resuming)
+        if not all(map(_is_plain, found)):
+            made = repair_messages(made, resuming=self.resuming)
+        return begin_with_user(made, view, role=lambda each: each.role.value, made=ChatMessage)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, as they are now."""

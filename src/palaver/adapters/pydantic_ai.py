@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from palaver.errors import ValidationError, needs_extra
 from palaver.history.erase import ERASED
+from palaver.history.history import BaseHistory
 from palaver.messages.ids import derive_id, new_id, now_ms, uuid_for
-from palaver.messages.limits import is_list, is_object, replace_refused
+from palaver.messages.limits import check_argument, is_list, is_object, replace_refused
 from palaver.messages.message import AssistantInfo, Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from pydantic_ai.messages import ModelMessage
 
-    from palaver.history import BaseHistory
     from palaver.history.view import View
     from palaver.messages.message import Role
     from palaver.messages.parts import Part
@@ -70,6 +70,7 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
     >>> load(History([user("Tea?")]))[0].parts[0].content
     'Tea?'
     """
+    _check_history(history)
     if isinstance(history, StoredHistory):
         history.refresh()
     found = list(_messages(history.view))
@@ -78,6 +79,11 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
     if isinstance(last, ModelResponse) and last.tool_calls and not resuming:
         return repair_messages(messages)
     return messages
+
+
+def _check_history(history: object) -> None:
+    hint = "store.get('tea-talk') and store.create() return one"
+    check_argument(history, BaseHistory, "$.history", "a history", hint)
 
 
 def _messages(view: Iterable[Message]) -> Iterator[JsonObject]:
@@ -119,6 +125,7 @@ def save(history: BaseHistory, messages: Sequence[ModelMessage]) -> list[Message
     >>> [message.text for message in save(history, asked)], save(history, asked)
     (['Tea?'], [])
     """
+    _check_history(history)
     session = uuid_for(history.id)
     if isinstance(history, StoredHistory):
         history.refresh()

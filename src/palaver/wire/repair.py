@@ -2,8 +2,8 @@
 
 A repaired history is what the provider is sent, read back. That is valid and says the same, but it
 has new ids and times, and nothing that a request has no place for. So wherever one or several
-messages of the old history say exactly the same, they are used themselves. `pair_results` repairs
-a list of another framework's messages, which palaver does not send itself.
+messages of the old history say exactly the same, they are used themselves. `pair_results` and
+`begin_with_user` repair a list of another framework's messages, which palaver does not send itself.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from palaver.messages import (
     UnknownPart,
 )
 from palaver.wire.format import part_as_text
+from palaver.wire.request import BEGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from palaver.history.view import View
     from palaver.messages import Message, ModelRef, Part
     from palaver.wire import Request
 
-__all__ = ["pair_results", "repair"]
+__all__ = ["begin_with_user", "pair_results", "repair"]
 
 _T = TypeVar("_T")
 _Atoms: TypeAlias = tuple[tuple[object, ...], ...]
@@ -107,6 +109,31 @@ def pair_results(
         last = False
     paired.reverse()
     return paired
+
+
+def begin_with_user(
+    entries: list[_T], view: View, *, role: Callable[[_T], str], made: Callable[[str], _T]
+) -> list[_T]:
+    """Return entries, with a short message of the user before an answer that has become the first.
+
+    Several providers refuse a request that begins with an answer. Where the conversation itself
+    began with one, as with a greeting, nothing is added. `role` returns the role of an entry, and
+    `made` makes one of the user's of a text.
+
+    >>> from palaver.history import History
+    >>> from palaver.messages import assistant, user
+    >>> history = History([user("Tea?"), assistant("Yes.")])
+    >>> _ = history.truncate(keep_last=1)
+    >>> begin_with_user(["Yes."], history.view, role=lambda _: "assistant", made=str)
+    ['(the conversation begins here)', 'Yes.']
+    """
+    first = next((at for at, each in enumerate(entries) if role(each) != "system"), None)
+    if first is None or role(entries[first]) != "assistant":
+        return entries
+    asked, answered = (view.log.select(each, 0, 1) for each in ("user", "assistant"))
+    if not asked or not answered or asked[0] > answered[0]:
+        return entries
+    return [*entries[:first], made(BEGIN), *entries[first:]]
 
 
 class _OldMessages:

@@ -33,7 +33,7 @@ from google.adk.sessions.base_session_service import (
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
-from palaver.adapters._turns import Turn, check_seconds
+from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import (
     Patience,
     is_local,
@@ -51,6 +51,7 @@ from palaver.errors import (
     UnknownConversation,
 )
 from palaver.messages.ids import new_id, now_ms
+from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -205,6 +206,7 @@ class PalaverSessionService(BaseSessionService):
         `turn_seconds` is how long a process that was killed keeps others from its sessions,
         `wait_seconds` how long a run waits for another before it is refused.
         """
+        check_store(store)
         check_seconds(turn_seconds, wait_seconds)
         self._store = store
         self._agent = agent
@@ -366,13 +368,18 @@ class PalaverSessionService(BaseSessionService):
         return head.id
 
     def _free_names(self, app: str, user: str, session_id: str | None) -> Iterator[str]:
-        """Yield the ids that a new session's conversation may have."""
+        """Yield the ids that a new session's conversation may have, while there is no such session.
+
+        Whoever creates it at the same time may have taken the one that was yielded first.
+        """
         wanted = (session_id or "").strip() or new_id()
-        if self._find(app, user, wanted, self._store.head) is not None:
-            raise AlreadyExistsError(f"Session with id {wanted} already exists.")
+        names = [_full_name(app, user, wanted)]
         if wanted == _safe(wanted) and not wanted.startswith(_SHARED_NAME):
-            yield wanted
-        yield _full_name(app, user, wanted)
+            names.insert(0, wanted)
+        for name in names:
+            if self._find(app, user, wanted, self._store.head) is not None:
+                raise AlreadyExistsError(f"Session with id {wanted} already exists.")
+            yield name
 
     # ── one access to the store each ────────────────────────────────────────────────────────────
 
@@ -653,16 +660,16 @@ class PalaverSessionService(BaseSessionService):
             writer.tasks.add(task)
             if before is not None:
                 await self._in_thread(before.turn.release)
-        loop = writer.turn.loop = asyncio.get_running_loop()
-        until = loop.time() + self._wait_seconds
+        writer.turn.loop = asyncio.get_running_loop()
+        wait = Wait(writer.history.id, self._wait_seconds)
         while True:
             patience = self._beginning if writer.turn.lease is None else self._patience
             try:
                 await self._in_thread(partial(self._append, writer, session, event), patience)
             except (LeaseTaken, LeaseLost) as error:
-                if loop.time() >= until:
-                    msg = f"Session {session.id} is being written to by another run: {error}"
-                    raise StaleSessionError(msg) from error
+                if wait.is_over(error):
+                    msg = f"Session {session.id} is being written to by another run"
+                    raise StaleSessionError(f"{msg}; {wait.describe(error)}") from error
                 await asyncio.sleep(_POLL_SECONDS)
             else:
                 return

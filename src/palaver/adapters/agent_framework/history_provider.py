@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from agent_framework import HistoryProvider
 
-from palaver.adapters._turns import Turn, check_seconds
+from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
     answered_calls,
@@ -33,6 +33,7 @@ from palaver.errors import Conflict, LeaseLost, LeaseTaken, UnknownConversation
 from palaver.messages.limits import is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.store import check_store
+from palaver.wire.repair import begin_with_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -216,6 +217,7 @@ class PalaverHistoryProvider(HistoryProvider):
         context.input_messages[:] = [*_without_orphans(context.input_messages, asked)]
         deferred = _deferred_calls(session)
         shown = repair_messages(given, coming=context.input_messages, deferred=deferred)
+        shown = await run_to_end(partial(_begin_with_user, shown, turn.history.view))
         context.context_messages[self.source_id] = []
         context.extend_messages(self, shown)  # what is not marked as history counts as new input
         if not _stores_each_step(agent):
@@ -350,17 +352,16 @@ class PalaverHistoryProvider(HistoryProvider):
 
     async def _when_free(self, turn: _Turn, work: Callable[[], object]) -> None:
         """Do some work under the lease, when no other run has it."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._wait_seconds
+        wait = Wait(turn.history.id, self._wait_seconds)
         while True:
             try:
                 await run_to_end(work)
             except LeaseTaken as error:
                 if turn.wrote:
                     raise self._lost(turn) from error
-                if loop.time() >= until:
-                    msg = f"session {turn.history.id} is used by another run: {error}"
-                    raise LeaseTaken(msg) from error
+                if wait.is_over(error):
+                    msg = f"session {turn.history.id} is used by another run"
+                    raise LeaseTaken(f"{msg}; {wait.describe(error)}") from error
                 await asyncio.sleep(_POLL_SECONDS)
             else:
                 return
@@ -496,6 +497,13 @@ def _pausing_tools(agent: SupportsAgentRun) -> set[str]:
         if getattr(each, "approval_mode", None) == "always_require"
         or getattr(each, "declaration_only", False)
     }
+
+
+def _begin_with_user(shown: list[FrameworkMessage], view: View) -> list[FrameworkMessage]:
+    question = partial(FrameworkMessage, "user")
+    return begin_with_user(
+        shown, view, role=lambda each: str(each.role), made=lambda text: question([text])
+    )
 
 
 def _first_question(view: View, count: int) -> int:

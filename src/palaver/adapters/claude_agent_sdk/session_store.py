@@ -33,6 +33,7 @@ from palaver.errors import AlreadyExists, UnknownConversation
 from palaver.messages import new_id
 from palaver.messages.ids import now_ms
 from palaver.messages.parts import ToolCallPart
+from palaver.stores.store import check_store
 from palaver.transcripts.builder import KnownCall
 from palaver.transcripts.claude_code import content_blocks, tool_result
 from palaver.transcripts.sources import get_object
@@ -84,6 +85,7 @@ class PalaverSessionStore(SessionStore):
 
     def __init__(self, store: Store) -> None:
         """Take a store, which the caller closes."""
+        check_store(store)
         self._store = store
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:

@@ -54,6 +54,7 @@ from palaver.adapters.langgraph.thread import (
     writes_record,
 )
 from palaver.errors import AlreadyExists, Conflict, StoreError, UnknownConversation, ValidationError
+from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -119,6 +120,7 @@ class PalaverSaver(BaseCheckpointSaver[int]):
 
     def __init__(self, store: Store, *, serde: SerializerProtocol | None = None) -> None:
         """Take a store; `serde` serializes values that are not lists of messages."""
+        check_store(store)
         if isinstance(serde, EncryptedSerializer):
             detail = "would leave the messages readable: a log is searched; encrypt the disk"
             raise ValidationError(detail, path="$.serde")

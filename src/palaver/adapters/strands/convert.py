@@ -58,6 +58,7 @@ __all__ = [
     "METADATA_KEY",
     "Fields",
     "from_strands",
+    "join_neighbors",
     "read_message",
     "repair_messages",
     "stored_about",
@@ -344,6 +345,26 @@ def repair_messages(messages: Sequence[StrandsMessage]) -> list[StrandsMessage]:
         wanted = list(dict.fromkeys(calls))
         repaired.append(message)
     return repaired
+
+
+def join_neighbors(messages: Sequence[StrandsMessage]) -> list[StrandsMessage]:
+    """Return the messages with those of one role that stand side by side as one.
+
+    Providers such as Bedrock refuse them. The joined message has what the first has beside its
+    content.
+
+    >>> asked = [{"role": "user", "content": [{"text": text}]} for text in ("Tea?", "Rum?")]
+    >>> [len(message["content"]) for message in join_neighbors(asked)]
+    [2]
+    """
+    joined: list[StrandsMessage] = []
+    for message in messages:
+        last = joined[-1] if joined else None
+        if last is not None and last["role"] == message["role"]:
+            joined[-1] = _with_content(last, [*last["content"], *message["content"]])
+        else:
+            joined.append(message)
+    return joined
 
 
 def _with_content(message: StrandsMessage, content: list[Any]) -> StrandsMessage:

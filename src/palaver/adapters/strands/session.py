@@ -16,6 +16,7 @@ import warnings
 import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
@@ -35,10 +36,11 @@ from strands.types.session import (
     encode_bytes_values,
 )
 
-from palaver.adapters._turns import Turn, check_seconds
+from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters.strands.convert import (
     METADATA_KEY,
     Fields,
+    join_neighbors,
     read_message,
     repair_messages,
     stored_about,
@@ -51,6 +53,7 @@ from palaver.messages.limits import EMPTY
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.records import holder_name
 from palaver.stores.store import check_store
+from palaver.wire.repair import begin_with_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -528,7 +531,12 @@ class PalaverSessionManager(RepositorySessionManager):
         self.repository = PalaverSessionRepository(store)
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
         self._shown: dict[str, _Shown] = {}
-        super().__init__(session_id, self.repository)
+        try:
+            super().__init__(session_id, self.repository)
+        except SessionException:
+            if self.repository.read_session(session_id) is None:
+                raise
+            super().__init__(session_id, self.repository)  # another run has begun it meanwhile
 
     def history(self, agent_id: str | None = None) -> StoredHistory:
         """Return the conversation of an agent, or that of the session's first, to edit it."""
@@ -625,7 +633,7 @@ class PalaverSessionManager(RepositorySessionManager):
     async def _begin(self, event: BeforeInvocationEvent) -> None:
         """Take the lease, and bring the agent up to date."""
         shown = self._shown[event.agent.agent_id]
-        until = anyio.current_time() + self._wait_seconds
+        wait = Wait(shown.history.id, self._wait_seconds)
         shown.turn.release()  # of a run that never ended
         shown.turn.begin(event)
         while True:
@@ -633,9 +641,9 @@ class PalaverSessionManager(RepositorySessionManager):
                 self._renew(shown)
                 break
             except LeaseTaken as error:
-                if anyio.current_time() >= until:
-                    msg = f"Session {self.session_id} is used by another run: {error}"
-                    raise SessionException(msg) from error
+                if wait.is_over(error):
+                    msg = f"Session {self.session_id} is used by another run"
+                    raise SessionException(f"{msg}; {wait.describe(error)}") from error
             await anyio.sleep(_POLL_SECONDS)
         waiting, shown.waiting = shown.waiting, []
         shown.history.refresh()
@@ -659,6 +667,9 @@ class PalaverSessionManager(RepositorySessionManager):
         shown = self._shown[event.agent.agent_id]
         self._renew(shown)
         self._bring_up_to_date(event.agent, shown)
+        messages = event.agent.messages
+        if len(join_neighbors(messages)) < len(messages) and not self._is_stateful(event.agent):
+            self._show(event.agent, shown)  # a question follows one that has no answer
 
     def _end(self, event: AfterInvocationEvent) -> None:
         """Store what was done to the messages, and let others have their turn.
@@ -704,8 +715,11 @@ class PalaverSessionManager(RepositorySessionManager):
 
     def _show(self, agent: LocalAgent, shown: _Shown) -> None:
         """Give the agent the messages of the view."""
-        found = map(_with_tracking_id, shown.history.view)
-        agent.messages = repair_messages([message for message in found if message is not None])
+        view = shown.history.view
+        found = [made for message in view if (made := _with_tracking_id(message)) is not None]
+        agent.messages = begin_with_user(
+            join_neighbors(repair_messages(found)), view, role=itemgetter("role"), made=_question
+        )
         shown.messages = copy.deepcopy(agent.messages)
         shown.version = shown.history.version
 
@@ -747,6 +761,10 @@ class PalaverSessionManager(RepositorySessionManager):
     def _is_stateful(agent: LocalAgent) -> bool:
         """Tell whether the provider keeps the conversation, and the agent no messages."""
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
+
+
+def _question(text: str) -> StrandsMessage:
+    return {"role": "user", "content": [{"text": text}], "tracking_id": uuid_for(text)}
 
 
 def _is_stray(message: StrandsMessage, history: StoredHistory) -> bool:
