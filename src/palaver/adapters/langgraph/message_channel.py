@@ -23,6 +23,7 @@ from langgraph.graph.message import add_messages as add_any
 from typing_extensions import TypedDict
 
 from palaver.adapters.langchain import MESSAGE_CLASSES, from_langchain, to_langchain
+from palaver.errors import UnknownConversation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -251,6 +252,9 @@ class MessageChannel:
                 if position in wanted:
                     made = to_langchain(message, serializer=serializer)
                     self._add(position, tuple(map(take_snapshot, made)))
+            if not self.is_current():  # what was read may be of another conversation of the name
+                msg = f"the conversation {self.name!r} is no longer the same"
+                raise UnknownConversation(msg)
         return [self._snapshots[position] for position in range(start, stop)]
 
     def _add(self, position: int, snapshots: tuple[MessageSnapshot, ...]) -> None:

@@ -27,7 +27,7 @@ from palaver.messages.ids import derive_id
 from palaver.messages.limits import MAX_NAME, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Iterator
+    from collections.abc import Container, Generator, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointMetadata, PendingWrite
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from palaver.adapters.langgraph.message_channel import MessageSnapshot
     from palaver.stores import Store
+    from palaver.stores.records import Record
 
 __all__ = [
     "BLOBS",
@@ -205,6 +206,20 @@ class Thread:
             if name in self._channels and not self._channels[name].is_current():
                 msg = f"the conversation {name!r} is no longer the same"
                 raise UnknownConversation(msg)
+
+    def put_records(self, records: Sequence[Record]) -> None:
+        """Store records alone; `UnknownConversation` if others have begun the thread anew.
+
+        Any conversation of the name takes them, so it is looked afterwards which one it was, and
+        they are taken out again.
+        """
+        self.store.put_records(self.home, records)
+        try:
+            self.check_replaced(self.home)
+        except UnknownConversation:
+            with suppress(UnknownConversation):
+                self.store.put_records(self.home, [(kind, name, None) for kind, name, _ in records])
+            raise
 
     def values(
         self,
