@@ -277,6 +277,28 @@ def test_a_thread_that_others_delete_again_and_again(
         assert ["one", "a1", "two", "a3"] == at(echo(PalaverSaver(second)), thread())
 
 
+def test_a_thread_begun_anew_and_edited_at_that_moment(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before is of another conversation, which the store would take for damage."""
+    with palaver.open(address) as first, palaver.open(address) as second:
+        say(echo(PalaverSaver(first)), "one")
+        graph, commit = echo(PalaverSaver(first)), first.backend.commit
+
+        def late(*values: Any, **named: Any) -> Any:
+            monkeypatch.undo()
+            PalaverSaver(second).delete_thread("trip")
+            anew = second.create(id="trip")
+            anew.append(user("anew"))
+            anew.replace(0, user("and edited"))
+            anew.truncate(keep_last=0)
+            return commit(*values, **named)
+
+        monkeypatch.setattr(first.backend, "commit", late)
+        say(graph, "two")
+        assert ["one", "a1", "two", "a3"] == at(echo(PalaverSaver(second)), thread())
+
+
 def test_a_thread_begun_anew_while_it_is_read(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -453,8 +453,14 @@ def _change_thread(thread: Thread, work: Callable[[], _T]) -> _T:
     """Change a thread; if another process has deleted it meanwhile, create it again."""
     with thread.batcher.lock:
         for _ in range(_MAX_DELETIONS):
-            with suppress(UnknownConversation):
+            try:
                 return work()
+            except UnknownConversation:
+                pass
+            except (StoreError, ValidationError):
+                # half of what was read may be of a conversation that was begun anew meanwhile
+                if not thread.is_replaced():
+                    raise
             thread.forget()
         return work()
 

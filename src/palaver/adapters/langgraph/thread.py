@@ -207,6 +207,14 @@ class Thread:
                 msg = f"the conversation {name!r} is no longer the same"
                 raise UnknownConversation(msg)
 
+    def is_replaced(self) -> bool:
+        """Tell whether others have deleted a conversation, or begun it anew."""
+        try:
+            self.check_replaced()
+        except UnknownConversation:
+            return True
+        return False
+
     def put_records(self, records: Sequence[Record]) -> None:
         """Store records alone; `UnknownConversation` if others have begun the thread anew.
 
