@@ -309,11 +309,11 @@ def test_a_thread_begun_anew_while_it_is_read(
             say(other, text)
         read = MessageChannel.read
 
-        def late(known: MessageChannel, *values: Any) -> Any:
+        def late(known: MessageChannel, *values: Any, **named: Any) -> Any:
             monkeypatch.undo()
             PalaverSaver(second).delete_thread("trip")
             say(other, "anew")
-            return read(known, *values)
+            return read(known, *values, **named)
 
         monkeypatch.setattr(MessageChannel, "read", late)
         saver = PalaverSaver(first)

@@ -105,7 +105,7 @@ class _Given(NamedTuple):
 
     value: list[BaseMessage]
     is_new: bool = False
-    """Whether it was given out just now, so that nobody can have changed its messages."""
+    """Whether no node has had it yet, so that nobody can have changed its messages."""
     checked: int = 0
     """How many of its messages were as they were when it was made."""
 
@@ -191,14 +191,19 @@ class MessageChannel:
             self._tip, self._tip_version = SaverTip(int(version), checkpoint), self.history.version
         return self._tip
 
-    def read(self, version: int, serializer: Serializer) -> list[BaseMessage]:
-        """Return the messages at a version, as a new list."""
+    def read(
+        self, version: int, serializer: Serializer, *, paused: bool = False
+    ) -> list[BaseMessage]:
+        """Return the messages at a version, as a new list.
+
+        Where the graph is `paused`, its nodes may change them before anything is added.
+        """
         if version == self.version and self.is_unchanged():
-            return self._give()
+            return self._give(is_new=not paused)
         view = self.history.at(version)
         if version == self.history.version:
             self._load(view, serializer)
-            return self._give()
+            return self._give(is_new=not paused)
         return [snapshot.message for snapshot in self._snapshots_of_view(view, serializer)]
 
     def at(self, positions: Iterable[int], serializer: Serializer) -> list[BaseMessage]:
@@ -266,10 +271,10 @@ class MessageChannel:
 
     # ── the lists that the graph has ────────────────────────────────────────────────────────────
 
-    def _give(self) -> list[BaseMessage]:
+    def _give(self, *, is_new: bool) -> list[BaseMessage]:
         """Return what is loaded, as a new list."""
         value = self._loaded.messages[:]
-        self._note(_Given(value, is_new=True))
+        self._note(_Given(value, is_new=is_new))
         return value
 
     def _note(self, given: _Given) -> None:

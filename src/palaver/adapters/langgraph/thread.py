@@ -263,7 +263,8 @@ class Thread:
     ) -> list[BaseMessage]:
         ref = found.saved.messages[channel]
         version = self.version_of(found, ref, newest=newest)
-        messages = self.channel(ref.conversation, refresh=False).read(version, serde)
+        stored = self.channel(ref.conversation, refresh=False)
+        messages = stored.read(version, serde, paused=found.saved.is_paused)
         self.note_given(found.namespace, found.id, channel, GivenMessages(version, messages[:]))
         return messages
 
@@ -535,6 +536,9 @@ def just_after(name: str) -> str:
 SMALL: Final = 64
 """The size up to which a value is stored in every checkpoint that has it, in bytes."""
 
+_NEXT: Final = ("branch:to:", "__pregel_tasks")
+"""What the names of LangGraph's channels begin with that are there while nodes are to run."""
+
 TypedBytes: TypeAlias = tuple[str, bytes]
 """A serialized value: the kind of bytes, and the bytes."""
 
@@ -556,6 +560,11 @@ class CheckpointRecord(Struct, frozen=True, array_like=True):
     small: dict[str, TypedBytes]
     large: tuple[str, ...]
     """The channels whose values are in records of their own."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nodes run next, before any input: LangGraph has channels that say which."""
+        return any(name.startswith(_NEXT) for name in (*self.small, *self.large))
 
     def body(self, serde: SerializerProtocol) -> dict[str, Any]:
         """The checkpoint without its channels' values."""
