@@ -3,7 +3,8 @@
 Reading again costs one read of the conversation's head; the objects are cached by their position in
 the log. Writing finds new messages without converting the old ones: an object that was given to the
 graph and comes back is recognized by its identity, and its fields are compared with what they were.
-(A change deep inside a field, such as in a dict of a dict, is not noticed.)
+(What is compared is a copy of the dicts and lists too, so that a tool call's arguments that a human
+corrected in place are stored.)
 
 `add_messages` is LangGraph's reducer, faster where a list only grows. Looking at every message of a
 long thread is what takes time: the objects are in no cache of the processor. A list that a channel
@@ -80,7 +81,16 @@ class MessageSnapshot(NamedTuple):
 
 def take_snapshot(message: BaseMessage) -> MessageSnapshot:
     """Take a snapshot of a message as it is now."""
-    return MessageSnapshot(message, vars(message).copy())
+    return MessageSnapshot(message, _copy(vars(message)))
+
+
+def _copy(value: Any) -> Any:  # noqa: ANN401 - a dict or a list
+    """Copy a dict or a list, and those in it; a node on another thread may be changing them."""
+    copied = value.copy()
+    for key, item in copied.items() if type(copied) is dict else enumerate(copied):
+        if type(item) is dict or type(item) is list:
+            copied[key] = _copy(item)
+    return copied
 
 
 class _Loaded(NamedTuple):
