@@ -232,6 +232,95 @@ def test_a_checkpoint_without_new_messages_for_a_deleted_thread(address: str) ->
         assert [] == list(first.verify())
 
 
+def test_records_alone_take_no_part_in_a_thread_begun_anew_at_that_moment(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checkpoint would name a version that the new conversation does not have."""
+    with palaver.open(address) as first, palaver.open(address) as second:
+        saver, other = PalaverSaver(first), echo(PalaverSaver(second))
+        for text in ("one", "two"):
+            say(echo(saver), text)
+        found = saver.get_tuple(thread())
+        assert found is not None
+        keep = first.backend.keep
+
+        def late(*values: Any, **named: Any) -> None:
+            monkeypatch.undo()
+            PalaverSaver(second).delete_thread("trip")
+            say(other, "anew")
+            keep(*values, **named)
+
+        monkeypatch.setattr(first.backend, "keep", late)
+        saver.put(found.config, {**found.checkpoint, "id": "f" * 32}, found.metadata, {})
+        assert ["one", "a1", "two", "a3"] == at(other, thread()) == at(echo(saver), thread())
+        assert ["anew", "a1"] in shown(other, "trip")
+        assert [] == list(second.verify())
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_thread_that_others_delete_again_and_again(
+    address: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with palaver.open(address) as first, palaver.open(address) as second:
+        graph = echo(PalaverSaver(first))
+        say(graph, "one")
+        commit, left = first.backend.commit, [None] * times
+
+        def late(*values: Any, **named: Any) -> Any:
+            if left:
+                left.pop()
+                PalaverSaver(second).delete_thread("trip")
+            return commit(*values, **named)
+
+        monkeypatch.setattr(first.backend, "commit", late)
+        say(graph, "two")
+        assert ["one", "a1", "two", "a3"] == at(echo(PalaverSaver(second)), thread())
+
+
+def test_a_thread_begun_anew_and_edited_at_that_moment(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before is of another conversation, which the store would take for damage."""
+    with palaver.open(address) as first, palaver.open(address) as second:
+        say(echo(PalaverSaver(first)), "one")
+        graph, commit = echo(PalaverSaver(first)), first.backend.commit
+
+        def late(*values: Any, **named: Any) -> Any:
+            monkeypatch.undo()
+            PalaverSaver(second).delete_thread("trip")
+            anew = second.create(id="trip")
+            anew.append(user("anew"))
+            anew.replace(0, user("and edited"))
+            anew.truncate(keep_last=0)
+            return commit(*values, **named)
+
+        monkeypatch.setattr(first.backend, "commit", late)
+        say(graph, "two")
+        assert ["one", "a1", "two", "a3"] == at(echo(PalaverSaver(second)), thread())
+
+
+def test_a_thread_begun_anew_while_it_is_read(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shorter than it was: what was there before is gone, and that is no error."""
+    with palaver.open(address) as first, palaver.open(address) as second:
+        other = echo(PalaverSaver(second))
+        for text in ("one", "two"):
+            say(other, text)
+        read = MessageChannel.read
+
+        def late(known: MessageChannel, *values: Any, **named: Any) -> Any:
+            monkeypatch.undo()
+            PalaverSaver(second).delete_thread("trip")
+            say(other, "anew")
+            return read(known, *values, **named)
+
+        monkeypatch.setattr(MessageChannel, "read", late)
+        saver = PalaverSaver(first)
+        assert saver.get_tuple(thread()) is None
+        assert ["anew", "a1"] == at(echo(saver), thread())
+
+
 def test_a_thread_deleted_while_the_graph_runs_begins_again(address: str) -> None:
     """Another process takes it away: what the graph has in hand is kept anew, and whole."""
     with palaver.open(address) as first, palaver.open(address) as second:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolCall
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from typing_extensions import TypedDict
@@ -215,6 +215,40 @@ def test_a_message_changed_in_place_and_not_returned_is_noticed_too(here: Store,
         graph.invoke({"messages": [HumanMessage(text)]}, thread(), durability="sync")
     assert ["one!!", "a1", "two", "a3"] == [m.text for m in here.get("trip")]
     assert ["one", "one!", "one!!"] == [m.text for m in here.get("trip").log if "one" in m.text]
+
+
+@states
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_arguments_that_are_corrected_in_place_are_stored(
+    here: Store, kind: Any, durability: Any
+) -> None:
+    """As a human does between two steps, and a node with what it returns."""
+    builder: Any = StateGraph(kind)
+
+    def ask(_: Any) -> Any:
+        call = ToolCall(name="search", args={"query": "wrong"}, id="c")
+        return {"messages": [AIMessage("", tool_calls=[call])]}
+
+    def mark(state: Any) -> Any:
+        state["messages"][-1].additional_kwargs["seen"] = True
+        return {"messages": state["messages"][-1]}
+
+    builder.add_node("ask", ask)
+    builder.add_node("mark", mark)
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", "mark")
+    graph: Any = builder.compile(checkpointer=PalaverSaver(here), interrupt_before=["mark"])
+    graph.invoke({"messages": [HumanMessage("one")]}, thread(), durability=durability)
+    answer = graph.get_state(thread()).values["messages"][-1]
+    answer.tool_calls[0]["args"]["query"] = "corrected"
+    graph.update_state(thread(), {"messages": answer})
+    graph.invoke(None, thread(), durability=durability)
+    later: Any = builder.compile(checkpointer=PalaverSaver(here))
+    lists = [one.values.get("messages", []) for one in later.get_state_history(thread())]
+    asked = [said[1] for said in lists if len(said) == 2]
+    queries = [message.tool_calls[0]["args"]["query"] for message in asked]
+    assert ["corrected", "corrected", "wrong"] == queries
+    assert {"seen": True} == asked[0].additional_kwargs
 
 
 def _shouting(left: list[Any], right: list[Any]) -> Any:

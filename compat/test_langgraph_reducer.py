@@ -141,6 +141,25 @@ def test_a_graph_sees_the_same_whatever_its_nodes_do(turns: list[Any], durabilit
     assert play(TheirState, InMemorySaver(), turns, durability) == ours
 
 
+def test_a_node_that_runs_before_anything_is_added_may_rename() -> None:
+    """As where a graph goes on after an interrupt: no input comes first."""
+
+    def rename(state: Any) -> Any:
+        state["messages"][-1].id = "new"
+        return {"messages": [AIMessage("instead", id="new")]}
+
+    for kind in (TheirState, MessagesState):
+        builder: Any = StateGraph(kind)
+        builder.add_node("rename", rename)
+        builder.add_edge(START, "rename")
+        with palaver.open(":memory:") as store:
+            graph: Any = builder.compile(PalaverSaver(store), interrupt_before=["rename"])
+            thread: Any = {"configurable": {"thread_id": "talk"}}
+            graph.invoke({"messages": [HumanMessage("Tea?")]}, thread)
+            found = graph.invoke(None, thread)["messages"]
+            assert [("new", "instead")] == [(m.id, m.content) for m in found]
+
+
 def test_a_thread_that_grows_is_looked_at_twice_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once when it is read, and once after the nodes ran; not at every message for its id."""
     looked: list[int] = []

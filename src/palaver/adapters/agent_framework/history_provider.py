@@ -14,10 +14,12 @@ from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 from agent_framework import HistoryProvider
+from agent_framework import Message as FrameworkMessage
 
 from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import run_in_background, run_to_end
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_framework import AgentSession, Content, SessionContext, SupportsAgentRun
-    from agent_framework import Message as FrameworkMessage
 
     from palaver.history.view import View
     from palaver.messages import Message
@@ -217,7 +218,8 @@ class PalaverHistoryProvider(HistoryProvider):
         context.input_messages[:] = [*_without_orphans(context.input_messages, asked)]
         deferred = _deferred_calls(session)
         shown = repair_messages(given, coming=context.input_messages, deferred=deferred)
-        shown = await run_to_end(partial(_begin_with_user, shown, turn.history.view))
+        if shown and shown[0].role == "assistant":
+            shown = await run_to_end(partial(_begin_with_user, shown, turn.history.view))
         context.context_messages[self.source_id] = []
         context.extend_messages(self, shown)  # what is not marked as history counts as new input
         if not _stores_each_step(agent):
@@ -500,9 +502,8 @@ def _pausing_tools(agent: SupportsAgentRun) -> set[str]:
 
 
 def _begin_with_user(shown: list[FrameworkMessage], view: View) -> list[FrameworkMessage]:
-    question = partial(FrameworkMessage, "user")
     return begin_with_user(
-        shown, view, role=lambda each: str(each.role), made=lambda text: question([text])
+        shown, view, role=attrgetter("role"), made=lambda text: FrameworkMessage("user", [text])
     )
 
 

@@ -3,7 +3,8 @@
 Reading again costs one read of the conversation's head; the objects are cached by their position in
 the log. Writing finds new messages without converting the old ones: an object that was given to the
 graph and comes back is recognized by its identity, and its fields are compared with what they were.
-(A change deep inside a field, such as in a dict of a dict, is not noticed.)
+(What is compared is a copy of the dicts and lists too, so that a tool call's arguments that a human
+corrected in place are stored.)
 
 `add_messages` is LangGraph's reducer, faster where a list only grows. Looking at every message of a
 long thread is what takes time: the objects are in no cache of the processor. A list that a channel
@@ -23,6 +24,7 @@ from langgraph.graph.message import add_messages as add_any
 from typing_extensions import TypedDict
 
 from palaver.adapters.langchain import MESSAGE_CLASSES, from_langchain, to_langchain
+from palaver.errors import UnknownConversation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -79,7 +81,16 @@ class MessageSnapshot(NamedTuple):
 
 def take_snapshot(message: BaseMessage) -> MessageSnapshot:
     """Take a snapshot of a message as it is now."""
-    return MessageSnapshot(message, vars(message).copy())
+    return MessageSnapshot(message, _copy(vars(message)))
+
+
+def _copy(value: Any) -> Any:  # noqa: ANN401 - a dict or a list
+    """Copy a dict or a list, and those in it; a node on another thread may be changing them."""
+    copied = value.copy()
+    for key, item in copied.items() if type(copied) is dict else enumerate(copied):
+        if type(item) is dict or type(item) is list:
+            copied[key] = _copy(item)
+    return copied
 
 
 class _Loaded(NamedTuple):
@@ -104,7 +115,7 @@ class _Given(NamedTuple):
 
     value: list[BaseMessage]
     is_new: bool = False
-    """Whether it was given out just now, so that nobody can have changed its messages."""
+    """Whether no node has had it yet, so that nobody can have changed its messages."""
     checked: int = 0
     """How many of its messages were as they were when it was made."""
 
@@ -190,14 +201,19 @@ class MessageChannel:
             self._tip, self._tip_version = SaverTip(int(version), checkpoint), self.history.version
         return self._tip
 
-    def read(self, version: int, serializer: Serializer) -> list[BaseMessage]:
-        """Return the messages at a version, as a new list."""
+    def read(
+        self, version: int, serializer: Serializer, *, paused: bool = False
+    ) -> list[BaseMessage]:
+        """Return the messages at a version, as a new list.
+
+        Where the graph is `paused`, its nodes may change them before anything is added.
+        """
         if version == self.version and self.is_unchanged():
-            return self._give()
+            return self._give(is_new=not paused)
         view = self.history.at(version)
         if version == self.history.version:
             self._load(view, serializer)
-            return self._give()
+            return self._give(is_new=not paused)
         return [snapshot.message for snapshot in self._snapshots_of_view(view, serializer)]
 
     def at(self, positions: Iterable[int], serializer: Serializer) -> list[BaseMessage]:
@@ -251,6 +267,9 @@ class MessageChannel:
                 if position in wanted:
                     made = to_langchain(message, serializer=serializer)
                     self._add(position, tuple(map(take_snapshot, made)))
+            if not self.is_current():  # what was read may be of another conversation of the name
+                msg = f"the conversation {self.name!r} is no longer the same"
+                raise UnknownConversation(msg)
         return [self._snapshots[position] for position in range(start, stop)]
 
     def _add(self, position: int, snapshots: tuple[MessageSnapshot, ...]) -> None:
@@ -262,10 +281,10 @@ class MessageChannel:
 
     # ── the lists that the graph has ────────────────────────────────────────────────────────────
 
-    def _give(self) -> list[BaseMessage]:
+    def _give(self, *, is_new: bool) -> list[BaseMessage]:
         """Return what is loaded, as a new list."""
         value = self._loaded.messages[:]
-        self._note(_Given(value, is_new=True))
+        self._note(_Given(value, is_new=is_new))
         return value
 
     def _note(self, given: _Given) -> None:

@@ -267,10 +267,7 @@ def _store_draft(thread: Thread, draft: _Draft, serde: SerializerProtocol) -> No
         *((WRITES, which, data) for which, data in settled.items() if data is not None),
     ]
     if own is None or not _apply_step(*own, draft.id, records, serde):
-        thread.check_replaced(
-            thread.home
-        )  # records alone are taken by any conversation of the name
-        thread.store.put_records(thread.home, records)
+        thread.put_records(records)
     for which in settled:
         thread.waiting.pop(which, None)
         thread.batcher.offered.pop(which, None)

@@ -94,6 +94,8 @@ _T = TypeVar("_T")
 _MAX_THREADS: Final = 64
 _BATCH: Final = 32
 _BITS: Final = 32
+_MAX_DELETIONS: Final = 8
+"""How many deletions by others one change outlasts."""
 
 
 class PalaverSaver(BaseCheckpointSaver[int]):
@@ -452,11 +454,17 @@ class PalaverSaver(BaseCheckpointSaver[int]):
 def _change_thread(thread: Thread, work: Callable[[], _T]) -> _T:
     """Change a thread; if another process has deleted it meanwhile, create it again."""
     with thread.batcher.lock:
-        try:
-            return work()
-        except UnknownConversation:
+        for _ in range(_MAX_DELETIONS):
+            try:
+                return work()
+            except UnknownConversation:
+                pass
+            except (StoreError, ValidationError):
+                # half of what was read may be of a conversation that was begun anew meanwhile
+                if not thread.is_replaced():
+                    raise
             thread.forget()
-            return work()
+        return work()
 
 
 async def _in_thread(work: Callable[..., _T], *values: Any) -> _T:  # noqa: ANN401 - what the work takes

@@ -27,7 +27,7 @@ from palaver.messages.ids import derive_id
 from palaver.messages.limits import MAX_NAME, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Iterator
+    from collections.abc import Container, Generator, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointMetadata, PendingWrite
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from palaver.adapters.langgraph.message_channel import MessageSnapshot
     from palaver.stores import Store
+    from palaver.stores.records import Record
 
 __all__ = [
     "BLOBS",
@@ -206,6 +207,28 @@ class Thread:
                 msg = f"the conversation {name!r} is no longer the same"
                 raise UnknownConversation(msg)
 
+    def is_replaced(self) -> bool:
+        """Tell whether others have deleted a conversation, or begun it anew."""
+        try:
+            self.check_replaced()
+        except UnknownConversation:
+            return True
+        return False
+
+    def put_records(self, records: Sequence[Record]) -> None:
+        """Store records alone; `UnknownConversation` if others have begun the thread anew.
+
+        Any conversation of the name takes them, so it is looked afterwards which one it was, and
+        they are taken out again.
+        """
+        self.store.put_records(self.home, records)
+        try:
+            self.check_replaced(self.home)
+        except UnknownConversation:
+            with suppress(UnknownConversation):
+                self.store.put_records(self.home, [(kind, name, None) for kind, name, _ in records])
+            raise
+
     def values(
         self,
         found: StoredCheckpoint,
@@ -240,7 +263,8 @@ class Thread:
     ) -> list[BaseMessage]:
         ref = found.saved.messages[channel]
         version = self.version_of(found, ref, newest=newest)
-        messages = self.channel(ref.conversation, refresh=False).read(version, serde)
+        stored = self.channel(ref.conversation, refresh=False)
+        messages = stored.read(version, serde, paused=found.saved.is_paused)
         self.note_given(found.namespace, found.id, channel, GivenMessages(version, messages[:]))
         return messages
 
@@ -512,6 +536,9 @@ def just_after(name: str) -> str:
 SMALL: Final = 64
 """The size up to which a value is stored in every checkpoint that has it, in bytes."""
 
+_NEXT: Final = ("branch:to:", "__pregel_tasks")
+"""What the names of LangGraph's channels begin with that are there while nodes are to run."""
+
 TypedBytes: TypeAlias = tuple[str, bytes]
 """A serialized value: the kind of bytes, and the bytes."""
 
@@ -533,6 +560,11 @@ class CheckpointRecord(Struct, frozen=True, array_like=True):
     small: dict[str, TypedBytes]
     large: tuple[str, ...]
     """The channels whose values are in records of their own."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nodes run next, before any input: LangGraph has channels that say which."""
+        return any(name.startswith(_NEXT) for name in (*self.small, *self.large))
 
     def body(self, serde: SerializerProtocol) -> dict[str, Any]:
         """The checkpoint without its channels' values."""
