@@ -54,6 +54,7 @@ from palaver.messages import (
 )
 from palaver.messages.ids import NIL_ID
 from palaver.testing.servers import ProviderServer
+from palaver.wire.request import BEGIN
 
 if TYPE_CHECKING:
     from palaver.stores import Store
@@ -382,7 +383,7 @@ def test_what_was_erased_is_left_out(store: Store) -> None:
     kept.history.erase(1)
     assert [said[0], said[3]] == [m.model_copy(update={"id": None}) for m in kept.messages]
     kept.history.erase(0)
-    assert ["Yes."] == [message.content for message in kept.messages]
+    assert [BEGIN, "Yes."] == [message.content for message in kept.messages]
     assert [] == to_langchain(kept.history[0])
 
 

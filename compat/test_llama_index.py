@@ -73,6 +73,7 @@ from palaver.messages import (
 )
 from palaver.messages.ids import NIL_ID
 from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.request import BEGIN
 from tests.profiles import steps
 
 if TYPE_CHECKING:
@@ -458,9 +459,10 @@ def test_a_call_is_shown_with_its_result_and_counted(here: Store) -> None:
     memory.token_limit = 35
     assert asked[1:] == memory.get()  # the last message, and what it is a result of
     memory.history.truncate(range=(1, 2))
-    assert [call("Rome"), result(INTERRUPTED)] == memory.get()
+    begin = ChatMessage(BEGIN)
+    assert [begin, call("Rome"), result(INTERRUPTED)] == memory.get()
     memory.resuming = True
-    assert [call("Rome")] == memory.get()
+    assert [begin, call("Rome")] == memory.get()
     memory.put(result("sunny"))
     assert "weather" == tool_of(memory.history[1])
 

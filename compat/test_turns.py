@@ -18,6 +18,7 @@ import pytest
 from agent_framework import Agent, Message, tool
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
+from strands.types.exceptions import SessionException
 
 import palaver
 from compat import adk_agent, agent_framework_agent, strands_agent
@@ -328,8 +329,9 @@ def test_a_fork_takes_no_turn_along(talk: Store) -> None:
 def test_what_strands_cannot_append_leaves_the_session_to_others(here: Store) -> None:
     manager = PalaverSessionManager("talk", here)
     agent = strands_agent.agent(strands_agent.ScriptedModel(), manager)
+    message: Any = {"role": "user", "content": [{"text": object()}]}
     with pytest.raises(ValueError, match="no JSON"):
-        manager.append_message({"role": "user", "content": [{"text": object()}]}, agent)  # type: ignore[typeddict-item]
+        manager.append_message(message, agent)
     assert not is_taken(here)
 
 
@@ -453,13 +455,52 @@ def test_a_run_of_agent_framework_whose_loop_was_closed_is_over(here: Store) -> 
     assert is_taken(here)
     loop.close()
     wait_until(lambda: not is_taken(here))
-    run._log_destroy_pending = False  # type: ignore[attr-defined]
+    pending: Any = run
+    pending._log_destroy_pending = False
 
 
 def test_wrong_times_are_refused() -> None:
-    for seconds in (0, -1, float("nan"), float("inf"), 1e-4, True, "60"):
+    wrong: tuple[Any, ...] = (0, -1, float("nan"), float("inf"), 1e-4, True, "60")
+    for seconds in wrong:
         with pytest.raises(ValueError, match="turn_seconds must be a number from"):
-            check_seconds(seconds, 0)  # type: ignore[arg-type]
+            check_seconds(seconds, 0)
     with pytest.raises(ValueError, match="wait_seconds must be a number from 0 on"):
         check_seconds(1, -1)
     check_seconds(0.01, float("inf"))
+
+
+def test_two_managers_of_a_new_session_begin_it_together(store: Store) -> None:
+    start = threading.Barrier(4)
+
+    def begin(_number: int) -> str:
+        start.wait()
+        return str(PalaverSessionManager("talk", store).session.session_id)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert ["talk"] * 4 == [*threads.map(begin, range(4))]
+
+
+def test_a_session_of_adk_that_is_begun_twice_at_once_is_one(store: Store) -> None:
+    service = PalaverSessionService(store)
+    given: Any = {"app_name": "tea", "user_id": "ann", "session_id": "talk"}
+
+    async def begin() -> list[Any]:
+        twice = service.create_session(**given), service.create_session(**given)
+        return [*await asyncio.gather(*twice, return_exceptions=True)]
+
+    begun = asyncio.run(begin())
+    assert ["AlreadyExistsError", "Session"] == sorted(type(each).__name__ for each in begun)
+    assert ["talk"] == [head.id for head in store]
+
+
+def test_a_run_that_waits_says_so(
+    here: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_turns, "_LOG_AFTER", 0.05)
+    here.lease(here.create(id="talk").id, "another program", seconds=60)
+    model = strands_agent.ScriptedModel("Yes.")
+    manager = PalaverSessionManager("talk", here, wait_seconds=0.3)
+    talking = strands_agent.agent(model, manager)
+    with pytest.raises(SessionException, match=r"another program has .*longer with wait_seconds"):
+        talking("Tea?")
+    assert [True] == ["another program has the lease" in text for text in caplog.messages]

@@ -687,7 +687,7 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
         view = self.history.view
         found = [made for message in view for made in to_langchain(message)]
         return begin_with_user(
-            repair_messages(found, resuming=self._resuming), view, role=_role, made=HumanMessage
+            repair_messages(found, resuming=self._resuming), view, role=_sender, made=HumanMessage
         )
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -712,7 +712,7 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
         await anyio.to_thread.run_sync(self.clear)
 
 
-def _role(message: BaseMessage) -> str:
+def _sender(message: BaseMessage) -> str:
     return "assistant" if isinstance(message, AIMessage) else message.type
 
 

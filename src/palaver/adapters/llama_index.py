@@ -792,6 +792,8 @@ class PalaverMemory(BaseMemory):
         made = _expand(found)
         if not all(map(_is_plain, found)):
             made = repair_messages(made, resuming=self.resuming)
+        if first:  # the limit has cut it there, and at least the last message is shown
+            return made
         return begin_with_user(made, view, role=lambda each: each.role.value, made=ChatMessage)
 
     def get_all(self) -> list[ChatMessage]:

@@ -78,7 +78,7 @@ class _Turn(Turn):
         self.version = -1
         self.given: list[FrameworkMessage] | None = None
         """The same messages, where a compaction looks for them."""
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.unanswered: dict[int, weakref.finalize[..., SessionContext]] = {}
         """The contexts that the framework holds while it waits for an answer, by their ids."""
         self.question: weakref.finalize[..., Content] | None = None
@@ -403,7 +403,7 @@ class PalaverHistoryProvider(HistoryProvider):
     def _drop(self, turn: _Turn) -> None:
         """Take note of what was dropped; the garbage collector may call this anywhere."""
         with suppress(RuntimeError):  # the loop has ended, and the task with it
-            turn.loop.call_soon_threadsafe(self._leave, turn)
+            cast("asyncio.AbstractEventLoop", turn.loop).call_soon_threadsafe(self._leave, turn)
 
     def _leave(self, turn: _Turn) -> None:
         """Let others have the session of a run that is over.

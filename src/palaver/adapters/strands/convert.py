@@ -347,11 +347,14 @@ def repair_messages(messages: Sequence[StrandsMessage]) -> list[StrandsMessage]:
     return repaired
 
 
-def join_neighbors(messages: Sequence[StrandsMessage]) -> list[StrandsMessage]:
+def join_neighbors(
+    messages: Sequence[StrandsMessage], *, results_alone: bool = False
+) -> list[StrandsMessage]:
     """Return the messages with those of one role that stand side by side as one.
 
-    Providers such as Bedrock refuse them. The joined message has what the first has beside its
-    content.
+    Bedrock refuses them otherwise. Gemini wants results in a message by themselves
+    (`results_alone`), and takes another message of the user after it. A joined message has what the
+    first has beside its content.
 
     >>> asked = [{"role": "user", "content": [{"text": text}]} for text in ("Tea?", "Rum?")]
     >>> [len(message["content"]) for message in join_neighbors(asked)]
@@ -359,12 +362,28 @@ def join_neighbors(messages: Sequence[StrandsMessage]) -> list[StrandsMessage]:
     """
     joined: list[StrandsMessage] = []
     for message in messages:
-        last = joined[-1] if joined else None
-        if last is not None and last["role"] == message["role"]:
-            joined[-1] = _with_content(last, [*last["content"], *message["content"]])
-        else:
-            joined.append(message)
+        for piece in _split_results(message) if results_alone else (message,):
+            last = joined[-1] if joined and joined[-1]["role"] == piece["role"] else None
+            if last is None or (results_alone and (_has_results(last) or _has_results(piece))):
+                joined.append(piece)
+            else:
+                joined[-1] = _with_content(last, [*last["content"], *piece["content"]])
     return joined
+
+
+def _split_results(message: StrandsMessage) -> Iterator[StrandsMessage]:
+    """Yield the results of a message, and then the rest of it."""
+    results = [block for block in message["content"] if "toolResult" in block]
+    rest = [block for block in message["content"] if "toolResult" not in block]
+    if not results or not rest:
+        yield message
+    else:
+        yield _with_content(message, results)
+        yield _with_content({"role": message["role"], "content": []}, rest)
+
+
+def _has_results(message: StrandsMessage) -> bool:
+    return any("toolResult" in block for block in message["content"])
 
 
 def _with_content(message: StrandsMessage, content: list[Any]) -> StrandsMessage:

@@ -16,14 +16,17 @@ import warnings
 import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
 import anyio
 from msgspec.structs import replace
+from strands.agent.agent import Agent
 from strands.agent.state import AgentState
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, BeforeModelCallEvent
+from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.session.repository_session_manager import RepositorySessionManager
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
@@ -58,7 +61,6 @@ from palaver.wire.repair import begin_with_user
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strands.agent.agent import Agent
     from strands.hooks import HookRegistry
     from strands.multiagent.base import MultiAgentBase
     from strands.types.agent import LocalAgent
@@ -75,6 +77,7 @@ _log = logging.getLogger("palaver.adapters.strands")
 REDUCED: Final = "STRANDS"
 """The reason of an edit that is what Strands did to an agent's messages."""
 _TAG: Final = "strands"
+_GEMINI: Final = "strands.models.gemini"
 _APPLIED: Final = "applied"
 """How many removed messages have left the view."""
 _MANAGER: Final = "conversation_manager_state"
@@ -569,6 +572,8 @@ class PalaverSessionManager(RepositorySessionManager):
         history = repository.history(self.session_id, name)
         turn = _Run(repository.store, history.id, self._turn_seconds)
         shown = self._shown[name] = _Shown(history, turn)
+        if isinstance(agent, Agent):
+            agent.add_middleware(InvokeModelStage.Input, partial(_make_valid, shown))
         self._held_records[name] = []
         self._latest_agent_message[name] = None
         if stored is not None:
@@ -667,9 +672,6 @@ class PalaverSessionManager(RepositorySessionManager):
         shown = self._shown[event.agent.agent_id]
         self._renew(shown)
         self._bring_up_to_date(event.agent, shown)
-        messages = event.agent.messages
-        if len(join_neighbors(messages)) < len(messages) and not self._is_stateful(event.agent):
-            self._show(event.agent, shown)  # a question follows one that has no answer
 
     def _end(self, event: AfterInvocationEvent) -> None:
         """Store what was done to the messages, and let others have their turn.
@@ -715,11 +717,8 @@ class PalaverSessionManager(RepositorySessionManager):
 
     def _show(self, agent: LocalAgent, shown: _Shown) -> None:
         """Give the agent the messages of the view."""
-        view = shown.history.view
-        found = [made for message in view if (made := _with_tracking_id(message)) is not None]
-        agent.messages = begin_with_user(
-            join_neighbors(repair_messages(found)), view, role=itemgetter("role"), made=_question
-        )
+        found = map(_with_tracking_id, shown.history.view)
+        agent.messages = repair_messages([message for message in found if message is not None])
         shown.messages = copy.deepcopy(agent.messages)
         shown.version = shown.history.version
 
@@ -763,8 +762,18 @@ class PalaverSessionManager(RepositorySessionManager):
         return bool(getattr(getattr(agent, "model", None), "stateful", False))
 
 
+def _make_valid(shown: _Shown, context: InvokeModelContext) -> InvokeModelContext:
+    """Let the user begin and the roles alternate in a request; the agent's messages stay."""
+    is_gemini = any(kind.__module__ == _GEMINI for kind in type(context.model).__mro__)
+    turns = join_neighbors(context.messages, results_alone=is_gemini)
+    view = shown.history.view
+    return context.replace(
+        messages=begin_with_user(turns, view, role=itemgetter("role"), made=_question)
+    )
+
+
 def _question(text: str) -> StrandsMessage:
-    return {"role": "user", "content": [{"text": text}], "tracking_id": uuid_for(text)}
+    return {"role": "user", "content": [{"text": text}]}
 
 
 def _is_stray(message: StrandsMessage, history: StoredHistory) -> bool:
