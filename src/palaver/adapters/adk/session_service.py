@@ -197,8 +197,8 @@ class PalaverSessionService(BaseSessionService):
         store: Store,
         *,
         agent: str = "model",
-        turn_seconds: float = 60,
-        wait_seconds: float = 120,
+        turn_seconds: float = 10.0,
+        wait_seconds: float = 120.0,
     ) -> None:
         """Take a store, which the caller closes.
 

@@ -126,8 +126,8 @@ class PalaverHistoryProvider(HistoryProvider):
         store_context_from: set[str] | None = None,
         store_outputs: bool = True,
         max_messages: int | None = None,
-        turn_seconds: float = 60,
-        wait_seconds: float = 120,
+        turn_seconds: float = 10.0,
+        wait_seconds: float = 120.0,
     ) -> None:
         """Take a store, which the caller closes."""
         check_store(store)

@@ -527,7 +527,7 @@ class PalaverSessionManager(RepositorySessionManager):
         store: Store,
         *,
         turn_seconds: float = 10.0,
-        wait_seconds: float = 60.0,
+        wait_seconds: float = 120.0,
     ) -> None:
         """Use the conversation `session_id` of a store; it is created if it is not there."""
         check_seconds(turn_seconds, wait_seconds)
