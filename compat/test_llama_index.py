@@ -45,7 +45,6 @@ from compat.llama_agent import (
     write_turns,
 )
 from palaver.adapters.llama_index import (
-    METADATA_KEY,
     PalaverChatStore,
     PalaverMemory,
     PalaverMemoryBlock,
@@ -53,6 +52,7 @@ from palaver.adapters.llama_index import (
     repair_messages,
     to_llama_index,
 )
+from palaver.adapters.llama_index.convert import METADATA_KEY
 from palaver.errors import ValidationError
 from palaver.messages import (
     Message,
@@ -346,7 +346,7 @@ def test_another_writer_between_reading_and_writing(
 def test_many_conversations_are_not_all_kept_open(
     here: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palaver.adapters.llama_index._MAX_OPEN", 2)
+    monkeypatch.setattr("palaver.adapters.llama_index.chat_store._MAX_OPEN", 2)
     chats = PalaverChatStore(here)
     for key in "abca":
         chats.add_message(key, HI)
