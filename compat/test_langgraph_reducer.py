@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -130,13 +131,19 @@ def play(
     return seen
 
 
-@example([[("nothing", 0)] * 2, [("nothing", 0), ("replace", 1)]], "exit")
+@example([[("nothing", 0)] * 2, [("nothing", 0), ("replace", 1)]], "exit", 500)
 @given(
     st.lists(st.lists(DEEDS, min_size=2, max_size=2), min_size=1, max_size=5),
     st.sampled_from(["sync", "async", "exit"]),
+    st.sampled_from([-1, 500]),
 )
-def test_a_graph_sees_the_same_whatever_its_nodes_do(turns: list[Any], durability: str) -> None:
-    with palaver.open(":memory:") as store:
+def test_a_graph_sees_the_same_whatever_its_nodes_do(
+    turns: list[Any], durability: str, scattered: int
+) -> None:
+    with (
+        palaver.open(":memory:") as store,
+        mock.patch.object(message_channel, "_MAX_SCATTERED", scattered),
+    ):
         ours = play(MessagesState, PalaverSaver(store), turns, durability)
     assert play(TheirState, InMemorySaver(), turns, durability) == ours
 
@@ -178,6 +185,35 @@ def test_a_thread_that_grows_is_looked_at_twice_a_turn(monkeypatch: pytest.Monke
         monkeypatch.setattr(message_channel, "_ids_of", lambda rest: {None for _ in rest[1:]})
         play(MessagesState, saver, [[("dict", 0), ("nothing", 0)]])
     assert sum(looked) < 2 * 8 + 8
+
+
+def test_messages_that_came_one_by_one_are_copied_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copies are whole, deep inside too, and share nothing with what the caller has."""
+    monkeypatch.setattr(message_channel, "_MAX_SCATTERED", 3)
+    call = {"name": "add", "args": {"numbers": [1, 2]}, "id": "c", "type": "tool_call"}
+    said: list[Any] = [
+        HumanMessage("2 and 2?", id="q"),
+        AIMessage([{"type": "text", "text": "Hm."}], id="a", tool_calls=[call]),
+        ToolMessage("4", tool_call_id="c", id="t", artifact={"sum": 4}),
+        AIMessage("Four.", id="b", response_metadata={"usage": {"tokens": 1}}, extra={"more": 1}),
+    ]
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("answer", lambda _: {"messages": said})
+    builder.add_edge(START, "answer")
+    thread: Any = {"configurable": {"thread_id": "talk"}}
+    with palaver.open(":memory:") as store:
+        graph: Any = builder.compile(checkpointer=PalaverSaver(store))
+        graph.invoke({"messages": HumanMessage("Begin.", id="begin")}, thread)
+        copied = graph.get_state(thread).values["messages"][1:]
+        assert said == copied
+        assert not {id(each) for each in said} & {id(each) for each in copied}
+        copied[1].tool_calls[0]["args"]["numbers"].append(3)
+        assert call["args"] == {"numbers": [1, 2]}
+        again = graph.get_state(thread).values["messages"][1:]
+        assert said == again
+        assert [id(each) for each in copied[2:]] == [id(each) for each in again[2:]]
 
 
 def test_a_graph_with_it_keeps_the_same() -> None:

@@ -10,12 +10,15 @@ corrected in place are stored.)
 long thread is what takes time: the objects are in no cache of the processor. A list that a channel
 gave out, or that `add_messages` made of one, is known by its identity. The channel has the ids of
 its messages, and compares their fields once after a node ran, for the reducer and the checkpoint.
+Messages that came one by one lie all over the memory; now and then they are copied, so that they
+lie side by side, and then looking at all of them takes half the time.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
+from copy import copy
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
@@ -59,6 +62,8 @@ _UNCONVERTED: Final = (str, tuple, dict)
 TIP: Final = "langgraph-tip"
 """The last version that the saver made of a conversation, and the checkpoint it made it for."""
 _MAX_SNAPSHOTS = 100_000
+_MAX_SCATTERED: Final = 500
+"""So many messages may have come one by one, and a quarter of all, before all of them are copied."""
 
 
 class ConversationMoved(Exception):  # noqa: N818 - nothing went wrong
@@ -82,6 +87,13 @@ class MessageSnapshot(NamedTuple):
 def take_snapshot(message: BaseMessage) -> MessageSnapshot:
     """Take a snapshot of a message as it is now."""
     return MessageSnapshot(message, _copy(vars(message)))
+
+
+def _copy_snapshot(snapshot: MessageSnapshot) -> MessageSnapshot:
+    """Copy a message that is as it was."""
+    message = copy(snapshot.message)
+    vars(message).update(_copy(snapshot.fields))
+    return MessageSnapshot(message, _copy(snapshot.fields))
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401 - a dict or a list
@@ -153,6 +165,7 @@ class MessageChannel:
         self._positions: dict[object, dict[int, None]] = {}  # by what `_key` says, in order
         self.version = -1  # of what is loaded
         self._loaded = _Loaded([], [], [])
+        self._scattered = 0  # so many of the messages that were converted or added came one by one
         self._are_plain = True  # all messages that were converted or added, and have ids
         self._given: OrderedDict[int, _Given] = OrderedDict()
         self._tip = SaverTip(-1, "")
@@ -209,6 +222,8 @@ class MessageChannel:
         Where the graph is `paused`, its nodes may change them before anything is added.
         """
         if version == self.version and self.is_unchanged():
+            if self._scattered > max(_MAX_SCATTERED, len(self._loaded.messages) // 4):
+                self._copy_all(self.history.at(version), serializer)
             return self._give(is_new=not paused)
         view = self.history.at(version)
         if version == self.history.version:
@@ -236,6 +251,16 @@ class MessageChannel:
             [snapshot.fields for snapshot in pairs],
         )
         self.version = view.version
+
+    def _copy_all(self, view: View, serializer: Serializer) -> None:
+        """Copy the messages of a view, which are as they were, so that they lie side by side."""
+        for start, stop in view.ranges():
+            for position in range(start, stop):
+                if position in self._snapshots:
+                    snapshots = map(_copy_snapshot, self._snapshots[position])
+                    self._snapshots[position] = tuple(snapshots)
+        self._load(view, serializer)
+        self._scattered = 0
 
     def _snapshots_of_view(self, view: View, serializer: Serializer) -> list[MessageSnapshot]:
         return [
@@ -408,6 +433,7 @@ class MessageChannel:
             unless=_unless_moved(seen),
         )
         follows = self.version == seen
+        self._scattered += len(snapshots)
         for position, snapshot in enumerate(snapshots, first):
             self._add(position, (snapshot,))
             if follows:
