@@ -63,7 +63,7 @@ TIP: Final = "langgraph-tip"
 """The last version that the saver made of a conversation, and the checkpoint it made it for."""
 _MAX_SNAPSHOTS = 100_000
 _MAX_SCATTERED: Final = 500
-"""So many messages may have come one by one, and a quarter of all, before all of them are copied."""
+"""So many messages may come one by one, and a quarter of all, before all of them are copied."""
 
 
 class ConversationMoved(Exception):  # noqa: N818 - nothing went wrong
