@@ -15,6 +15,7 @@ from agent_framework import (
     FunctionInvocationLayer,
     Message,
     ResponseStream,
+    SupportsChatGetResponse,
     tool,
 )
 
@@ -71,7 +72,7 @@ def said(messages: Any) -> list[str]:
 
 
 def agent(
-    client: ScriptedClient,
+    client: SupportsChatGetResponse[Any],
     *providers: ContextProvider,
     meanwhile: Callable[[], object] = lambda: None,
     each_step: bool = True,

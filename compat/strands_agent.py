@@ -66,7 +66,7 @@ def call(name: str = "c1") -> list[Any]:
 
 
 def agent(
-    model: ScriptedModel,
+    model: Model,
     manager: SessionManager | None,
     meanwhile: Callable[[], object] = lambda: None,
     **more: Any,

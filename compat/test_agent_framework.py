@@ -48,7 +48,17 @@ from palaver.adapters.agent_framework import (
 )
 from palaver.adapters.agent_framework.convert import METADATA_KEY
 from palaver.errors import LeaseLost, LeaseTaken, ValidationError
-from palaver.messages import ToolPart, assistant, dump, parse_message, system, user
+from palaver.messages import (
+    ToolPart,
+    assistant,
+    dump,
+    new_id,
+    parse_message,
+    reasoning_part,
+    system,
+    text_part,
+    user,
+)
 from palaver.wire.pairing import INTERRUPTED
 from tests.profiles import steps
 
@@ -85,8 +95,10 @@ CONTENTS = st.one_of(
         lambda text, more: Content.from_text(text, additional_properties=more), TEXTS, MORE
     ),
     st.builds(
-        lambda text, name: Content.from_text_reasoning(text=text, id=name, protected_data="p"),
-        TEXTS | st.none(), TEXTS,
+        lambda text, name, data: Content.from_text_reasoning(
+            text=text, id=name, protected_data=data
+        ),
+        TEXTS | st.none(), TEXTS | st.none(), st.sampled_from([None, "p"]),
     ),
     st.builds(
         lambda name, tool, given: Content.from_function_call(name, tool, arguments=given),
@@ -142,6 +154,24 @@ def test_an_edit_is_what_the_framework_gets() -> None:
     changed: Any = to_agent_framework(replace(from_agent_framework(message), content="Yes."))
     assert said([changed]) == ["Yes."]
     assert (changed.author_name, changed.message_id) == ("Ada", "m1")
+
+
+def test_only_the_framework_s_own_reasoning_comes_back() -> None:
+    plain = Message("assistant", [Content.from_text_reasoning(text="Hm."), "No."])
+    assert there_and_back(plain) == plain.to_dict()
+    ids = new_id(), new_id()
+    thought, text = reasoning_part(*ids, "Hm."), text_part(*ids, "No.")
+    found: Any = to_agent_framework(assistant([thought, text]))
+    assert [each.type for each in found.contents] == ["text"]
+    assert to_agent_framework(assistant([thought])) is None
+
+
+def test_reasoning_beside_an_edit_is_left_out() -> None:
+    reasoning = Content.from_text_reasoning(text="Hm.", id="rs_1", protected_data="secret")
+    made = from_agent_framework(Message("assistant", [reasoning, "No."]))
+    edited = replace(made, content=(made.parts[0], text_part(new_id(), made.id, "Yes.")))
+    changed: Any = to_agent_framework(edited)
+    assert [each.to_dict() for each in changed.contents] == [Content.from_text("Yes.").to_dict()]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx
+from agent_framework.openai import OpenAIChatClient
 from langchain_core.messages import HumanMessage
 from msgspec.structs import replace
+from strands.models.openai import OpenAIModel
 
 from compat import (
     adk_agent,
@@ -141,19 +143,16 @@ class Journey:
             asyncio.run(go(url))
 
     def strands(self) -> None:
-        model = strands_agent.ScriptedModel(strands_agent.call("call_strands"), "Strands: done.")
-        manager = PalaverSessionManager(self.name, self.store)
-        strands_agent.agent(model, manager)("Strands?")
-        self.arrive("Strands", [str(each) for each in model.requests])
+        with self.provider("openai-chat", "Strands") as url:
+            model = OpenAIModel(client_args={"base_url": url, "api_key": "any"}, model_id="any")
+            strands_agent.agent(model, PalaverSessionManager(self.name, self.store))("Strands?")
 
     def agent_framework(self) -> None:
-        client = agent_framework_agent.ScriptedClient(
-            agent_framework_agent.call("call_framework"), "Agent Framework: done."
-        )
-        who = agent_framework_agent.agent(client, PalaverHistoryProvider(self.store))
-        asyncio.run(agent_framework_agent.ask(who, "Agent Framework?", self.name))
-        requests = [str([each.to_dict() for each in request]) for request in client.requests]
-        self.arrive("Agent Framework", requests)
+        with self.provider("openai-responses", "Agent Framework") as url:
+            client = OpenAIChatClient("any", base_url=url, api_key="any")
+            provider, options = PalaverHistoryProvider(self.store), {"store": False}
+            who = agent_framework_agent.agent(client, provider, default_options=options)
+            asyncio.run(agent_framework_agent.ask(who, "Agent Framework?", self.name))
 
     def page(self, serving: Serving) -> None:
         model = "anthropic:claude"

@@ -6,6 +6,10 @@ while they are unchanged; that of the rest outlives an edit.
 
 A compaction of the framework's notes on messages what it thinks of them, and numbers them by their
 positions. Neither is stored: what was left out of one request is not lost for all others.
+
+The framework is given only the reasoning that it wrote itself, and as it wrote it: its clients
+refuse reasoning without the signature of their own model, or send it as text. A message with
+reasoning that it wrote has its key in the metadata, also where nothing else is to be stored.
 """
 
 from __future__ import annotations
@@ -115,13 +119,16 @@ def from_agent_framework(
         stored["about"] = rest
     if contents:
         stored |= {"contents": contents, "of": fingerprint(ours["contents"])}
-    if not stored:
+    if not stored and not any(isinstance(part, ReasoningPart) for part in made.parts):
         return made
     return replace(made, metadata={METADATA_KEY: json.dumps(stored)})
 
 
 def to_agent_framework(message: Message) -> FrameworkMessage | None:
-    """Convert a message: the original one, with what was edited; one that was erased gives None.
+    """Convert a message: the original one, with what was edited.
+
+    Reasoning that the framework did not write, or that was edited, is left out. A message that was
+    erased, or that is nothing but such reasoning, gives None.
 
     >>> from palaver.messages import user
     >>> to_agent_framework(user("Tea?")).to_dict()["contents"]
@@ -133,12 +140,16 @@ def to_agent_framework(message: Message) -> FrameworkMessage | None:
     if not stored and isinstance(message.content, str):  # the usual case, without detours
         return FrameworkMessage(message.role, [message.content] if message.content else [])
     ours = _write(message)
+    contents: list[Fields] = ours["contents"]
+    is_same = stored.get("of") == fingerprint(contents)
+    if not is_same and ("of" in stored or METADATA_KEY not in message.metadata):
+        ours["contents"] = [each for each in contents if each["type"] != "text_reasoning"]
+        if contents and not ours["contents"]:
+            return None
     with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
         made = apply_changes(_without_contents(ours), stored.get("about", []))
-        contents = ours["contents"]
-        if stored.get("of") == fingerprint(contents):
-            contents = apply_changes(contents, stored["contents"])
-        return FrameworkMessage.from_dict({**made, "contents": contents})
+        given = apply_changes(contents, stored["contents"]) if is_same else ours["contents"]
+        return FrameworkMessage.from_dict({**made, "contents": given})
     return FrameworkMessage.from_dict(ours)  # metadata may come from anywhere
 
 

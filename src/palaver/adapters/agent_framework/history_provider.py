@@ -55,6 +55,8 @@ _MAX_LOOKBACK: Final = 40
 _MAX_HISTORIES: Final = 128
 """How many conversations a provider has open."""
 _POLL_SECONDS: Final = 0.05
+_BEGAN_ELSEWHERE: Final = "began_with_the_provider"
+"""The key in a session's state that says who has the beginning of the conversation."""
 _SILENT_SECONDS: Final = 600
 """How long a run may be silent, while its model thinks or a tool works, and keep its turn."""
 _Held = TypeVar("_Held")
@@ -217,6 +219,8 @@ class PalaverHistoryProvider(HistoryProvider):
         asked = {call for message in given for call in open_calls(message)}
         context.input_messages[:] = [*_without_orphans(context.input_messages, asked)]
         deferred = _deferred_calls(session)
+        if _provider_has_it(session, state, is_new=not turn.history.log):
+            given = []
         shown = repair_messages(given, coming=context.input_messages, deferred=deferred)
         if shown and shown[0].role == "assistant":
             shown = await run_to_end(partial(_begin_with_user, shown, turn.history.view))
@@ -453,6 +457,22 @@ def conversation_id(session_id: str | None) -> str:
         each if each.isprintable() else quote(each, safe="", errors="surrogatepass")
         for each in session_id
     )
+
+
+def _provider_has_it(session: AgentSession, state: dict[str, Any], *, is_new: bool) -> bool:
+    """Tell whether the model's provider has the conversation, and there is only a copy here.
+
+    That is so where the session began with a conversation of the provider's. One that the provider
+    has kept beside palaver is left to it, or the model would be sent all of it twice.
+    """
+    if session.service_session_id is None:
+        return False
+    if is_new:
+        state[_BEGAN_ELSEWHERE] = True
+    if state.get(_BEGAN_ELSEWHERE):
+        return True
+    session.service_session_id = None
+    return False
 
 
 def _stores_each_step(agent: SupportsAgentRun) -> bool:
