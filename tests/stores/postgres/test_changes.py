@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message
     from palaver.stores import Store
+    from palaver.stores.postgres.connections import TimedConnection
     from palaver.stores.records import Head, JournalEntry
 
 
@@ -257,6 +260,41 @@ def test_a_single_message_sent_again_is_found_or_made(store: Store) -> None:
     assert (2, 2, 2) == (placed, placed.first, again)
     assert 3 == send("3", 9, again=True)  # its first try never came to the server
     assert ["0", "1", "2", "3"] == [message.text for message in store.get(history.id)]
+    assert [] == list(store.verify())
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_first_try_that_comes_after_the_second_changes_nothing(
+    store: Store, others: int, *, in_turn: bool
+) -> None:
+    """Its connection was lost, but a busy server runs what it was sent all the same, and later."""
+    backend = store.backend
+    assert isinstance(backend, module.PostgresBackend)
+    lines, name = backend._connections, store.create([user("0")]).id
+    change = appended(store.head(name), "mine")
+    for _ in range(others):
+        store.get(name).append(user("another's"))
+
+    def send(connection: TimedConnection, *, again: bool) -> int:
+        return commit(connection, name, change, 7, again=again, in_turn=in_turn)
+
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    late = "was made by a later try"
+    with closing(lines.connect()) as one, closing(lines.connect()) as other:
+        with within(60), ThreadPoolExecutor() as pool:
+            with one.transaction():
+                made = send(one, again=True)
+                first = pool.submit(send, other, again=False)
+                while not lines.run(lambda each: each.execute(waits.encode()).fetchall()):
+                    time.sleep(0.01)
+            with pytest.raises(psycopg.errors.SerializationFailure, match=late):
+                first.result()
+        with pytest.raises(psycopg.errors.SerializationFailure, match=late):
+            send(other, again=False)
+        assert made == send(other, again=True)
+    said = [message.text for message in store.get(name)]
+    assert ["0", *["another's"] * others, "mine"] == said
     assert [] == list(store.verify())
 
 

@@ -230,6 +230,9 @@ $$;
 -- Append one message behind whatever was committed first, if that ends with the log: what
 -- `commit_change` does, in three statements. The answer is the same, and what can't be done here is
 -- left to it: the lease went to another, the change was sent before, others edited.
+--
+-- A first try may come after the second: its connection was lost, and a busy server runs it later. It
+-- finds its attempt among the messages since, now that it has the lock. Nobody waits for its answer.
 CREATE OR REPLACE FUNCTION palaver.append_behind_others(
     p_root text, p_id text, p_after bigint, p_anywhere boolean, p_again boolean, p_first bigint,
     p_at bigint, p_token bigint, p_attempt bigint, p_index bigint, p_role bigint, p_time bigint,
@@ -239,6 +242,7 @@ DECLARE
     v_head record;
     v_seq bigint;
     v_previous bigint;  -- the number of the change before it
+    v_made boolean;
 BEGIN
     UPDATE palaver.conversations AS c
     SET version = c.version + 1, length = c.length + 1, stop = c.length + 1, size = c.size + 1,
@@ -254,13 +258,23 @@ BEGIN
         RETURN palaver.commit_change(
             p_root, p_id, p_after, p_anywhere, p_first, p_first + 1, NULL, 'append', p_at, NULL,
             nullif(p_token, -1), p_attempt, p_index, NULL, ARRAY[p_role], ARRAY[p_time],
-            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body], p_again => p_again);
+            ARRAY[p_hash], ARRAY[p_message], ARRAY[p_body]);
     END IF;
     IF v_head.xmin <> pg_current_xact_id()::xid THEN  -- another node wrote the row
         PERFORM palaver.check_node(p_root, p_id);
     END IF;
     v_seq := v_head.length - 1;
-    v_previous := palaver.number_of(p_root, p_id, v_head.version - 1, v_seq);
+    SELECT max(number) FILTER (WHERE seq = v_seq - 1 AND version = v_head.version - 1
+                                     AND node = palaver.node()),
+           bool_or(attempt = p_attempt)
+    INTO v_previous, v_made
+    FROM palaver.messages
+    WHERE root = p_root AND conversation = p_id AND seq >= least(p_first, v_seq - 1);
+    IF v_made THEN
+        RAISE EXCEPTION 'an append to % was made by a later try', p_id
+        USING ERRCODE = 'serialization_failure';
+    END IF;
+    v_previous := coalesce(v_previous, palaver.number_of(p_root, p_id, v_head.version - 1, v_seq));
     INSERT INTO palaver.messages (root, conversation, seq, role, ordinal, n_system, n_user,
                                   n_assistant, time, hash, id, body, version, node, number, at,
                                   attempt)

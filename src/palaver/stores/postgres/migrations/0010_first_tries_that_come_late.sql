@@ -1,0 +1,2 @@
+-- The functions are installed with every migration; this one brings the look of `append_behind_others`
+-- for a try that was made.
