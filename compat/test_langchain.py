@@ -95,7 +95,7 @@ COMMON: dict[str, Any] = {
     "content": TEXTS | st.lists(BLOCKS, max_size=3),
     "id": st.none() | TEXTS,
     "name": st.none() | TEXTS,
-    "additional_kwargs": OBJECTS,
+    "additional_kwargs": OBJECTS | TEXTS.map(lambda text: {"refusal": text}),
     "response_metadata": OBJECTS
     | st.just({"model_name": "m-1", "finish_reason": "stop", "model_provider": "them"}),
 }
@@ -183,7 +183,10 @@ def test_an_edit_wins_over_what_was_kept(message: BaseMessage, text: str) -> Non
     words = text.replace("\0", "").encode(errors="ignore").decode() + "!"
     (back,) = to_langchain(replace(made, content=words))
     assert words == back.content
-    assert message.additional_kwargs == back.additional_kwargs
+    kept = dict(message.additional_kwargs)
+    if made.role == "assistant" and isinstance(message.content, str) and kept.get("refusal"):
+        del kept["refusal"]  # it was the text
+    assert kept == {**back.additional_kwargs}
 
 
 class Thing:
@@ -239,14 +242,23 @@ def test_an_answer_is_made_of_parts_and_figures() -> None:
     assert "usage_metadata" not in made.metadata["langchain"]  # said by the figures alone
 
 
-def test_a_refusal_is_text_that_is_marked() -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [
+        AIMessage([{"type": "refusal", "refusal": "I can't help with that."}]),
+        AIMessage("", additional_kwargs={"refusal": "I can't help with that.", "more": 1}),
+    ],
+    ids=["Responses", "Chat Completions"],
+)
+def test_a_refusal_is_text_that_is_marked(refused: AIMessage) -> None:
     """It is found by a search and goes to every provider; for LangChain it is a refusal again."""
-    block = {"type": "refusal", "refusal": "I can't help with that."}
-    made = from_langchain(AIMessage([block]))
+    made = from_langchain(refused)
     assert "I can't help with that." == made.text
     anthropic = wire.to("anthropic", [user("How?"), made]).body["messages"][1]["content"]
     assert [{"type": "text", "text": "I can't help with that."}] == anthropic
-    assert [block] == there_and_back(AIMessage([block])).content
+    assert refused.__dict__ == {**there_and_back(refused).__dict__, "id": refused.id}
+    (edited,) = to_langchain(replace(made, content="Like this."))
+    assert ("Like this.", None) == (edited.content, edited.additional_kwargs.get("refusal"))
 
 
 def test_a_result_has_its_state() -> None:

@@ -33,6 +33,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models.openai import OpenAIResponsesModelSettings
 from pydantic_ai.usage import RequestUsage
 
 import palaver
@@ -58,6 +59,11 @@ from palaver.wire.round_trip import fingerprint
 from tests.profiles import at_least
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic_ai import Agent
+
+    from palaver.stores import StoredHistory
     from palaver.stores.store import Store
     from palaver.testing.providers import FormatName
 
@@ -134,6 +140,55 @@ def test_a_new_prompt_may_follow_a_call_that_lost_its_result(
         history.undo()
         assert "Sunny again." == runner.run(ask(ada, None, history))
         assert "21 degrees" in sent(server)
+    assert [] == server.failures
+
+
+EDITS: dict[str, tuple[Callable[[StoredHistory], object], str | None, list[str]]] = {
+    "the question": (
+        lambda history: history.replace(0, user("Weather in Oslo?")),
+        None,
+        ["Weather in Oslo?", "Let me see.", "21 degrees", "Sunny in Rome."],
+    ),
+    "the call and its result": (
+        lambda history: history.rewrite([range(1), range(3, 4)]),
+        None,
+        ["Weather in Rome?", "Sunny in Rome."],
+    ),
+    "the last answer": (
+        lambda history: history.replace(3, assistant("Rain in Rome.")),
+        "resp_1",
+        ["21 degrees", "Rain in Rome."],
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_is_seen_also_where_the_provider_keeps_the_conversation(
+    store: Store, edit: str
+) -> None:
+    """The provider has what nobody edited; all that stands from the edit on is sent."""
+    history = store.create(id="talk")
+    script: list[Scripted] = [looks("Rome"), "Sunny in Rome.", "Yes.", "Well."]
+    change, chained_to, expected = EDITS[edit]
+
+    async def ask_on(who: Agent[None, str], words: str) -> None:
+        chained = OpenAIResponsesModelSettings(openai_previous_response_id="auto")
+        result = await who.run(words, message_history=load(history), model_settings=chained)
+        save(history, result.new_messages())
+
+    with ProviderServer("openai-responses", script) as server, asyncio.Runner() as runner:
+        ada = agent(server.url, "openai-responses")
+        runner.run(ask_on(ada, "Weather in Rome?"))
+        runner.run(ask_on(ada, "Really?"))
+        unedited = server.requests[-1].body
+        assert ("resp_2", 1) == (unedited["previous_response_id"], len(unedited["input"]))
+        history.undo()
+        change(history)
+        runner.run(ask_on(ada, "And now?"))
+        assert chained_to == server.requests[-1].body.get("previous_response_id")
+        texts = ("Weather in Rome?", "Weather in Oslo?", "Let me see.", "21 degrees",
+                 "Sunny in Rome.", "Rain in Rome.", "Really?")  # fmt: skip
+        assert expected == [text for text in texts if text in sent(server)]
     assert [] == server.failures
 
 

@@ -223,6 +223,8 @@ def _make_message(fields: dict[str, Any], role: Role, session: str) -> Message:
     content = fields["content"]
     if role == "tool":
         return Message("tool", (_read_result(fields, name, ids),), id=name)
+    if role == "assistant" and isinstance(content, str) and (refusal := _refusal(fields)):
+        content = [content, refusal] if content else [refusal]
     calls = [_read_call(call, ids) for call in fields.get("tool_calls") or ()]
     calls += [_read_invalid_call(call, ids) for call in fields.get("invalid_tool_calls") or ()]
     info = _read_info(fields) if role == "assistant" else None
@@ -233,6 +235,13 @@ def _make_message(fields: dict[str, Any], role: Role, session: str) -> Message:
     if not parts and not calls:
         return Message(role, "", id=name, info=info)
     return Message(role, (*parts, *calls), id=name, info=info)
+
+
+def _refusal(fields: dict[str, Any]) -> dict[str, str] | None:
+    """A refusal of OpenAI's Chat Completions as a block; LangChain keeps it beside the content."""
+    about = fields.get("additional_kwargs")
+    said = about.get("refusal") if is_object(about) else None
+    return {"type": "refusal", "refusal": said} if isinstance(said, str) and said else None
 
 
 def _name(name: object, otherwise: str) -> str:
@@ -572,7 +581,11 @@ def unpack_fields(message: Message, serializer: Serializer | None) -> dict[str, 
     if "hard" in left:
         fields |= _unpack(left["hard"], serializer)
     if not _CONTENT_FIELDS.isdisjoint(fields) and left.get("of") != _checksum(message.content):
+        was_text = isinstance(fields.get("content"), str)
         fields = {name: value for name, value in fields.items() if name not in _CONTENT_FIELDS}
+        if message.role == "assistant" and was_text and _refusal(fields):
+            about = fields["additional_kwargs"]
+            fields["additional_kwargs"] = {k: v for k, v in about.items() if k != "refusal"}
     return fields
 
 

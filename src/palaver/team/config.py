@@ -115,7 +115,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 }
 """The programs that palaver knows how to call, by name.
 
-Each was checked against the program's own help: claude 2.1.326, codex-cli 0.169.0, gemini 0.61.0.
+Each was checked against the program's own help: claude 2.1.327, codex-cli 0.169.0, gemini 0.61.0.
 All read the prompt on standard input, so that no prompt is too long for an argument.
 """
 
