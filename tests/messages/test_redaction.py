@@ -116,9 +116,9 @@ def test_no_text_takes_long(piece: str) -> None:
         text = piece * (size // len(piece))
         best = float("inf")
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.process_time()  # what others do does not count
             redact(text, {})
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         return best
 
     taken(1_000)
