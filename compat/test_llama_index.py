@@ -53,7 +53,7 @@ from palaver.adapters.llama_index import (
     to_llama_index,
 )
 from palaver.adapters.llama_index.convert import METADATA_KEY
-from palaver.errors import ValidationError
+from palaver.errors import UnknownConversation, ValidationError
 from palaver.messages import (
     Message,
     ToolCallPart,
@@ -516,6 +516,21 @@ def test_answers_follow_the_questions_of_their_own_run(store: Store) -> None:
     one.reset()
     one.put(answer("late"))
     assert ["late"] == texts(other.get_all())
+
+
+@pytest.mark.parametrize("begun_anew", [[], ["Tea?"]])
+def test_what_was_deleted_during_a_run_stays_deleted(store: Store, begun_anew: list[str]) -> None:
+    memory = PalaverMemory(store, "talk")
+    memory.put(ChatMessage("And my address?"))
+    store.delete("talk")
+    for question in begun_anew:
+        PalaverMemory(store, "talk").put(ChatMessage(question))
+    with pytest.raises(UnknownConversation):
+        memory.put_messages([call("Rome"), result("Sunny."), answer("Via Appia.")])
+    assert begun_anew == texts(memory.get_all())
+    memory.put(ChatMessage("Well?"))  # a question may begin a conversation
+    memory.put(answer("Well."))
+    assert ["Well?", "Well."] == texts(memory.get_all())[-2:]
 
 
 def test_what_is_put_meanwhile_by_another_process_moves_an_answer(

@@ -53,6 +53,7 @@ from palaver.messages import (
 )
 from palaver.messages.ids import NIL_ID
 from palaver.wire.pairing import INTERRUPTED
+from tests.history.test_threads import run
 from tests.profiles import steps
 
 if TYPE_CHECKING:
@@ -202,6 +203,29 @@ def test_messages_of_palavers_own() -> None:
     assert [*written["content"][1]] == ["image"]
     empty: Any = to_strands(assistant(""))
     assert empty == {"role": "assistant", "content": []}
+
+
+def test_what_another_process_deletes_is_no_session(address: str) -> None:
+    with palaver.open(address) as store, palaver.open(address) as other:
+        repository = PalaverSessionRepository(store)
+        store.create(id="talk")
+        assert repository.read_session("talk") is not None
+        other.delete("talk")
+        assert repository.read_session("talk") is None
+        assert repository.read_agent("talk", "ada") is None
+
+
+def test_many_may_begin_a_session_at_once(address: str) -> None:
+    """Each thread makes an agent of a session that none has begun."""
+    with palaver.open(address) as store:
+        for number in range(5):
+            name = f"talk-{number}"
+
+            def turn(name: str = name) -> None:
+                agent(ScriptedModel("Green."), PalaverSessionManager(name, store))("Tea?")
+
+            run(turn, turn, turn, turn)
+            assert ["Tea?", "Green."] * 4 == [message.text for message in store.get(name)]
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────

@@ -61,6 +61,7 @@ from palaver.messages.limits import (
     MAX_INT,
     FrozenDict,
     FrozenList,
+    check_name,
     freeze,
     freeze_mapping,
     is_list,
@@ -173,7 +174,7 @@ def from_langchain(
     >>> from_langchain(HumanMessage("Tea?", id="m1")).text
     'Tea?'
     """
-    if type(message) is not MESSAGE_CLASSES.get(message.type):
+    if type(message) is not MESSAGE_CLASSES.get(getattr(message, "type", "")):
         detail = f"must be one of LangChain's own messages, not {type(message).__name__}"
         raise ValidationError(detail, path="$.message", rule="schema")
     fields: dict[str, Any] = {**message.__dict__, **(message.__pydantic_extra__ or {})}
@@ -684,6 +685,7 @@ class PalaverChatMessageHistory(BaseChatMessageHistory):
     def __init__(self, store: Store, conversation: str, *, resuming: bool = False) -> None:
         """Open a conversation of a store, or create it."""
         check_store(store)
+        check_name(conversation, "$.conversation", "argument")
         self._resuming = resuming
         with suppress(AlreadyExists):
             store.create(id=conversation)

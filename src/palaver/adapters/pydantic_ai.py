@@ -8,6 +8,7 @@ What was not edited comes back exactly as it was saved; the next run sees what w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -44,10 +45,15 @@ from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 with needs_extra("pydantic-ai"):
-    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, repair_messages
+    from pydantic_ai.messages import (
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        repair_messages,
+    )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic_ai.messages import ModelMessage
 
@@ -84,6 +90,16 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
 def _check_history(history: object) -> None:
     hint = "store.get('tea-talk') and store.create() return one"
     check_argument(history, BaseHistory, "$.history", "a history", hint)
+
+
+def _checked_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    hint = "result.new_messages() and result.all_messages() return them"
+    check_argument(messages, Iterable, "$.messages", "the messages of a run", hint)
+    given = list(messages)
+    for index, message in enumerate(given):
+        path, wanted = f"$.messages[{index}]", "a ModelRequest or a ModelResponse"
+        check_argument(message, (ModelRequest, ModelResponse), path, wanted, hint)
+    return given
 
 
 def _messages(view: Iterable[Message]) -> Iterator[JsonObject]:
@@ -126,12 +142,13 @@ def save(history: BaseHistory, messages: Sequence[ModelMessage]) -> list[Message
     (['Tea?'], [])
     """
     _check_history(history)
+    given = _checked_messages(messages)
     session = uuid_for(history.id)
     if isinstance(history, StoredHistory):
         history.refresh()
     new: list[Message] = []
     edited: frozenset[str] | None = None
-    for theirs in reversed(_dump(messages)):
+    for theirs in reversed(_dump(given)):
         found = _from_json(theirs, session)
         if _is_stored(history, found[0].id):
             break  # and so is all that came before it

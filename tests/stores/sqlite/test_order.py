@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import palaver
-from palaver.errors import Stale
+from palaver.errors import Stale, UnknownConversation
 from palaver.messages import Message, user
 from palaver.stores.records import NONE_IN_ORDER, Change, check_order
 from palaver.stores.sqlite.connections import QUERIES
@@ -146,6 +146,26 @@ def test_a_create_that_fails_leaves_no_trace(path: Path) -> None:
         history.append(user("f"))
         check_lookups(history, store.backend)
         assert [] == list(store.verify())
+
+
+def test_a_conversation_is_unknown_until_it_is_stored(path: Path) -> None:
+    """Others see nothing of it while it is being created: not even that it is there."""
+    with palaver.open(path) as store:
+        counts = 1 | 1 << 64
+        head = replace(store.create([user("a")]).head, id="begun")
+
+        def changes() -> Iterator[Change]:
+            yield Change("begun", -1, "create", 1, 0, 1, 1, counts, (user("b"),))
+            assert "begun" not in store
+            with pytest.raises(UnknownConversation):
+                store.records("begun", "note")
+            yield Change("begun", 0, "append", 2, 1, 2, 2, counts + counts, (user("c"),))
+            with pytest.raises(UnknownConversation):
+                store.records("begun", "note")
+
+        store.backend.adopt(head, changes())
+        assert {} == store.records("begun", "note")
+        assert 1 == store.head("begun").version
 
 
 def test_a_wrong_mark_is_found_wherever_it_stands() -> None:

@@ -49,8 +49,10 @@ from palaver.errors import (
     LeaseTaken,
     StoreError,
     UnknownConversation,
+    ValidationError,
 )
 from palaver.messages.ids import new_id, now_ms
+from palaver.messages.limits import check_name, describe_argument
 from palaver.stores.store import check_store
 
 if TYPE_CHECKING:
@@ -208,6 +210,7 @@ class PalaverSessionService(BaseSessionService):
         """
         check_store(store)
         check_seconds(turn_seconds, wait_seconds)
+        check_name(agent, "$.agent", "argument")
         self._store = store
         self._agent = agent
         self._turn_seconds, self._wait_seconds = turn_seconds, wait_seconds
@@ -340,7 +343,7 @@ class PalaverSessionService(BaseSessionService):
 
         Nothing else of this service runs in a thread, so that none holds the lock of a history.
         """
-        talk = self._open.get(session_id.strip())
+        talk = self._open.get(_strip(session_id))
         if talk is None or self._in_threads or not self._is_local:
             return False
         wanted = None if config is None else config.num_recent_events
@@ -352,7 +355,7 @@ class PalaverSessionService(BaseSessionService):
         self, app: str, user: str, session_id: str, read: Callable[[str], _Found]
     ) -> _Found | None:
         """Return what `read` returns for the conversation of a session, or None."""
-        wanted = session_id.strip()
+        wanted = _strip(session_id)
         for name in (wanted, _full_name(app, user, wanted)):
             with suppress(UnknownConversation):
                 found = read(name) if name else None
@@ -372,7 +375,7 @@ class PalaverSessionService(BaseSessionService):
 
         Whoever creates it at the same time may have taken the one that was yielded first.
         """
-        wanted = (session_id or "").strip() or new_id()
+        wanted = _strip(session_id or "") or new_id()
         names = [_full_name(app, user, wanted)]
         if wanted == _safe(wanted) and not wanted.startswith(_SHARED_NAME):
             names.insert(0, wanted)
@@ -822,9 +825,26 @@ def _is_near(head: Head, history: StoredHistory) -> bool:
 # ── names ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def _check_text(text: object) -> None:
+    """Raise `ValidationError` unless this can be an app's name, or the id of a user or session."""
+    wanted = "the name of an app and the ids of users and sessions must be text"
+    if not isinstance(text, str):
+        raise ValidationError(f"{wanted}, not {describe_argument(text)}", rule="argument")
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        detail = f"{wanted}, and {describe_argument(text)} has half a character"
+        raise ValidationError(detail, rule="argument")
+
+
+def _strip(session_id: str) -> str:
+    """Return the id of a session as ADK reads it: without spaces around it."""
+    _check_text(session_id)
+    return session_id.strip()
+
+
 @lru_cache(1024)
 def _safe(text: str) -> str:
     """A text that can be a part of a name: printable, without the separators."""
+    _check_text(text)
     if text.isprintable() and not {"%", "/", "@"} & {*text}:
         return text
     return "".join(

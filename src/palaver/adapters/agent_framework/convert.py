@@ -27,7 +27,13 @@ from msgspec.structs import replace
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages.ids import NIL_ID, new_id, now_ms, uuid_for
-from palaver.messages.limits import EMPTY, MAX_NAME, is_object, replace_refused
+from palaver.messages.limits import (
+    EMPTY,
+    MAX_NAME,
+    describe_argument,
+    is_object,
+    replace_refused,
+)
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import (
@@ -89,6 +95,14 @@ _ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
 # ── messages both ways ──────────────────────────────────────────────────────────────────────────
 
 
+def check_messages(messages: Sequence[object]) -> None:
+    """Raise `ValidationError` unless all of these are messages of the framework."""
+    for message in messages:
+        if not isinstance(message, FrameworkMessage):
+            detail = f"must be a message of Agent Framework's, not {describe_argument(message)}"
+            raise ValidationError(detail, path="$.message", rule="schema")
+
+
 def from_agent_framework(
     message: FrameworkMessage, *, session: str = NIL_ID, tools: Mapping[str, str] = EMPTY
 ) -> Message:
@@ -102,9 +116,7 @@ def from_agent_framework(
     >>> from_agent_framework(Message("user", ["Tea?"])).text
     'Tea?'
     """
-    if not isinstance(cast("object", message), FrameworkMessage):
-        detail = "must be a message of Agent Framework's"
-        raise ValidationError(detail, path="$.message", rule="schema")
+    check_messages([message])
     try:
         theirs = json.loads(json.dumps(_without_notes(message.to_dict())))
     except (TypeError, ValueError, RecursionError) as error:

@@ -25,6 +25,7 @@ from palaver.adapters._turns import Turn, Wait, check_seconds
 from palaver.adapters._worker_threads import run_in_background, run_to_end
 from palaver.adapters.agent_framework.convert import (
     answered_calls,
+    check_messages,
     from_agent_framework,
     open_calls,
     repair_messages,
@@ -32,7 +33,7 @@ from palaver.adapters.agent_framework.convert import (
     with_contents,
 )
 from palaver.errors import Conflict, LeaseLost, LeaseTaken, UnknownConversation
-from palaver.messages.limits import is_object
+from palaver.messages.limits import check_name, is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores.store import check_store
 from palaver.wire.repair import begin_with_user
@@ -134,8 +135,9 @@ class PalaverHistoryProvider(HistoryProvider):
         """Take a store, which the caller closes."""
         check_store(store)
         check_seconds(turn_seconds, wait_seconds)
-        if max_messages is not None and max_messages < 1:
-            raise ValueError(f"max_messages must be 1 or more, or None, not {max_messages!r}")
+        if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
+            allowed = "a whole number from 1 on, or None"
+            raise ValueError(f"max_messages must be {allowed}, not {max_messages!r}")
         super().__init__(
             source_id,
             load_messages=load_messages,
@@ -189,6 +191,7 @@ class PalaverHistoryProvider(HistoryProvider):
         """
         if not messages:
             return
+        check_messages(messages)
         name = conversation_id(session_id)
         turn = self._turn(name)
         if turn is None:
@@ -451,12 +454,12 @@ def conversation_id(session_id: str | None) -> str:
         raise ValueError("a session needs an id: give the run a session, and create it with one")
     if not isinstance(cast("object", session_id), str):
         raise TypeError(f"session_id must be text, not {session_id!r}")
-    if session_id.isprintable():
-        return session_id
-    return "".join(
+    name = "".join(
         each if each.isprintable() else quote(each, safe="", errors="surrogatepass")
         for each in session_id
     )
+    check_name(name, "$.session_id", "argument")
+    return name
 
 
 def _provider_has_it(session: AgentSession, state: dict[str, Any], *, is_new: bool) -> bool:

@@ -474,7 +474,7 @@ def conversation_id(thread: object) -> str:
     try:
         check_name(name)
     except ValidationError:
-        return derive_id(name, "langgraph thread")
+        return derive_id(name.encode(errors="backslashreplace").decode(), "langgraph thread")
     return name
 
 

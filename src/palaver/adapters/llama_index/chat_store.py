@@ -33,6 +33,7 @@ from palaver.errors import (
 )
 from palaver.history.erase import ERASED
 from palaver.messages.ids import new_id
+from palaver.messages.limits import check_name
 from palaver.messages.parts import ToolCallPart, ToolPart
 from palaver.stores import Store, open_store
 from palaver.stores.open import database_path
@@ -99,6 +100,9 @@ class PalaverChatStore(BaseChatStore):
         if store is not None and path is not None:
             raise ValidationError("takes a store or a path", path="$.path", rule="argument")
         if store is None:
+            if "://" in str(path):
+                detail = "must be a file; give palaver.open(…) as the store for any other address"
+                raise ValidationError(detail, path="$.path", rule="argument")
             path = database_path(str(path))
             store = open_store(Path(path))
         check_store(store)
@@ -135,6 +139,7 @@ class PalaverChatStore(BaseChatStore):
         """Return a conversation as it is now, or a new one."""
         talk = self.open(key)
         if talk is None:
+            check_name(key, "$.key", "argument")
             with suppress(AlreadyExists):
                 self._store.create(id=key)
             talk = self.open(key)

@@ -27,8 +27,9 @@ from palaver.adapters.llama_index.chat_store import (
 from palaver.adapters.llama_index.convert import RESULTS, expand, is_plain, repair_messages
 from palaver.errors import Conflict, UnknownMessage, ValidationError
 from palaver.history.operations import Insert
-from palaver.messages.limits import unexpected_keyword
+from palaver.messages.limits import check_callable, unexpected_keyword
 from palaver.stores import Store, open_store
+from palaver.stores.backend import refuse_unknown
 from palaver.tokens import RunningTotal, Weights
 from palaver.wire.repair import begin_with_user
 
@@ -100,6 +101,7 @@ class PalaverMemory(BaseMemory):
             chats = PalaverChatStore(cast("Store | None", chats))
         if more.get("tokenizer_fn", ...) is None:
             del more["tokenizer_fn"]
+        check_callable(more.get("tokenizer_fn"), "$.tokenizer_fn", "a function of a text")
         more |= {"chat_store": chats, "chat_store_key": chat_store_key, "token_limit": token_limit}
         super().__init__(**more)
 
@@ -179,7 +181,7 @@ class PalaverMemory(BaseMemory):
         if not messages:
             return
         with self._lock:
-            history = self.chat_store.open_or_create(self.chat_store_key).history
+            history = self._open(messages[0]).history
             new = read_messages(messages, history)
             while True:
                 try:
@@ -189,6 +191,21 @@ class PalaverMemory(BaseMemory):
                 else:
                     break
             self._last = new[-1].id
+
+    def _open(self, first: ChatMessage) -> OpenConversation:
+        """Return the conversation to add to.
+
+        An answer is not added where the conversation that its question was put in is gone: what was
+        deleted stays so.
+        """
+        chats, key = self.chat_store, self.chat_store_key
+        answers = getattr(first, "role", None) in (MessageRole.ASSISTANT, *RESULTS)
+        if self._last is None or not answers:
+            return chats.open_or_create(key)
+        talk = chats.open(key)
+        if talk is None or not talk.history.log.log.positions_of(self._last):
+            refuse_unknown(key)
+        return talk
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Replace all messages in one change; those at the beginning that are the same stay."""

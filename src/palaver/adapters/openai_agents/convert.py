@@ -92,8 +92,9 @@ def from_items(
         return from_plain_items(items, session, known) or from_any_items(items, session, known)
     except ValidationError:
         replaced = replace_refused(items)
-        kept = replaced if is_list(replaced) else ()
-        return from_any_items([_with_names(item) for item in kept], session, known, kept)
+        if not is_list(replaced):
+            raise
+        return from_any_items([_with_names(item) for item in replaced], session, known, replaced)
 
 
 def _with_names(item: object) -> object:

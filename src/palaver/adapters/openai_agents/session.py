@@ -22,7 +22,7 @@ from palaver.adapters._worker_threads import patience_with, run_cancellable, run
 from palaver.adapters.openai_agents.convert import from_items, read_stored, stored_name, to_items
 from palaver.errors import Conflict, UnknownConversation
 from palaver.messages.ids import uuid_for
-from palaver.messages.limits import is_object
+from palaver.messages.limits import check_name, is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores import StoredHistory
 from palaver.stores.store import check_store
@@ -105,6 +105,7 @@ class PalaverSession:
         elif self._history is not None or not session_id:
             given = "another id than its history's" if self._history is not None else "no id"
             raise ValueError(f"a session needs the id of its conversation: it was given {given}")
+        check_name(session_id, "$.session_id", "argument")
         self.session_id = session_id
         self.session_settings = sdk.coerce_session_settings(
             session_settings or sdk.SessionSettings()

@@ -133,12 +133,12 @@ class PalaverSessionRepository(SessionRepository):
     def read_session(self, session_id: str, **_more: object) -> Session | None:
         """Return a session, or None; any conversation of the store is one."""
         try:
+            created = _iso(self.store.head(_safe(session_id)).created)
             records = self.store.records(_safe(session_id), METADATA_KEY)
         except UnknownConversation:
             return None
         if "session" in records:
             return Session.from_dict(json.loads(records["session"]))
-        created = _iso(self.store.head(_safe(session_id)).created)
         return Session(session_id, SessionType.AGENT, created, created)
 
     def delete_session(self, session_id: str, **_more: object) -> None:
@@ -461,7 +461,8 @@ def _safe(text: str) -> str:
     if not isinstance(cast("object", text), str) or not text:
         raise ValueError(f"id=<{text}> | an id must be text, and not empty")
     return "".join(
-        each if each.isprintable() and each not in "%@" else quote(each, safe="") for each in text
+        each if each.isprintable() and each not in "%@" else quote(each, "", errors="surrogatepass")
+        for each in text
     )
 
 

@@ -138,7 +138,8 @@ def _erase_message(
         return
     count = len(receipt.messages) + len(receipt.summaries)
     what = f"{count} message{'' if count == 1 else 's'}"
-    print_line(f"{styled(receipt.message_id, bold=True)}: {what} erased in {receipt.places} places")
+    where = f"{receipt.places} place{'' if receipt.places == 1 else 's'}"
+    print_line(f"{styled(receipt.message_id, bold=True)}: {what} erased in {where}")
     for owner, kind, name in receipt.records:
         print_line(styled(f"taken away beside it: {kind} {name} of {owner}"))
     print_line(styled(f"out of reach: {', '.join(receipt.out_of_reach)}", dim=True))

@@ -134,6 +134,7 @@ class SQLiteBackend:
         self._index = SQLiteSearchIndex(self._connections)
         self.rows = SQLiteRows(self._connections, self._index, self._cid)
         self._cids: dict[str, int] = {}
+        self._begun: dict[str, int] = {}  # of conversations whose creation may not be committed yet
         self._lineages: Lineages[int] = Lineages(self._read_line)
         self._heads: dict[str, tuple[Head, tuple[Any, ...]]] = {}
         self._latest: dict[int, tuple[int, Latest]] = {}  # up to the end of a log of that length
@@ -156,11 +157,9 @@ class SQLiteBackend:
 
     def after_fork_in_child(self) -> None:
         """Forget what was cached: another thread may have been changing it."""
-        self._cids.clear()
+        for cache in (self._cids, self._begun, self._heads, self._latest, self._places):
+            cache.clear()
         self._lineages.clear()
-        self._heads.clear()
-        self._latest.clear()
-        self._places.clear()
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -185,14 +184,17 @@ class SQLiteBackend:
 
         return self._begin(head.id, work)
 
-    def _begin(self, conversation: str | None, work: Callable[[], _T], *, again: bool = True) -> _T:
-        """Write; a conversation that was to begin with it is forgotten if that fails."""
+    def _begin(self, conversation: str, work: Callable[[], _T], *, again: bool = True) -> _T:
+        """Begin a conversation; its number is cached as soon as all that is committed."""
         try:
-            return self._write(work, again=again)
+            result = self._write(work, again=again)
         except BaseException:
-            if conversation is not None:
-                self._forget(conversation)
+            self._forget(conversation)
             raise
+        cid = self._begun.pop(conversation, None)
+        if cid is not None:
+            self._cids[conversation] = cid
+        return result
 
     def _create(self, head: Head, first: Change) -> int:
         parent = None if head.parent is None else self._cid(head.parent, self._writer)
@@ -208,7 +210,7 @@ class SQLiteBackend:
         except apsw.ConstraintError:
             msg = f"a conversation has the id {head.id!r} already"
             raise AlreadyExists(msg) from None
-        cid = self._cids[head.id] = self._writer.last_insert_rowid()
+        cid = self._begun[head.id] = self._writer.last_insert_rowid()
         if parent is not None:
             self._lineages.get(parent)
         self._lineages.learn(cid, parent, head.base, head.origin)
@@ -224,14 +226,12 @@ class SQLiteBackend:
         def work() -> int:
             version = -1
             for change in changes:
-                if head is not None and change.after < 0:
-                    version = self._create(head, change)
-                else:
-                    version = self._commit(change)
+                begun = head if change.after < 0 else None
+                version = self._create(begun, change) if begun else self._commit(change)
             return version
 
-        name = None if head is None else head.id
-        return self._begin(name, work, again=False)  # changes may come from a stream
+        write = self._write if head is None else partial(self._begin, head.id)
+        return write(work, again=False)  # changes may come from a stream
 
     def commit(self, change: Change) -> int:
         """Store a change and return its version; raise `Stale` where another came first."""
@@ -403,9 +403,9 @@ class SQLiteBackend:
 
     def _forget(self, conversation: str) -> None:
         """Forget the number and the ancestors of a conversation that is not there."""
-        cid = self._cids.pop(conversation, None)
-        if cid is not None:
-            self._lineages.forget(cid)
+        for cid in (self._begun.pop(conversation, None), self._cids.pop(conversation, None)):
+            if cid is not None:
+                self._lineages.forget(cid)
 
     def _delete(self, conversation: str, after: int | None) -> str | None:
         """Delete a conversation inside a transaction, or return the id of a fork of it."""
@@ -798,14 +798,14 @@ class SQLiteBackend:
         if cid is None:
             check_known(conversation)
             if connection is None:
-                rows = self._read("cid", conversation)
-                cid = rows[0][0] if rows else None
+                cid = next((row[0] for row in self._read("cid", conversation)), None)
             else:
                 with translate_errors(self.path):
                     cid = connection.execute(QUERIES["cid"], (conversation,)).get
             if cid is None:
                 refuse_unknown(conversation)
-            self._cids[conversation] = cid
+            if connection is None:  # what the writing one sees may not be committed yet
+                self._cids[conversation] = cid
         return cid
 
 
