@@ -294,10 +294,7 @@ def test_palavers_own_messages_are_langchains() -> None:
         one.type for one in found
     ]
     assert "Ada" == found[0].name
-    assert [
-        {"type": "reasoning", "reasoning": "hm"},
-        {"type": "text", "text": "Yes."},
-    ] == found[2].content
+    assert "Yes." == found[2].content
     assert [{"name": "look", "args": {"at": [1]}, "id": "c1", "type": "tool_call"}] == getattr(
         found[2], "tool_calls", None
     )
