@@ -1,4 +1,4 @@
-"""What other providers' models said, for tests: reasoning, calls side by side, files, broken ends."""
+"""What other providers' models said, for tests: reasoning, parallel calls, files, broken ends."""
 
 from __future__ import annotations
 

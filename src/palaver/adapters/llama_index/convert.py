@@ -183,8 +183,10 @@ def _apply(ours: Fields, stored: str) -> Fields:
         edited = left["of"] != fingerprint(ours["blocks"])
         older = ["additional_kwargs", "tool_calls"] if edited else None  # they are blocks by now
         made = apply_changes(_about(ours), [each for each in left["about"] if each[0] != older])
-        blocks = ours["blocks"]
-        blocks = _without_reasoning(ours)["blocks"] if edited else apply_changes(blocks, left["blocks"])
+        if edited:
+            blocks = _without_reasoning(ours)["blocks"]
+        else:
+            blocks = apply_changes(ours["blocks"], left["blocks"])
         role = MessageRole(made["role"]).value
         given = made["additional_kwargs"]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
