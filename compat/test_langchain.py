@@ -183,10 +183,11 @@ def test_an_edit_wins_over_what_was_kept(message: BaseMessage, text: str) -> Non
     words = text.replace("\0", "").encode(errors="ignore").decode() + "!"
     (back,) = to_langchain(replace(made, content=words))
     assert words == back.content
-    kept = dict(message.additional_kwargs)
-    if made.role == "assistant" and isinstance(message.content, str) and kept.get("refusal"):
-        del kept["refusal"]  # it was the text
-    assert kept == {**back.additional_kwargs}
+    kept, found = dict(message.additional_kwargs), dict(back.additional_kwargs)
+    if made.role == "assistant":  # it was the text, or led to it
+        assert not found.pop("refusal", None)
+        kept.pop("refusal", None)
+    assert kept == found
 
 
 class Thing:
@@ -306,10 +307,7 @@ def test_palavers_own_messages_are_langchains() -> None:
         one.type for one in found
     ]
     assert "Ada" == found[0].name
-    assert [
-        {"type": "reasoning", "reasoning": "hm"},
-        {"type": "text", "text": "Yes."},
-    ] == found[2].content
+    assert "Yes." == found[2].content
     assert [{"name": "look", "args": {"at": [1]}, "id": "c1", "type": "tool_call"}] == getattr(
         found[2], "tool_calls", None
     )

@@ -159,12 +159,11 @@ def test_what_palaver_has_a_field_for_needs_no_metadata() -> None:
         call("Rome"),
         result("sunny"),
         ChatMessage([TextBlock(text="See:"), ImageBlock(image=PNG)]),
-        ChatMessage([ThinkingBlock(content="Hm."), TextBlock(text="Tea.")], role="assistant"),
     ]
     made = [from_llama_index(message) for message in plain]
     assert [{}] * len(plain) == [message.metadata for message in made]
     kinds = [[part.type for part in message.parts] for message in made[1:]]
-    assert [["text", "tool-call"], ["tool"], ["text", "file"], ["reasoning", "text"]] == kinds
+    assert [["text", "tool-call"], ["tool"], ["text", "file"]] == kinds
 
 
 def test_an_edit_is_what_llama_index_gets() -> None:
@@ -227,7 +226,7 @@ def test_messages_of_palavers_own() -> None:
     file = file_part(*IDS, "text/plain", "https://x.org/a.txt")
     odd = UnknownPart({"type": "odd"})
     (made,) = to_llama_index(Message("user", (file, odd)))
-    assert ["document", "text"] == [block.block_type for block in made.blocks]
+    assert ["document"] == [block.block_type for block in made.blocks]
     (note,) = to_llama_index(Message("user", (text_part(*IDS, "a", ignored=True), file)))
     assert ["document"] == [block.block_type for block in note.blocks]
 

@@ -13,6 +13,10 @@ hold. Then it converts that back, and stores the fields that differ. Some of tho
 content (`content`, `tool_calls`, …): they are used only while the content is unchanged, so that
 LangChain sees what was edited with palaver. One message of the log is one of LangChain's, except
 that a message of several tool results becomes one message for each.
+
+LangChain is given only the reasoning that it wrote itself, and as it wrote it: its clients refuse
+reasoning without the id or the signature of their own model, or send it as the model's own. Blocks
+that only another provider understands are left out too.
 """
 
 from __future__ import annotations
@@ -72,6 +76,7 @@ from palaver.messages.limits import (
 from palaver.messages.parts import is_sendable, read_arguments
 from palaver.messages.tool_state import NO_OUTPUT, raw_output
 from palaver.stores.store import check_store
+from palaver.wire import spell_tool
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.repair import begin_with_user, pair_results
 
@@ -142,6 +147,8 @@ _CHAT_ROLES: Final[dict[str, Role]] = {
     "user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
     "system": "system", "developer": "system",
 }  # fmt: skip
+_REPEATED: Final = frozenset(("audio", "function_call", "reasoning", "refusal", "tool_calls"))
+"""What integrations put into `additional_kwargs` that repeats the content, or led to it."""
 _CALLS: Final = frozenset(("tool_use", "tool_call", "function_call", "tool_call_chunk"))
 """Blocks that say again what stands in `tool_calls`."""
 _OUR_TYPES: Final = frozenset((*PART_TYPES, "image", "tool_result"))
@@ -287,9 +294,10 @@ def _read_block(block: object, ids: tuple[str, str]) -> Part | None:
 def _read_file(block: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a JSON object
     """The media type and the URL of a file block; None if a provider has the file."""
     mime, data, url = block.get("mime_type"), block.get("base64"), block.get("url")
-    if block.get("type") != "file" or not (mime is None or is_name(mime)):
+    kind = block.get("type")
+    if kind not in ("file", "audio", "video") or not (mime is None or is_name(mime)):
         return None
-    mime = mime or "application/octet-stream"
+    mime = mime or ("application/octet-stream" if kind == "file" else f"{kind}/*")
     if isinstance(data, str):
         return mime, _clean_text(f"data:{mime};base64,{data}")
     return (mime, _clean_text(url)) if isinstance(url, str) and url else None
@@ -398,7 +406,8 @@ def _counts(of: object, *names: str) -> list[int] | None:
 def to_langchain(message: Message, *, serializer: Serializer | None = None) -> list[BaseMessage]:
     """Convert a message to LangChain's: one, or one for each of several tool results.
 
-    An erased message is left out.
+    Reasoning that LangChain did not write, or that was edited, is left out, and so are blocks of
+    other providers. A message that was erased, or that is nothing but these, gives none.
 
     >>> from palaver.messages import user
     >>> to_langchain(user("Tea?", id="m1"))
@@ -408,6 +417,8 @@ def to_langchain(message: Message, *, serializer: Serializer | None = None) -> l
         return []
     made = default_fields(message)
     if METADATA_KEY not in message.metadata:
+        if any(map(_is_foreign, message.parts)):
+            made = [(kind, fields) for kind, fields in made if _has_content(kind, fields)]
         return [MESSAGE_CLASSES[kind].model_construct(**fields) for kind, fields in made]
     (kind, fields), *more = made
     left = unpack_fields(message, serializer)
@@ -420,6 +431,16 @@ def to_langchain(message: Message, *, serializer: Serializer | None = None) -> l
         own["name"] = UNKNOWN_TOOL
     first = _construct(wanted, own | left)
     return [first, *(MESSAGE_CLASSES[kind].model_construct(**fields) for kind, fields in more)]
+
+
+def _is_foreign(part: Part) -> bool:
+    """Tell whether a part says nothing to a model of LangChain's that did not write it."""
+    return isinstance(part, ReasoningPart | UnknownPart)
+
+
+def _has_content(kind: str, fields: dict[str, Any]) -> bool:
+    said = ("content", "tool_calls", "invalid_tool_calls")
+    return kind == "tool" or any(fields.get(name) for name in said)
 
 
 def _construct(kind: type[BaseMessage] | None, fields: dict[str, Any]) -> BaseMessage:
@@ -457,7 +478,9 @@ def default_fields(message: Message) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _common_fields(message: Message, kind: str, content: object) -> dict[str, Any]:
-    name = None if message.speaker is None else message.speaker.role_name
+    name = None
+    if message.speaker is not None:
+        name = spell_tool("openai-chat", message.speaker.role_name)  # names are refused alike
     return {
         "content": content, "additional_kwargs": {}, "response_metadata": {}, "type": kind,
         "name": name, "id": message.id,
@@ -522,7 +545,10 @@ def _write_usage(tokens: TokenCounts) -> dict[str, Any]:
 def _write_content(message: Message, parts: Sequence[Part]) -> str | list[Any]:
     if isinstance(message.content, str):
         return message.content
-    said = [part for part in filter(is_sendable, parts) if not isinstance(part, ToolCallPart)]
+    left_out = ToolCallPart | ReasoningPart
+    if METADATA_KEY not in message.metadata:
+        left_out |= UnknownPart
+    said = [part for part in filter(is_sendable, parts) if not isinstance(part, left_out)]
     if all(isinstance(part, TextPart) for part in said):
         return message.sendable_text
     return to_blocks(said)
@@ -547,10 +573,12 @@ def to_blocks(parts: Iterable[Part]) -> list[Any]:
 def _write_file(part: FilePart) -> dict[str, Any]:
     if part.mime.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": part.url}}
+    kind = part.mime.partition("/")[0]
+    kind = kind if kind in ("audio", "video") else "file"
     head, _, data = part.url.partition(";base64,")
     if head.startswith("data:"):
-        return {"type": "file", "base64": data, "mime_type": part.mime}
-    return {"type": "file", "url": part.url, "mime_type": part.mime}
+        return {"type": kind, "base64": data, "mime_type": part.mime}
+    return {"type": kind, "url": part.url, "mime_type": part.mime}
 
 
 def pack_fields(
@@ -566,7 +594,7 @@ def pack_fields(
         (left if is_plain else not_json)[name] = value
     if not_json:
         left["hard"] = _pack(not_json, serializer)
-    if not _CONTENT_FIELDS.isdisjoint(fields):
+    if _repeats_content(fields):
         left["of"] = _checksum(content)
     return {METADATA_KEY: left}
 
@@ -581,13 +609,19 @@ def unpack_fields(message: Message, serializer: Serializer | None) -> dict[str, 
     }
     if "hard" in left:
         fields |= _unpack(left["hard"], serializer)
-    if not _CONTENT_FIELDS.isdisjoint(fields) and left.get("of") != _checksum(message.content):
-        was_text = isinstance(fields.get("content"), str)
+    if _repeats_content(fields) and left.get("of") != _checksum(message.content):
         fields = {name: value for name, value in fields.items() if name not in _CONTENT_FIELDS}
-        if message.role == "assistant" and was_text and _refusal(fields):
-            about = fields["additional_kwargs"]
-            fields["additional_kwargs"] = {k: v for k, v in about.items() if k != "refusal"}
+        given = fields.get("additional_kwargs")
+        if is_object(given) and message.role == "assistant":
+            fields["additional_kwargs"] = {k: given[k] for k in given if k not in _REPEATED}
     return fields
+
+
+def _repeats_content(fields: Mapping[str, Any]) -> bool:
+    """Tell whether some of the fields are valid only while the content is unchanged."""
+    given = fields.get("additional_kwargs")
+    repeats = is_object(given) and any(given.get(name) for name in _REPEATED)
+    return repeats or not _CONTENT_FIELDS.isdisjoint(fields)
 
 
 def thaw(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -737,8 +771,8 @@ def repair_messages(
     """Drop results without a call, and give calls without a result one that says so.
 
     `resuming` leaves the calls of the last answer open, for callers that will run them. Thoughts
-    that stand alone, as Claude Code writes them, go with the answer that they led to: a provider
-    that takes no thoughts would get an answer that says nothing.
+    that stand alone, as Claude writes them, go with the answer that they led to, and answers that
+    say nothing are left out, but for the last one: providers refuse an answer without content.
 
     >>> repair_messages([ToolMessage("4", tool_call_id="c1")])
     []
@@ -761,12 +795,17 @@ def repair_messages(
 
 
 def _join_thoughts(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Put thoughts that stand alone before the answer that follows; leave them out if none does."""
+    """Put thoughts that stand alone before the answer that follows; leave them out if none does.
+
+    Answers that say nothing are left out too, but for the last one.
+    """
     joined: list[BaseMessage] = []
     thoughts: list[Any] = []
-    for message in messages:
+    for index, message in enumerate(messages, 1):
         if _is_thought(message):
             thoughts += message.content
+            continue
+        if index < len(messages) and _says_nothing(message):
             continue
         if thoughts and isinstance(message, AIMessage):
             said = message.content
@@ -784,6 +823,24 @@ def _is_thought(message: BaseMessage) -> bool:
         return False
     kinds = {block.get("type") if is_object(block) else "text" for block in message.content}
     return kinds <= _THOUGHTS and not _open_calls(message)
+
+
+def _says_nothing(message: BaseMessage) -> bool:
+    """Tell whether an answer has no content: it was interrupted, or edited, or the model's own."""
+    if not isinstance(message, AIMessage) or message.tool_calls or message.invalid_tool_calls:
+        return False
+    if any(message.additional_kwargs.values()):
+        return False
+    said = message.content
+    texts = [said] if isinstance(said, str) else [_only_text(block) for block in said]
+    return all(text is not None and not text.strip() for text in texts)
+
+
+def _only_text(block: object) -> str | None:
+    """Return the text of a block that is nothing else."""
+    if is_object(block) and block.get("type") == "text":
+        return str(block.get("text", ""))
+    return block if isinstance(block, str) else None
 
 
 def _is_sound(messages: Sequence[BaseMessage], *, resuming: bool) -> bool:

@@ -256,6 +256,12 @@ CASES = [
         {"generation_config": "unknown-field"},
     ),
     Case(
+        "a file in snake case, as some clients write it",
+        body(user({"inlineData": {"mime_type": "image/png", "data": PNG}})),
+        body(user({"inlineData": {"mime_type": "image/gif", "data": PNG}})),
+        {"contents[0].parts[0].inlineData.mimeType": "media"},
+    ),
+    Case(
         "a role that is the assistant's",
         body(HELLO, HI, HELLO),
         body(HELLO, {**HI, "role": "assistant"}, HELLO),

@@ -23,7 +23,6 @@ from palaver.adapters.llama_index.convert import (
     expand,
     from_llama_index,
     to_llama_index,
-    write_message,
 )
 from palaver.errors import (
     AlreadyExists,
@@ -31,7 +30,6 @@ from palaver.errors import (
     UnknownConversation,
     ValidationError,
 )
-from palaver.history.erase import ERASED
 from palaver.messages.ids import new_id
 from palaver.messages.limits import check_name
 from palaver.messages.parts import ToolCallPart, ToolPart
@@ -256,7 +254,7 @@ def _places(view: View) -> list[tuple[int, int]]:
     return [
         (index, nth)
         for index, message in enumerate(view)
-        for nth in range(0 if ERASED in message.metadata else len(write_message(message)))
+        for nth in range(len(to_llama_index(message)))
     ]
 
 

@@ -17,6 +17,7 @@ from llama_index.core.base.llms.types import (
     ContentBlock,
     MessageRole,
     TextBlock,
+    ThinkingBlock,
     ToolCallBlock,
 )
 from msgspec.structs import replace
@@ -95,6 +96,8 @@ _MEDIA: Final[dict[str, tuple[str, str]]] = {
     "document": ("data", "document_mimetype"),
 }
 """By the type of a block: the fields of its data and of its media type."""
+_SHOWN_BESIDE_RESULTS: Final = ("image/", "application/pdf")
+"""The files of a tool that every client of LlamaIndex's sends, or leaves out where it may not."""
 _ANY_BLOCK: Final[TypeAdapter[ContentBlock]] = TypeAdapter(ContentBlock)
 
 
@@ -123,7 +126,7 @@ def from_llama_index(
         (ours,) = write_message(made)
         about = diff(_about(ours), _about(theirs))
         blocks = diff(ours["blocks"], theirs["blocks"])
-        if not about and not blocks:
+        if not about and not blocks and _without_reasoning(ours) == ours:
             return made
         of = fingerprint(ours["blocks"])
         text = json.dumps({"about": about, "blocks": blocks, "of": of})  # escapes any character
@@ -136,7 +139,8 @@ def from_llama_index(
 def to_llama_index(message: Message) -> list[ChatMessage]:
     """Convert a message to chat messages: one, or one for each of several tool results.
 
-    An erased message gives none.
+    Reasoning that LlamaIndex did not write, or that was edited, is left out. A message that was
+    erased, or that is nothing but such reasoning, gives none.
 
     >>> from palaver.messages import user
     >>> [str(message) for message in to_llama_index(user("Tea?"))]
@@ -151,6 +155,10 @@ def to_llama_index(message: Message) -> list[ChatMessage]:
     stored = message.metadata.get(METADATA_KEY)
     if made and isinstance(stored, str):
         made[0] = _apply(made[0], stored)
+    elif made:
+        made[0] = _without_reasoning(made[0])
+        if not made[0]["blocks"]:
+            return []
     return [_load(fields) for fields in made]
 
 
@@ -175,14 +183,28 @@ def _apply(ours: Fields, stored: str) -> Fields:
         edited = left["of"] != fingerprint(ours["blocks"])
         older = ["additional_kwargs", "tool_calls"] if edited else None  # they are blocks by now
         made = apply_changes(_about(ours), [each for each in left["about"] if each[0] != older])
-        blocks = ours["blocks"] if edited else apply_changes(ours["blocks"], left["blocks"])
+        if edited:
+            blocks = _without_reasoning(ours)["blocks"]
+        else:
+            blocks = apply_changes(ours["blocks"], left["blocks"])
         role = MessageRole(made["role"]).value
         given = made["additional_kwargs"]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
-        return ours
+        return _without_reasoning(ours)
     if not (is_object(given) and is_list(blocks)):
-        return ours
+        return _without_reasoning(ours)
     return {"role": role, "additional_kwargs": given, "blocks": blocks}
+
+
+def _without_reasoning(fields: Fields) -> Fields:
+    """Leave out reasoning, and empty texts beside something else.
+
+    LlamaIndex's clients refuse reasoning without the signature of their own model, or send it as
+    the model's own, and one sends what stands before an empty text twice.
+    """
+    said = [block for block in fields["blocks"] if block.get("block_type") != "thinking"]
+    filled = [block for block in said if block != _text_block("")]
+    return {**fields, "blocks": filled or said[:1]}
 
 
 def _load(fields: Fields) -> ChatMessage:
@@ -266,8 +288,15 @@ def _read_result(
     tool = _name(given.get("name"), tools.get(call, UNKNOWN_TOOL))
     texts = [block["text"] for block in fields["blocks"] if block["block_type"] == "text"]
     output, now = _clean_text("\n".join(texts)), now_ms()
+    read = [_read_file(kind, each) for each in fields["blocks"] if (kind := _kind(each)) in _MEDIA]
+    files = [file_part(*ids, *file) for file in read if file is not None]
     running = start(pending({}, ""), at=now)
-    return tool_part(*ids, call, tool, complete(running, output, tool=tool, at=now))
+    state = complete(running, output, tool=tool, attachments=files, at=now)
+    return tool_part(*ids, call, tool, state)
+
+
+def _kind(block: Fields) -> str:
+    return str(block["block_type"])
 
 
 def _read_block(block: Fields, ids: tuple[str, str]) -> Part:
@@ -335,7 +364,9 @@ def _write_result(part: ToolPart) -> Fields:
     state = part.state
     failed = state.error if isinstance(state, ToolError) else ""
     output = raw_output(state) if isinstance(state, ToolCompleted) else failed
-    return _fields("tool", [_text_block(output)], {"tool_call_id": part.call_id})
+    files = (isinstance(state, ToolCompleted) and state.attachments) or ()
+    shown = [_write_file(file) for file in files if file.mime.startswith(_SHOWN_BESIDE_RESULTS)]
+    return _fields("tool", [_text_block(output), *shown], {"tool_call_id": part.call_id})
 
 
 def _write_part(part: Part) -> Fields:
@@ -374,7 +405,8 @@ def repair_messages(
 ) -> list[ChatMessage]:
     """Drop results without a call, and give calls without a result one that says so.
 
-    `resuming` leaves the calls of the last answer open, for callers that will run them.
+    `resuming` leaves the calls of the last answer open, for callers that will run them. Answers
+    that say nothing are left out, but for the last one: providers refuse them.
 
     >>> result = ChatMessage("4", role="tool", additional_kwargs={"tool_call_id": "c1"})
     >>> repair_messages([result])
@@ -383,12 +415,25 @@ def repair_messages(
     >>> [message.role.value for message in repair_messages([call])]
     ['assistant', 'tool']
     """
+    last = len(messages) - 1
+    said = [each for at, each in enumerate(messages) if at == last or not _says_nothing(each)]
     return pair_results(
-        messages,
+        said,
         calls=_open_calls,
         answers=answered_call,
         missing=_interrupted_result,
         keep_open=resuming,
+    )
+
+
+def _says_nothing(message: ChatMessage) -> bool:
+    """Tell whether an answer has no content but thoughts, and no calls."""
+    if _ROLES[message.role.value] != "assistant" or any(message.additional_kwargs.values()):
+        return False
+    return all(
+        isinstance(block, ThinkingBlock)
+        or (isinstance(block, TextBlock) and not block.text.strip())
+        for block in message.blocks
     )
 
 

@@ -162,7 +162,7 @@ class PalaverMemory(BaseMemory):
         first = self._count(talk).first_fitting(view, self.token_limit - initial_token_count)
         found = _from_question(view, first)
         made = expand(found)
-        if not all(map(is_plain, found)):
+        if not all(map(_is_sound, found)):
             made = repair_messages(made, resuming=self.resuming)
         if first:  # the limit has cut it there, and at least the last message is shown
             return made
@@ -223,6 +223,11 @@ class PalaverMemory(BaseMemory):
                 count = self.tokenizer_fn
                 self._counted = state, RunningTotal(lambda text: len(count(text)), _WEIGHTS)
             return self._counted[1]
+
+
+def _is_sound(message: Message) -> bool:
+    """Tell whether a message needs no repair: it is nothing but a text, and says something."""
+    return is_plain(message) and (message.role != "assistant" or bool(message.text.strip()))
 
 
 def _add(history: StoredHistory, new: list[Message], last: str | None) -> None:

@@ -129,9 +129,25 @@ def arguments(found: Findings, path: str, value: object) -> None:
         found.add(path, "call-arguments", f"must be an object, not {kind(value)}")
 
 
+def either_spelling(form: Form) -> Check:
+    """Check an object whose fields may also be in snake case: protobuf reads both.
+
+    Some of Google's clients write the fields of a file so.
+    """
+
+    def run(found: Findings, path: str, value: object) -> None:
+        if isinstance(value, dict):
+            value = {_SNAKE.sub(lambda end: end[1].upper(), name): value[name] for name in value}
+        form(found, path, value)
+
+    return run
+
+
+_SNAKE = re.compile("_([a-z])")
 _LABEL = {"displayName": string}
-_BLOB = Form({"mimeType": media_type, "data": data}, _LABEL)
-_FILE = Form({"fileUri": url("https", "gs")}, {"mimeType": media_type, **_LABEL})
+_BLOB = either_spelling(Form({"mimeType": media_type, "data": data}, _LABEL))
+_FILE = either_spelling(Form({"fileUri": url("https", "gs")}, {"mimeType": media_type, **_LABEL}))
+_RESPONSE_PART = either_spelling(Form({}, {"inlineData": _BLOB, "fileData": _FILE}))
 
 CARRIED: dict[str, Check] = {
     "text": string,
@@ -142,7 +158,7 @@ CARRIED: dict[str, Check] = {
         {"name": FUNCTION_NAME, "response": mapping},
         {
             "id": string,
-            "parts": listing(Form({}, {"inlineData": _BLOB, "fileData": _FILE})),
+            "parts": listing(_RESPONSE_PART),
             "scheduling": string,
             "willContinue": boolean,
         },
