@@ -198,11 +198,45 @@ def test_what_cannot_be_stored_is_refused(message: Any) -> None:
 def test_messages_of_palavers_own() -> None:
     assert to_strands(system("Be kind.")) is None
     ids = (NIL_ID, NIL_ID)
-    files = (text_part(*ids, "Look:"), file_part(*ids, "image/png", "https://x.org/a.png"))
-    written: Any = to_strands(Message("user", files))
-    assert [*written["content"][1]] == ["image"]
-    empty: Any = to_strands(assistant(""))
-    assert empty == {"role": "assistant", "content": []}
+    link = file_part(*ids, "image/png", "https://x.org/a.png")  # no client of Strands' sends it
+    written: Any = to_strands(Message("user", (text_part(*ids, "Look:"), link)))
+    assert written["content"][1] == {"text": "[a file of type image/png is at https://x.org/a.png]"}
+    assert to_strands(assistant("")) is None
+
+
+@pytest.mark.parametrize(
+    ("mime", "name", "expected"),
+    [
+        ("application/pdf", None, {"document": {"format": "pdf", "name": "document"}}),
+        ("text/plain", "a_1.txt", {"document": {"format": "txt", "name": "a 1 txt"}}),
+        ("application/json", "a", {"document": {"format": "txt", "name": "a"}}),
+        ("image/jpg", "a.jpg", {"image": {"format": "jpeg"}}),
+        ("audio/wav", None, {"audio": {"format": "wav"}}),
+        ("application/zip", "a.zip", "[a file 'a.zip' of type application/zip is not included]"),
+        ("image/svg+xml", None, "[a file of type image/svg+xml is not included]"),
+    ],
+)
+def test_a_file_that_another_has_written_is_one_that_clients_take(
+    mime: str, name: str | None, expected: Any
+) -> None:
+    ids = (NIL_ID, NIL_ID)
+    named: Any = {} if name is None else {"filename": name}
+    file = file_part(*ids, mime, f"data:{mime};base64,eA==", **named)
+    written: Any = to_strands(Message("user", (file,)))
+    (block,) = written["content"]
+    if isinstance(expected, dict):
+        ((kind, fields),) = expected.items()
+        expected = {kind: {**fields, "source": {"bytes": b"x"}}}
+        there: Any = from_strands({"role": "user", "content": [block]})
+        assert there.content[0].mime == {
+            "application/json": "text/plain",
+            "image/jpg": "image/jpeg",
+        }.get(mime, mime)
+    else:
+        expected = {"text": expected}
+    assert block == expected
+    said: Any = to_strands(Message("assistant", (text_part(*ids, "Here:"), file)))
+    assert [[*each] for each in said["content"]] == [["text"], ["text"]]
 
 
 def test_what_another_process_deletes_is_no_session(address: str) -> None:

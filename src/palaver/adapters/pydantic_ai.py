@@ -40,8 +40,9 @@ from palaver.messages.parts import (
 )
 from palaver.messages.tool_state import ToolCompleted, ToolError, complete, fail, pending, start
 from palaver.stores import StoredHistory
-from palaver.wire.format import CLEARED, part_as_text, raw_block
+from palaver.wire.format import CLEARED, attachments_of, part_as_text, raw_block
 from palaver.wire.pairing import INTERRUPTED
+from palaver.wire.repair import begin_with_user
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 with needs_extra("pydantic-ai"):
@@ -69,7 +70,9 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
 
     Pydantic AI itself repairs calls and results that an edit has separated. It refuses a new prompt
     after calls without results: those get a result here that says so, unless the run continues
-    with them (`resuming`: without a prompt, or with `deferred_tool_results`).
+    with them (`resuming`: without a prompt, or with `deferred_tool_results`). An answer that an
+    edit has made the first follows a short prompt. Thoughts that Pydantic AI did not write, or that
+    were edited, are left out.
 
     >>> from palaver.history import History
     >>> from palaver.messages import user
@@ -79,12 +82,25 @@ def load(history: BaseHistory, *, resuming: bool = False) -> list[ModelMessage]:
     _check_history(history)
     if isinstance(history, StoredHistory):
         history.refresh()
-    found = list(_messages(history.view))
+    view = history.view
+    found = begin_with_user([*_messages(view)], view, role=_role, made=_prompt)
     messages = ModelMessagesTypeAdapter.validate_python(found)
     last = messages[-1] if messages else None
     if isinstance(last, ModelResponse) and last.tool_calls and not resuming:
         return repair_messages(messages)
     return messages
+
+
+def _role(message: JsonObject) -> str:
+    if message["kind"] == "response":
+        return "assistant"
+    parts = message["parts"]
+    given = parts and all(part["part_kind"] == "system-prompt" for part in parts)
+    return "system" if given else "user"
+
+
+def _prompt(text: str) -> JsonObject:
+    return {"parts": [{"content": text, "part_kind": "user-prompt"}], "kind": "request"}
 
 
 def _check_history(history: object) -> None:
@@ -112,7 +128,9 @@ def _messages(view: Iterable[Message]) -> Iterator[JsonObject]:
             yield request
             request = None
         if answers:
-            yield to_response(message)
+            response = to_response(message)
+            if response["parts"] or METADATA_KEY in message.metadata:
+                yield response
         else:
             request = request or _request(message)
             request["parts"] += to_request_parts(message)
@@ -174,11 +192,13 @@ def _edited_at_end(history: BaseHistory, session: str) -> frozenset[str]:
     """The ids that what is at the end would get, back to what is as it was saved."""
     found: set[str] = set()
     for group in _groups_backwards(history.view):
-        (theirs,) = _dump(ModelMessagesTypeAdapter.validate_python(list(_messages(group))))
-        name = _from_json(theirs, session)[0].id
-        if _is_stored(history, name):
+        names = {
+            _from_json(theirs, session)[0].id
+            for theirs in _dump(ModelMessagesTypeAdapter.validate_python(list(_messages(group))))
+        }
+        if any(_is_stored(history, name) for name in names):
             break
-        found.add(name)
+        found |= names
     return frozenset(found)
 
 
@@ -381,10 +401,17 @@ def to_request_parts(message: Message) -> list[JsonObject]:
 
 
 def to_response(message: Message) -> JsonObject:
-    """Convert a message to a response: the original one, or as it was edited."""
+    """Convert a message to a response: the original one, or as it was edited.
+
+    Thoughts are only in the original one: another model's, or without the signature that they were
+    made with, they would be sent as text.
+    """
     ours = _write_response(message)
     found = _apply_difference(ours, message)
-    return found if isinstance(found, dict) and found.get("kind") == "response" else ours
+    if found is not ours and isinstance(found, dict) and found.get("kind") == "response":
+        return found
+    parts = [part for part in ours["parts"] if part["part_kind"] != "thinking"]
+    return {**ours, "parts": parts}
 
 
 def difference(message: Message, theirs: object) -> str | None:
@@ -456,9 +483,11 @@ def _write_result(part: ToolPart, at: str) -> JsonObject:
         text, outcome = state.output if state.time.compacted is None else CLEARED, "success"
     else:
         text, outcome = state.error if type(state) is ToolError else INTERRUPTED, "failed"
+    files = [_write_file(file) for file in attachments_of(part)]
     return {
-        "tool_name": part.tool, "content": text, "tool_call_id": part.call_id, "timestamp": at,
-        "outcome": outcome, "part_kind": "tool-return",
+        "tool_name": part.tool, "content": [text, *files] if files else text,
+        "tool_call_id": part.call_id, "timestamp": at, "outcome": outcome,
+        "part_kind": "tool-return",
     }  # fmt: skip
 
 

@@ -226,6 +226,19 @@ CASES = [
         {"contents[0].parts[0].inlineData.mimeType": "media"},
     ),
     Case(
+        "names in snake_case, as Google's SDK sends some",
+        body(
+            user({"inline_data": {"mime_type": "image/png", "data": PNG}}),
+            tools=[{"function_declarations": [{"name": "f", "parameters_json_schema": {}}]}],
+        ),
+        body(user({"inline_data": {"mime_type": "image/gif", "mimeType": "image/gif"}})),
+        {
+            "contents[0].parts[0].inlineData.data": "shape",
+            "contents[0].parts[0].inlineData.mimeType": "media",
+            "contents[0].parts[0].inlineData.mime_type": "unknown-field",
+        },
+    ),
+    Case(
         "an image that is no base64",
         body(user({"inlineData": {"mimeType": "application/pdf", "data": PDF.rstrip("=")}})),
         body(user({"inlineData": {"mimeType": "application/pdf", "data": "%PDF"}})),
@@ -248,18 +261,6 @@ CASES = [
         body(user({"text": "Hello"}, {"inlineData": {"mimeType": "image/png", "data": PNG}})),
         body(user({"text": "Hello", "inlineData": {"mimeType": "image/png", "data": PNG}})),
         {"contents[0].parts[0]": "shape"},
-    ),
-    Case(
-        "a field in snake case",
-        body(HELLO, generationConfig={}),
-        body(HELLO, generation_config={}),
-        {"generation_config": "unknown-field"},
-    ),
-    Case(
-        "a file in snake case, as some clients write it",
-        body(user({"inlineData": {"mime_type": "image/png", "data": PNG}})),
-        body(user({"inlineData": {"mime_type": "image/gif", "data": PNG}})),
-        {"contents[0].parts[0].inlineData.mimeType": "media"},
     ),
     Case(
         "a role that is the assistant's",

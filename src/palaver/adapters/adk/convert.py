@@ -27,7 +27,7 @@ from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart, UnknownPart
 from palaver.messages.tool_state import ToolCompleted, ToolError, raw_output
-from palaver.wire.format import Inline, Linked, media_of, raw_block
+from palaver.wire.format import Inline, Linked, attachments_of, media_of, raw_block
 from palaver.wire.gemini.blocks import SIGNATURE, read_part, read_response
 from palaver.wire.gemini.request import GEMINI
 from palaver.wire.request import BEGIN, BodyReader
@@ -140,7 +140,8 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
     """Convert a message to an event: the original one, with what was edited.
 
     The result is None for a message that was erased. A message that ADK did not write is said by
-    the user, or by `author`, in the invocation `invocation_id`.
+    the user, or by `author`, in the invocation `invocation_id`, without its reasoning: only the
+    model that made it takes that. The result is None where nothing else is there.
 
     >>> import palaver
     >>> to_event(palaver.assistant("Yes."), author="ada").content.parts[0].text
@@ -151,12 +152,23 @@ def to_event(message: Message, *, author: str = "model", invocation_id: str = ""
     original = original_event(message)
     if original is not None:
         return original
+    said = _without_reasoning(message)
+    if said is None:
+        return None
     by = "user" if message.role in ("user", "system") else author
     at = message.timestamp / 1000
     return Event.model_validate(
         {"id": message.id, "author": by, "invocation_id": invocation_id, "timestamp": at,
-         "content": msgspec.json.decode(_read_stored_content(message))}
+         "content": msgspec.json.decode(_read_stored_content(said))}
     )  # fmt: skip
+
+
+def _without_reasoning(message: Message) -> Message | None:
+    """Return a message without its reasoning; None where it is nothing else."""
+    rest = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
+    if len(rest) == len(message.parts):
+        return message
+    return replace(message, content=rest) if rest else None
 
 
 def original_event(message: Message) -> Event | None:
@@ -269,8 +281,9 @@ def _write(part: Part) -> _Json | None:
         call = {"id": part.call_id, "args": given, "name": part.tool}
         return _signed({"functionCall": call}, part)
     if isinstance(part, ToolPart):
-        response = _response(part)
-        return {"functionResponse": {"id": part.call_id, "name": part.tool, "response": response}}
+        given = {"id": part.call_id, "name": part.tool, "response": _response(part)}
+        files = [_write_file(file) for file in attachments_of(part)]
+        return {"functionResponse": {**given, "parts": files} if files else given}
     if isinstance(part, FilePart):
         return _write_file(part)
     if isinstance(part, UnknownPart) and part.type == GEMINI.name:

@@ -58,6 +58,7 @@ from palaver.messages.tool_state import (
     raw_output,
     start,
 )
+from palaver.wire.format import attachments_of
 from palaver.wire.pairing import INTERRUPTED
 from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
@@ -282,12 +283,15 @@ def _write_part(part: Part) -> Fields | None:
     if isinstance(part, ToolPart):
         return _write_result(part)
     if isinstance(part, FilePart):
-        kind = "data" if part.url.startswith("data:") else "uri"
-        return {
-            "type": kind, "uri": part.url, "media_type": part.mime, "additional_properties": {}
-        }  # fmt: skip
+        return _write_file(part)
     ours = isinstance(part, UnknownPart) and part.type.startswith("agent-framework-")
     return msgspec.to_builtins(cast("UnknownPart", part).raw["content"]) if ours else None
+
+
+def _write_file(part: FilePart) -> Fields:
+    named = {} if part.filename is None else {"filename": part.filename}
+    kind = "data" if part.url.startswith("data:") else "uri"
+    return {"type": kind, "uri": part.url, "media_type": part.mime, "additional_properties": named}
 
 
 def _write_result(part: ToolPart) -> Fields:
@@ -299,7 +303,8 @@ def _write_result(part: ToolPart) -> Fields:
         output = state.error
     written: Fields = {
         "type": "function_result", "call_id": part.call_id, "result": output,
-        "items": [_text(output)], "additional_properties": {},
+        "items": [_text(output), *map(_write_file, attachments_of(part))],
+        "additional_properties": {},
     }  # fmt: skip
     return {**written, "exception": "FunctionInvocationError"} if failed else written
 

@@ -3,11 +3,16 @@
 A message comes back as it was put: what palaver has no field for is stored in its metadata as the
 difference from what `to_strands` would write. The difference of the content is used only while the
 content is unchanged; that of the rest outlives an edit.
+
+Of a message that Strands did not write, it is given what its clients take: no reasoning, which
+providers refuse of another model, and no blank texts; of the files, those that it has a format for.
+So a message of its own with any of that has the key in its metadata, also where nothing is stored.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -48,11 +53,13 @@ from palaver.wire.request import NO_DESCRIPTION
 from palaver.wire.round_trip import apply_changes, diff, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from strands.types.content import Message as StrandsMessage
 
     from palaver.messages import Part
+
+    _WriteFile = Callable[[FilePart], dict[str, Any]]
 
 __all__ = [
     "METADATA_KEY",
@@ -75,6 +82,25 @@ UNKNOWN_TOOL: Final = "unknown"
 """The tool of a call or result that does not say."""
 _MEDIA: Final = {"image": "image", "video": "video", "document": "application", "audio": "audio"}
 """By the kind of a block: what its media type begins with."""
+_IMAGES: Final = frozenset(("gif", "jpeg", "png", "webp"))
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
+_DOCUMENTS: Final = {
+    "application/msword": "doc",
+    "application/pdf": "pdf",
+    "application/vnd.ms-excel": "xls",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/markdown": "md",
+    "text/plain": "txt",
+}
+"""The formats of documents, by media type."""
+_TYPES: Final = {form: mime for mime, form in _DOCUMENTS.items()}
+_TEXTS: Final = frozenset(("application/json", "application/xml", "application/yaml"))
+"""Documents that are text, beside those whose type begins with it."""
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
+"""What Bedrock refuses in the name of a document."""
 
 
 # ── messages both ways ──────────────────────────────────────────────────────────────────────────
@@ -116,13 +142,17 @@ def read_message(
         stored["about"] = rest
     if content:
         stored |= {"content": content, "of": fingerprint(ours["content"])}
-    return replace(made, metadata={METADATA_KEY: json.dumps(stored)}) if stored else made
+    if not stored and ours["content"] and _write_foreign(made) == ours:
+        return made
+    return replace(made, metadata={METADATA_KEY: json.dumps(stored)})
 
 
 def to_strands(message: Message) -> StrandsMessage | None:
     """Convert a message; one that was erased, or that is none of Strands', gives None.
 
-    Strands has no system messages: an agent has a system prompt.
+    Strands has no system messages: an agent has a system prompt. Reasoning that Strands did not
+    write, or that was edited, is left out. A file that Strands did not write and can't hold, such
+    as a link, is a text that names it.
 
     >>> from palaver.messages import user
     >>> to_strands(user("Tea?"))
@@ -135,8 +165,16 @@ def write_message(message: Message, stored: Fields) -> StrandsMessage | None:
     """Convert a message as `to_strands` does; `stored` is what is stored beside it."""
     if ERASED in message.metadata or message.role == "system":
         return None
+    if METADATA_KEY not in message.metadata:
+        ours = _write_foreign(message)
+        return cast("StrandsMessage", decode_bytes_values(ours)) if ours["content"] else None
     ours = _write(message)
     edited = "of" not in stored or stored["of"] != fingerprint(ours["content"])
+    if edited and "of" in stored:
+        rest = [block for block in ours["content"] if "reasoningContent" not in block]
+        if ours["content"] and not rest:
+            return None
+        ours["content"] = rest
     with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
         made = apply_changes(_without_content(ours), stored.get("about", []))
         content = ours["content"]
@@ -235,7 +273,7 @@ def _read_file(kind: str, value: Mapping[str, Any], ids: tuple[str, str]) -> Fil
     form, name = _name(value.get("format"), "*"), value.get("name")
     if not is_object(source):
         return None
-    mime = f"{_MEDIA[kind]}/{form}"
+    mime = _TYPES.get(form) or f"{_MEDIA[kind]}/{form}"
     data, place = source.get("bytes"), source.get("location")
     named = {"filename": name} if isinstance(name, str) and _name(name, "") else {}
     if is_object(data) and isinstance(data.get("data"), str):
@@ -262,7 +300,28 @@ def _write(message: Message) -> Fields:
     return {"role": role, "content": [block for part in parts for block in _write_part(part)]}
 
 
-def _write_part(part: Part) -> Iterator[Fields]:
+def _write_foreign(message: Message) -> Fields:
+    """Write a message that Strands did not write, as its clients take it."""
+    if isinstance(message.content, str):
+        written = _write(message)
+        return written if message.content.strip() else {**written, "content": []}
+    role = "assistant" if message.role == "assistant" else "user"
+    parts = message.parts if message.role == "tool" else message.sendable_parts
+    write = _mention if role == "assistant" else _write_foreign_file
+    blocks = [
+        block
+        for part in parts
+        if not isinstance(part, ReasoningPart)
+        if not isinstance(part, TextPart) or part.text.strip()
+        for block in _write_part(part, write)
+    ]
+    return {"role": role, "content": blocks}
+
+
+def _write_part(
+    part: Part, write_file: Callable[[FilePart], Fields] | None = None
+) -> Iterator[Fields]:
+    """Write a part; `write_file` writes the files of a message that Strands did not write."""
     if isinstance(part, TextPart):
         yield {"text": part.text}
     elif isinstance(part, ReasoningPart):
@@ -271,20 +330,21 @@ def _write_part(part: Part) -> Iterator[Fields]:
         given = msgspec.to_builtins(part.arguments)
         yield {"toolUse": {"toolUseId": part.call_id, "name": part.tool, "input": given}}
     elif isinstance(part, ToolPart):
-        yield _write_result(part)
+        yield _write_result(part, write_file)
     elif isinstance(part, FilePart):
-        yield _write_file(part)
+        yield (write_file or _write_file)(part)
     elif isinstance(part, UnknownPart) and str(part.raw.get("type")).startswith("strands-"):
         yield msgspec.to_builtins(part.raw.get("block"))
 
 
-def _write_result(part: ToolPart) -> Fields:
+def _write_result(part: ToolPart, write_file: _WriteFile | None) -> Fields:
     state = part.state
     content: list[Fields] = []
     if isinstance(state, ToolCompleted):
         output = raw_output(state)
-        content = [{"text": output}] if output or not state.attachments else []
-        content += [_write_file(file) for file in state.attachments or ()]
+        is_text = bool(output.strip()) if write_file else bool(output or not state.attachments)
+        content = [{"text": output}] if is_text else []
+        content += [(write_file or _write_file)(file) for file in state.attachments or ()]
     elif isinstance(state, ToolError):
         content = [{"text": state.error}]
     status = "success" if isinstance(state, ToolCompleted) else "error"
@@ -294,14 +354,45 @@ def _write_result(part: ToolPart) -> Fields:
 def _write_file(part: FilePart) -> Fields:
     family, _, form = part.mime.partition("/")
     kind = family if family in _MEDIA else "document"
-    head, _, data = part.url.partition(";base64,")
-    source: Fields = {"location": {"type": "s3", "uri": part.url}}
-    if head.startswith("data:"):
-        source = {"bytes": {"__bytes_encoded__": True, "data": data}}
-    fields: Fields = {"format": form}
+    fields: Fields = {"format": _DOCUMENTS.get(part.mime, form)}
     if part.filename is not None:
         fields["name"] = part.filename
-    return {kind: {**fields, "source": source}}
+    return {kind: {**fields, "source": _source(part)}}
+
+
+def _source(part: FilePart) -> Fields:
+    head, _, data = part.url.partition(";base64,")
+    if head.startswith("data:"):
+        return {"bytes": {"__bytes_encoded__": True, "data": data}}
+    return {"location": {"type": "s3", "uri": part.url}}
+
+
+def _write_foreign_file(part: FilePart) -> Fields:
+    """Write a file in a format that Strands has, or else mention it."""
+    family, _, form = part.mime.partition("/")
+    if not part.url.startswith("s3:") and ";base64," not in part.url:
+        return _mention(part)
+    if family == "image":
+        form = "jpeg" if form == "jpg" else form
+        return (
+            {"image": {"format": form, "source": _source(part)}}
+            if form in _IMAGES
+            else _mention(part)
+        )
+    if family in _MEDIA:
+        return {family: {"format": form, "source": _source(part)}}
+    is_text = family == "text" or part.mime in _TEXTS
+    known = _DOCUMENTS.get(part.mime) or (form if form in _TYPES else "txt" if is_text else None)
+    if known is None:
+        return _mention(part)
+    name = " ".join(_UNNAMED.sub(" ", part.filename or "").split()) or "document"
+    return {"document": {"format": known, "name": name, "source": _source(part)}}
+
+
+def _mention(part: FilePart) -> Fields:
+    named = f" {part.filename!r}" if part.filename else ""
+    where = "is not included" if part.url.startswith("data:") else f"is at {part.url}"
+    return {"text": f"[a file{named} of type {part.mime} {where}]"}
 
 
 # ── calls and their results ─────────────────────────────────────────────────────────────────────

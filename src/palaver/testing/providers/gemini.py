@@ -4,7 +4,7 @@ Turns are the user's or the model's; the first and the last are the user's, and 
 model's follow each other. The turn after one with function calls has a response for each of them
 and nothing else; a turn of the user's own text may follow that one. In the turn that is still open,
 the first call of every step has the thought signature it came with. A part has exactly one of the
-fields that carry data.
+fields that carry data. The names of fields may be in snake_case too, as Google's SDK sends some.
 """
 
 from __future__ import annotations
@@ -129,25 +129,9 @@ def arguments(found: Findings, path: str, value: object) -> None:
         found.add(path, "call-arguments", f"must be an object, not {kind(value)}")
 
 
-def either_spelling(form: Form) -> Check:
-    """Check an object whose fields may also be in snake case: protobuf reads both.
-
-    Some of Google's clients write the fields of a file so.
-    """
-
-    def run(found: Findings, path: str, value: object) -> None:
-        if isinstance(value, dict):
-            value = {_SNAKE.sub(lambda end: end[1].upper(), name): value[name] for name in value}
-        form(found, path, value)
-
-    return run
-
-
-_SNAKE = re.compile("_([a-z])")
 _LABEL = {"displayName": string}
-_BLOB = either_spelling(Form({"mimeType": media_type, "data": data}, _LABEL))
-_FILE = either_spelling(Form({"fileUri": url("https", "gs")}, {"mimeType": media_type, **_LABEL}))
-_RESPONSE_PART = either_spelling(Form({}, {"inlineData": _BLOB, "fileData": _FILE}))
+_BLOB = Form({"mimeType": media_type, "data": data}, _LABEL)
+_FILE = Form({"fileUri": url("https", "gs")}, {"mimeType": media_type, **_LABEL})
 
 CARRIED: dict[str, Check] = {
     "text": string,
@@ -158,7 +142,7 @@ CARRIED: dict[str, Check] = {
         {"name": FUNCTION_NAME, "response": mapping},
         {
             "id": string,
-            "parts": listing(_RESPONSE_PART),
+            "parts": listing(Form({}, {"inlineData": _BLOB, "fileData": _FILE})),
             "scheduling": string,
             "willContinue": boolean,
         },
@@ -227,8 +211,6 @@ _DECLARATION = Form(
         "response": mapping,
         "responseJsonSchema": anything,
         "behavior": anything,
-        "parameters_json_schema": anything,  # as Google's SDK spells them; both are read
-        "response_json_schema": anything,
     },
 )
 
@@ -285,9 +267,36 @@ BODY = Form(
 )
 
 
+OPAQUE = frozenset({
+    "args", "labels", "parameters", "parametersJsonSchema", "partMetadata", "response",
+    "responseJsonSchema", "responseSchema",
+})  # fmt: skip
+"""The fields whose value is JSON of the caller's own."""
+DEEPEST = 9
+"""No field of a request lies deeper, but in what is opaque."""
+_UNDERSCORE = re.compile("_([a-z])")
+
+
+def in_camel_case(value: object, depth: int = 0) -> object:
+    """Return a request with the names of its fields in camelCase; the endpoint reads both."""
+    if depth > DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [in_camel_case(each, depth + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made: dict[object, object] = {}
+    for key, given in value.items():
+        name = _UNDERSCORE.sub(lambda match: match[1].upper(), key) if type(key) is str else key
+        kept = name in OPAQUE or (name in value and name != key)
+        made[key if name in value else name] = given if kept else in_camel_case(given, depth + 1)
+    return made
+
+
 def check(found: Findings, body: object) -> None:
     """Add a violation for everything that the endpoint would refuse."""
     check_json(found, body, limit=LARGEST)
+    body = in_camel_case(body)
     BODY(found, "$", body)
     declared = (
         entry

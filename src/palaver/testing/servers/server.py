@@ -205,7 +205,7 @@ class ProviderServer:
         """Return a request without the reasoning that this server sent itself.
 
         OpenAI's own endpoint neither sends nor takes `reasoning_content`; a server that speaks its
-        language and sends it takes it back.
+        language and sends it takes it back, and an empty one of an answer that had none.
         """
         messages = body.get("messages") if isinstance(body, dict) else None
         if not self._reasoning or not isinstance(messages, list):
@@ -214,7 +214,7 @@ class ProviderServer:
 
     def _without_own(self, message: Any) -> Any:  # noqa: ANN401 - JSON
         is_answer = isinstance(message, dict) and message.get("role") == "assistant"
-        if not is_answer or message.get("reasoning_content") not in self._reasoning:
+        if not is_answer or message.get("reasoning_content") not in {*self._reasoning, ""}:
             return message
         return {name: value for name, value in message.items() if name != "reasoning_content"}
 
