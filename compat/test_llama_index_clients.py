@@ -1,6 +1,6 @@
 """LlamaIndex's own clients over palaver's memory, before servers that refuse what is invalid.
 
-Those of OpenAI and Anthropic need older SDKs than the clients of other frameworks, and are not here.
+Those of OpenAI and Anthropic need older SDKs than other frameworks do, and are not among them.
 """
 
 from __future__ import annotations
