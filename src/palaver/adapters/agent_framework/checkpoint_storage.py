@@ -17,7 +17,7 @@ from agent_framework.exceptions import WorkflowCheckpointException
 
 from palaver.adapters._worker_threads import run_to_end
 from palaver.adapters.agent_framework.convert import METADATA_KEY
-from palaver.adapters.agent_framework.history_provider import conversation_id
+from palaver.adapters.agent_framework.history_provider import conversation_id, quote_unprintable
 from palaver.errors import UnknownConversation
 from palaver.messages.ids import derive_id
 from palaver.messages.limits import MAX_NAME
@@ -162,7 +162,7 @@ class PalaverCheckpointStorage:
 
 def _kind(workflow: str) -> str:
     """Return the kind of the records of a workflow; a long name gives a derived one."""
-    kind = _WORKFLOW + (workflow and conversation_id(workflow))
+    kind = _WORKFLOW + quote_unprintable(workflow)
     return kind if len(kind) <= MAX_NAME else _WORKFLOW + derive_id(kind, "workflow")
 
 

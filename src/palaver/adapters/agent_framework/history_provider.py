@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from palaver.messages import Message
     from palaver.stores import Store, StoredHistory
 
-__all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id"]
+__all__ = ["REDUCED", "PalaverHistoryProvider", "conversation_id", "quote_unprintable"]
 
 REDUCED: Final = "AGENT_FRAMEWORK"
 """The reason of an edit that is what a compaction of the framework did."""
@@ -454,12 +454,19 @@ def conversation_id(session_id: str | None) -> str:
         raise ValueError("a session needs an id: give the run a session, and create it with one")
     if not isinstance(cast("object", session_id), str):
         raise TypeError(f"session_id must be text, not {session_id!r}")
-    name = "".join(
-        each if each.isprintable() else quote(each, safe="", errors="surrogatepass")
-        for each in session_id
-    )
+    name = quote_unprintable(session_id)
     check_name(name, "$.session_id", "argument")
     return name
+
+
+def quote_unprintable(text: str) -> str:
+    """Return a text with what is not printable written as %XX."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else quote(each, safe="", errors="surrogatepass")
+        for each in text
+    )
 
 
 def _provider_has_it(session: AgentSession, state: dict[str, Any], *, is_new: bool) -> bool:
