@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from strands.session.session_manager import SessionManager
 
-__all__ = ["ScriptedModel", "agent", "call", "keep_talking", "run_turns"]
+__all__ = ["ScriptedModel", "agent", "call", "keep_talking", "result", "run_turns", "use"]
 
 
 class ScriptedModel(Model):
@@ -82,6 +82,16 @@ def agent(
     return Agent(
         model=model, tools=[weather], session_manager=manager, callback_handler=None, **more
     )
+
+
+def use(name: str) -> dict[str, Any]:
+    """Return a call of the tool, as it stands in a message."""
+    return {"toolUse": {"toolUseId": name, "name": "weather", "input": {"city": "Rome"}}}
+
+
+def result(name: str, text: str = "sunny") -> dict[str, Any]:
+    """Return the result of a call."""
+    return {"toolResult": {"toolUseId": name, "status": "success", "content": [{"text": text}]}}
 
 
 def keep_talking(address: str, first: int, told: Connection) -> None:

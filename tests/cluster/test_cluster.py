@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import palaver
 from palaver.cli.app import app
 from palaver.messages import user
+from palaver.stores.backend import load_migrations
 from palaver.stores.postgres import PostgresBackend, cluster
 from palaver.stores.postgres.connections import PostgresConnections
 from palaver.stores.records import JournalEntry
@@ -73,7 +74,8 @@ def test_a_distributed_store_of_the_schema_before_is_migrated(
         with line.transaction():
             cluster.distribute(line)
     with palaver.open(postgres) as store:
-        assert (7, 9) == store.backend.migrated
+        newest = load_migrations("palaver.stores.postgres")[-1][0]
+        assert (7, newest) == store.backend.migrated
         assert store.examine().distributed
         assert expected("schema-7") == json.loads(json.dumps(contents(store)))
         start = store.newest()

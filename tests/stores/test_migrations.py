@@ -153,7 +153,8 @@ def test_a_partitioned_store_of_the_schema_before_is_migrated(postgres: str) -> 
             line.execute(sql.SQL("TRUNCATE palaver.{}").format(sql.Identifier(table)))
         line.execute(statements())
     with palaver.open(postgres) as store:
-        assert (7, 10) == store.backend.migrated
+        newest = load_migrations("palaver.stores.postgres")[-1][0]
+        assert (7, newest) == store.backend.migrated
         fill(store)
         assert expected("schema-7") == json.loads(json.dumps(contents(store)))
         assert [] == list(store.verify())
