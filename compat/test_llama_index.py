@@ -6,6 +6,7 @@ import asyncio
 import json
 import multiprocessing
 import pickle
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -522,6 +523,7 @@ def test_what_was_deleted_during_a_run_stays_deleted(store: Store, begun_anew: l
     memory = PalaverMemory(store, "talk")
     memory.put(ChatMessage("And my address?"))
     store.delete("talk")
+    time.sleep(0.002)  # a conversation is known by the millisecond in which it was created
     for question in begun_anew:
         PalaverMemory(store, "talk").put(ChatMessage(question))
     with pytest.raises(UnknownConversation):
