@@ -830,7 +830,7 @@ def _check_text(text: object) -> None:
     wanted = "the name of an app and the ids of users and sessions must be text"
     if not isinstance(text, str):
         raise ValidationError(f"{wanted}, not {describe_argument(text)}", rule="argument")
-    if any("\ud800" <= each <= "\udfff" for each in text):
+    if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
         detail = f"{wanted}, and {describe_argument(text)} has half a character"
         raise ValidationError(detail, rule="argument")
 
