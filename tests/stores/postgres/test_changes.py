@@ -298,6 +298,23 @@ def test_a_first_try_that_comes_after_the_second_changes_nothing(
     assert [] == list(store.verify())
 
 
+def test_a_first_try_under_a_key_that_comes_after_the_second_finds_the_key(store: Store) -> None:
+    backend = store.backend
+    assert isinstance(backend, module.PostgresBackend)
+    name = store.create([user("0")]).id
+    change = appended(store.head(name), "mine", key="k")
+
+    def send(*, again: bool) -> int:
+        return backend._connections.run(
+            lambda connection: commit(connection, name, change, 7, again=again)
+        )
+
+    made, late = send(again=True), send(again=False)
+    assert isinstance(late, AlreadyCommitted)
+    assert made == late
+    assert ["0", "mine"] == [message.text for message in store.get(name)]
+
+
 def test_the_role_of_a_single_message_is_counted(store: Store) -> None:
     """Each role has its own count, which the head has behind the message and the message before."""
     history = store.create()

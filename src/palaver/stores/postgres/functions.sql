@@ -119,8 +119,9 @@ $$;
 -- An append that may stand anywhere follows whatever was committed first, if that ends with the log;
 -- `p_first`, `p_stop` and `p_size` are those of the version it was made for, and not used then. Its
 -- transaction may be older than that of the change it waited for: its number is then the next after
--- that one's. What came since `p_after` is searched for the attempt if it was sent before (`p_again`),
--- so whoever comes behind more than 1,000 others is told to look again.
+-- that one's. What came since `p_after` is searched for the attempt, so whoever comes behind more than
+-- 1,000 others is told to look again. Under a key the first try need not (not `p_again`): the key is
+-- found, also by a first try that is run after the second.
 --
 -- `p_mark` is the hash of what the journal's row has that does not depend on its place. Without one
 -- the change is a plain append of one message, and that message's row is the record of it.
