@@ -269,6 +269,51 @@ def test_two_workers_lose_nothing(run: Callable[..., Any], address: str) -> None
         assert [f"a {n}" for n in range(20)] == [text for text in texts if text[0] == "a"]
 
 
+def test_a_session_begins_with_its_first_items_in_one_change(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was looked for a moment ago is not looked for again."""
+    store = palaver.open(":memory:")
+    session = PalaverSession(store, "talk")
+    assert [] == run(session.get_items())
+    monkeypatch.setattr(store.backend, "head", None)
+    items: Any = [{"role": "user", "content": "Tea?"}, {"role": "user", "content": "Or rum?"}]
+    run(session.add_items(items))
+    monkeypatch.undo()
+    assert (0, 2) == (store.head("talk").version, store.head("talk").length)
+    assert items == run(session.get_items())
+
+
+def test_what_others_begin_or_delete_meanwhile_is_gone_on_with(
+    run: Callable[..., Any], address: str
+) -> None:
+    """Two sessions that found nothing both add, and one adds after a conversation was deleted."""
+    said: list[Any] = [{"role": "user", "content": text} for text in ("one", "two", "three")]
+    with palaver.open(address) as first, palaver.open(address) as second:
+        one, other = PalaverSession(first, "talk"), PalaverSession(second, "talk")
+        assert [[], []] == [run(one.get_items()), run(other.get_items())]
+        run(one.add_items(said[:1]))
+        run(other.add_items(said[1:2]))
+        assert said[:2] == run(one.get_items()) == run(other.get_items())
+        third = PalaverSession(first, "talk")
+        first.delete("talk")
+        run(third.add_items(said[2:]))
+        assert said[2:] == run(PalaverSession(second, "talk").get_items())
+
+
+def test_a_worker_that_listeners_may_run_on_is_not_kept_near_the_loop(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """What a listener starts may run on every processor."""
+    with palaver.open(tmp_path / "talk.db") as store:
+        session = PalaverSession(store, "talk")
+        assert session._patience is not None
+        assert session._patience.together
+        session.history.title  # noqa: B018 - whoever has it may listen
+        assert not session._patience.together
+        run(session.add_items([{"role": "user", "content": "Tea?"}]))
+
+
 @pytest.mark.parametrize("batch", [1, 20])
 def test_two_workers_pop_different_items(run: Callable[..., Any], address: str, batch: int) -> None:
     """Whether the items are messages of their own or of one answer."""

@@ -233,7 +233,7 @@ def test_reading_without_detours_comes_to_the_same(
     talk: list[list[list[Any]]], mixed: list[Any]
 ) -> None:
     for batch in [mixed, *(batch for batches in talk for batch in batches)]:
-        quick = from_plain_items(batch, NIL_ID, {"call_9": "rain"})
+        quick = from_plain_items(batch, NIL_ID, lambda: {"call_9": "rain"})
         if quick is not None:
             assert spelled(from_any_items(batch, NIL_ID, {"call_9": "rain"})) == spelled(quick)
 
@@ -246,7 +246,7 @@ def test_what_is_read_without_detours_is_as_valid_as_what_checks_itself(
     items = [{**item, "content": text} if "role" in item and "id" not in item else item
              for item in items]  # fmt: skip
     items = [{**item, "output": text} if "output" in item else item for item in items]
-    for message, _ in from_plain_items(items, NIL_ID, {}) or ():
+    for message, _ in from_plain_items(items, NIL_ID) or ():
         assert type(message) is Message
         assert message == parse_message(dump(message))
         assert set(map(type, message.parts)) <= {ReasoningPart, TextPart, ToolCallPart, ToolPart}
@@ -320,7 +320,7 @@ def test_so_does_what_the_sdk_adds(talk: list[list[list[Any]]], mixed: list[Any]
         messages = [message for message, _ in from_any_items(batch, NIL_ID, {})]
         for message in messages:
             assert read_stored(dump([message]).decode()) in (None, [to_items(message)])
-        if from_plain_items(batch, NIL_ID, {}) is not None:
+        if from_plain_items(batch, NIL_ID) is not None:
             assert [*map(to_items, messages)] == read_stored(dump(messages).decode())
 
 
@@ -388,13 +388,13 @@ def test_ids_that_stand_twice_are_written_with_care() -> None:
 
 
 def test_what_the_sdk_writes_needs_no_detour() -> None:
-    quick = from_plain_items(PLAIN, NIL_ID, {})
+    quick = from_plain_items(PLAIN, NIL_ID)
     assert quick is not None
     assert spelled(from_any_items(PLAIN, NIL_ID, {})) == spelled(quick)
     assert PLAIN == [item for message, _ in quick for item in to_items(message)]
     answers = [message.parts for message, _ in quick if message.role == "assistant"]
     assert all(map(write_plain_answer, answers))
-    found = from_plain_items([gave(9)], NIL_ID, {"call_9": "rain"}) or []
+    found = from_plain_items([gave(9)], NIL_ID, lambda: {"call_9": "rain"}) or []
     assert ["rain"] == [getattr(part, "tool", "") for part in found[0][0].parts]
 
 
@@ -432,7 +432,7 @@ def test_what_the_sdk_writes_needs_no_detour() -> None:
     ],
 )
 def test_what_is_unusual_is_read_with_care(items: list[Any]) -> None:
-    assert from_plain_items(items, NIL_ID, {}) is None
+    assert from_plain_items(items, NIL_ID) is None
 
 
 ODD: list[dict[str, Any]] = [

@@ -6,8 +6,7 @@ the code of its time, and is never written again:
 
     schema-N.db.gz   the SQLite file, schema N
     schema-N.sql     `pg_dump --inserts --schema=palaver` of the PostgreSQL database, schema N
-    schema-N.json    the contents of both; of the third and those from the sixth on
-                     there is no SQLite file, and of the fifth nothing else
+    schema-N.json    the contents of both; not every schema has both
 """
 
 from __future__ import annotations

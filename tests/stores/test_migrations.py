@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from palaver.stores import Store
 
-OF_SQLITE = ["schema-1", "schema-2", "schema-5"]
+OF_SQLITE = ["schema-1", "schema-2", "schema-5", "schema-7"]
 OF_POSTGRES = ["schema-1", "schema-2", "schema-3", "schema-6", "schema-7", "schema-8", "schema-9"]
 FIRST_TIME = 1_700_000_000_000
 
@@ -178,7 +178,7 @@ def test_a_sqlite_store_of_the_second_schema_opens_and_lists_everything(path: Pa
         assert [] == list(store.verify())
 
 
-@pytest.mark.parametrize("upto", [3, 4, 5])
+@pytest.mark.parametrize("upto", [3, 4, 5, 6, 7])
 def test_what_an_older_schema_holds_is_found_beside_what_is_new(path: Path, upto: int) -> None:
     """By role, id and time: old messages stand in indexes, and new ones in order in none."""
     connection = apsw.Connection(str(thawed("schema-2", path)))

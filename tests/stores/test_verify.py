@@ -100,7 +100,8 @@ def test_damage_is_found_and_named(path: Path, statement: str, said: str) -> Non
 
 
 COLUMNS = {
-    "messages": "version batch at role rank n_system n_assistant time replaces hash key id behind",
+    "messages": "version batch at role rank n_system n_assistant time replaces hash key id "
+    "to_latest",
     "journal": "version kind at first count stop data key frame hash",
     "conversations": "version stop length n_system framed size base origin title tags created "
     "updated erased hash",

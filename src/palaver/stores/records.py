@@ -17,7 +17,18 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
 
 import msgspec
 from msgspec import Meta, Struct
@@ -504,9 +515,21 @@ def unpack_counts(counts: int) -> tuple[int, int, int]:
 
 # ── messages in order ───────────────────────────────────────────────────────────────────────────
 
-Latest: TypeAlias = tuple[int, int, str]
-"""The latest message in order, up to some position of a log: its position, time and id."""
-NONE_IN_ORDER: Final[Latest] = (-1, 0, "")
+
+class Latest(NamedTuple):
+    """The latest messages in order, up to some position of a log."""
+
+    position: int
+    """Of the latest in order of time, whoever made its id; -1 where there is none."""
+    sent: int
+    """Its time."""
+    named: int
+    """The position of the latest in order of time and of ids; -1 where there is none."""
+    name: str
+    """Its id."""
+
+
+NONE_IN_ORDER: Final = Latest(-1, 0, -1, "")
 
 
 def is_made_here(name: str) -> bool:
@@ -515,50 +538,68 @@ def is_made_here(name: str) -> bool:
 
 
 def follow(latest: Latest, position: int, sent: int, name: str) -> tuple[int | None, Latest]:
-    """Return how far behind a message the latest in order is, and which that is.
+    """Return how far a message is from the latest in order, and which are the latest from there on.
 
-    A message is in order if palaver made its id, and neither that nor its time is before those of
-    the latest. The distance is 0 then, and None if no message before is in order.
+    A message is in order of time if it is no older than the latest that is, and in order of ids if
+    palaver made its id, too, and that comes after the latest. The distance is 0 then. For a message
+    in order of time alone it is below 0, and leads to the latest in order of both; otherwise it is
+    above 0, and leads to the latest in order of time, or None if there is none.
 
     >>> first, second = (f"0190163{n}-8694-739b-aea5-966c26f8ad91" for n in "de")
-    >>> behind, latest = follow(NONE_IN_ORDER, 0, 5, first)
-    >>> behind, follow(latest, 1, 4, second)[0]
-    (0, 1)
+    >>> distance, latest = follow(NONE_IN_ORDER, 0, 5, first)
+    >>> distance, follow(latest, 1, 4, second)[0], follow(latest, 1, 5, "another's")[0]
+    (0, 1, -1)
     """
-    if name > latest[2] and sent >= latest[1] and is_made_here(name):
-        return 0, (position, sent, name)
-    return None if latest[0] < 0 else position - latest[0], latest
+    last, at, named, newest = latest
+    if sent < at:
+        return None if last < 0 else position - last, latest
+    if name > newest and is_made_here(name):
+        return 0, Latest(position, sent, position, name)
+    return named - position, Latest(position, sent, named, newest)
 
 
-def latest_in_order(
-    order_at: Callable[[int], tuple[int | None, int, str] | None], position: int
-) -> Latest:
-    """Return the latest message in order up to a position.
+OrderAt: TypeAlias = "Callable[[int], tuple[int | None, int, str] | None]"
+"""Reads what `follow` returned for the message at a position, its time and its id."""
 
-    `order_at` returns how far behind it that is, the time and the id of the message at a position.
+
+def latest_in_time(order_at: OrderAt, position: int) -> tuple[int, int, int, str] | None:
+    """Return the latest message in order of time up to a position, if there is one.
+
+    That is its position, its time, its distance to the latest in order of both, and its id.
     """
-    while position >= 0:
+    row = order_at(position) if position >= 0 else None
+    if row is not None and row[0] is not None and row[0] > 0:
+        position -= row[0]
         row = order_at(position)
-        if row is None or row[0] is None:
-            break
-        behind, sent, name = row
-        if not behind:
-            return position, sent, name
-        position -= behind
-    return NONE_IN_ORDER
+    if row is None or row[0] is None or row[0] > 0:
+        return None
+    return position, row[1], row[0], row[2]
+
+
+def latest_in_order(order_at: OrderAt, position: int) -> Latest:
+    """Return the latest messages in order up to a position."""
+    found = latest_in_time(order_at, position)
+    if found is None:
+        return NONE_IN_ORDER
+    position, sent, distance, name = found
+    named = position + distance
+    row = (distance, sent, name) if not distance else order_at(named) if named >= 0 else None
+    return Latest(position, sent, -1, "") if row is None else Latest(position, sent, named, row[2])
 
 
 def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]) -> Iterator[str]:
-    """Yield which messages are marked as in order, or as out of it, and are not.
+    """Yield which messages have a wrong distance to the latest in order.
 
-    `latest` is the latest in order before them; a row is its position, `behind`, time and id. What
-    was written before there was an order has no mark.
+    `latest` are the latest in order before them; a row is its position, its distance, its time and
+    its id. Two kinds of messages that an earlier palaver marked as late stay so, in both indexes:
+    those that were there before any order, and those out of order of ids alone.
     """
-    for position, behind, sent, name in rows:
+    for position, distance, sent, name in rows:
         expected, following = follow(latest, position, sent, name)
-        if behind is None and latest[0] < 0:
+        late = None if latest.position < 0 else position - latest.position
+        if distance == late and (late is None or expected != 0):
             continue
-        if behind != expected:
+        if distance != expected:
             yield f"message {position}: its place in the order of ids and times is wrong"
         latest = following
 

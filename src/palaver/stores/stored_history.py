@@ -100,6 +100,7 @@ Listener: TypeAlias = Callable[[JournalEntry], None]
 _Begun: TypeAlias = "tuple[FrameCodec, Frame]"
 _log: Final = logging.getLogger("palaver.stores")
 _MESSAGES: Final = frozenset((Message,))
+_SEQUENCES: Final = list, tuple
 _CACHED: Final = 20_000
 _NEAR: Final = 8
 """Ranges this close are read together: the messages between them cost less than another query."""
@@ -117,7 +118,8 @@ class StoredLog:
         self._backend = backend
         self._name = head.id
         self.start = head.base
-        self._length = head.length
+        self.length = head.length
+        """How many messages were ever added."""
         self._counts: dict[int, int] = {head.length: head.counts}
         self._asked = -_AHEAD - 1  # the last position whose counts were not known
         self._in_a_row = 0  # how many such positions came closely one after the other
@@ -131,13 +133,13 @@ class StoredLog:
 
     def __len__(self) -> int:
         """Return how many messages were ever added."""
-        return self._length
+        return self.length
 
     # ── following the backend ───────────────────────────────────────────────────────────────────
 
     def extend(self, messages: Sequence[Message]) -> None:
         """Note messages that were committed at the end."""
-        position, cache, known = self._length, self._cache, self._counts
+        position, cache, known = self.length, self._cache, self._counts
         counts = self.before(position)
         if len(known) > _CACHED:
             known.clear()
@@ -149,11 +151,11 @@ class StoredLog:
             counts += ROLE_COUNTS[message.role]
             position += 1
             known[position] = counts
-        self._length = position
+        self.length = position
 
     def catch_up(self, head: Head) -> None:
         """Go on from a newer head, after others have added messages."""
-        self._length = head.length
+        self.length = head.length
         self._counts = {head.length: head.counts}
 
     def clear_cache(self) -> None:
@@ -183,7 +185,7 @@ class StoredLog:
         """Return the messages from one position to before another."""
         if self._erasures != self._backend.erasures:
             self.clear_cache()
-        stop = min(stop, self._length)
+        stop = min(stop, self.length)
         if start >= stop:
             return []
         cache = self._cache
@@ -245,11 +247,11 @@ class StoredLog:
         """Read counts from the backend; many at once if position after position is asked for."""
         known = self._counts
         if len(known) > _CACHED:  # in place: other threads may hold on to it
-            for place in [place for place in list(known) if place < self._length]:
+            for place in [place for place in list(known) if place < self.length]:
                 known.pop(place, None)
         near = abs(position - self._asked) <= _AHEAD
         self._asked, self._in_a_row = position, self._in_a_row + 1 if near else 0
-        stop = min(position + _PAGE, self._length)
+        stop = min(position + _PAGE, self.length)
         found: dict[int, int] = {}
         if self._in_a_row >= _IN_A_ROW and position < stop:
             read = self._backend.befores(self._name, position, stop)
@@ -266,7 +268,7 @@ class StoredLog:
 
     def select(self, role: Role, start: int, stop: int) -> list[int]:
         """Return the positions of a role's messages, from its start-th to before its stop-th."""
-        stop = min(stop, self.rank(role, self._length))
+        stop = min(stop, self.rank(role, self.length))
         return self._backend.select(self._name, role, start, stop) if start < stop else []
 
     def of_times(self, since: int | None, until: int | None) -> list[tuple[int, int]]:
@@ -531,7 +533,7 @@ class StoredHistory(BaseHistory):
         commit = planner(state) if stale is None else rebase(planner, stale, state)
         if commit is None:
             return None
-        version, first, frame, data = state.version, len(log), commit.frame, None
+        version, first, frame, data = state.version, log.length, commit.frame, None
         if frame is None:
             frame = state.frame
         else:
@@ -689,7 +691,7 @@ class StoredHistory(BaseHistory):
         records = tuple(records)
         if records:
             check_records(records)
-        if isinstance(messages, list | tuple) and _MESSAGES.issuperset(map(type, messages)):
+        if isinstance(messages, _SEQUENCES) and _MESSAGES.issuperset(map(type, messages)):
             new = cast("tuple[Message, ...]", tuple(messages))  # the usual case, without a call
         else:
             new = read_messages(messages)

@@ -169,16 +169,41 @@ def test_a_conversation_is_unknown_until_it_is_stored(path: Path) -> None:
 
 
 def test_a_wrong_mark_is_found_wherever_it_stands() -> None:
-    names, times = ("a", *MADE_HERE[1:4]), (5, 5, 4, 6)
-    marks: list[int | None] = [None, 0, 1, 0]
+    names, times = ("a", *MADE_HERE[1:3], "b", MADE_HERE[4]), (5, 5, 4, 6, 6)
+    marks: list[int | None] = [-1, 0, 1, -2, 0]
+    of_schema_7: list[int | None] = [None, 0, 1, 2, 0]
+    """Whoever did not make its ids was late."""
 
-    def found(behind: list[int | None]) -> list[str]:
-        return list(check_order(NONE_IN_ORDER, zip(range(4), behind, times, names, strict=True)))
+    def found(marks: list[int | None]) -> list[str]:
+        return list(check_order(NONE_IN_ORDER, zip(range(5), marks, times, names, strict=True)))
 
     assert [] == found(marks)
-    for place, wrong in ((1, 1), (2, 0), (2, 2), (2, None), (3, 1), (3, None)):
+    assert [] == found(of_schema_7)
+    assert [] == found([None, 0, 1, -2, 0]), "the file was migrated in between"
+    for place, wrong in (
+        (0, 0), (0, 1), (1, 1), (2, 0), (2, 2), (2, None), (2, -1), (3, 0), (3, 1), (3, -1),
+        (3, None), (4, None), (4, -1), (4, 1), (4, 2),
+    ):  # fmt: skip
         damaged = [*marks[:place], wrong, *marks[place + 1 :]]
         assert any(f"message {place}" in problem for problem in found(damaged)), (place, wrong)
+
+
+def test_an_id_of_others_making_stands_in_one_index_alone(path: Path) -> None:
+    with palaver.open(path) as store:
+        theirs = [message(str(n), "user", n // 2) for n in range(100)]
+        history = store.create(theirs[:50])
+        for one in theirs[50:]:
+            history.append(one)
+        history.append(message("late", "user", 3))
+        check_lookups(history, store.backend)
+    connection = apsw.Connection(str(path))
+    by_id = "SELECT count(*) FROM messages INDEXED BY messages_id WHERE to_latest IS NOT 0"
+    by_time = (
+        "SELECT count(*) FROM messages INDEXED BY messages_time WHERE coalesce(to_latest, 1) > 0"
+    )
+    assert (101,) == connection.execute(by_id).fetchone()
+    assert (1,) == connection.execute(by_time).fetchone()
+    connection.close()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,14 @@ from pydantic_core import SchemaValidator
 from palaver.errors import ValidationError
 from palaver.history.erase import ERASED
 from palaver.messages.ids import new_id, uuid_for
-from palaver.messages.limits import MAX_INT, is_name, is_object, replace_refused
+from palaver.messages.limits import (
+    MAX_INT,
+    freeze_checked,
+    is_name,
+    is_object,
+    is_plain,
+    replace_refused,
+)
 from palaver.messages.message import Message
 from palaver.messages.part_base import FilePart
 from palaver.messages.parts import ReasoningPart, TextPart, ToolCallPart, ToolPart, UnknownPart
@@ -56,6 +63,7 @@ METADATA_KEY: Final = "adk"
 _NOTHING: Final = UnknownPart({"type": METADATA_KEY})
 """The content of an event that says nothing, such as a change of state."""
 _CONTENT: Final = {"content"}
+_NO_PART: Final[dict[str, Any]] = {**ContentPart().__dict__}
 _NULL: Final = b"null"
 _SPEAKERS: Final[Mapping[str | None, Role]] = {"user": "user", "model": "assistant"}
 _Json = dict[str, Any]
@@ -78,7 +86,7 @@ def from_event(event: Event, *, session: str = "") -> Message:
     if said is not None:
         beside = event.model_dump_json(by_alias=True, exclude_none=True, exclude=_CONTENT)
         with suppress(ValidationError):
-            return Message(*said, name, at, {METADATA_KEY: {"event": beside}})
+            return Message(*said, name, at, _metadata({"event": beside}))
     fields = msgspec.json.decode(event.model_dump_json(by_alias=True, exclude_none=True))
     theirs = fields.pop("content", None)
     role = _role(event.author, theirs)
@@ -91,7 +99,7 @@ def from_event(event: Event, *, session: str = "") -> Message:
     stored = {"event": msgspec.json.encode(fields).decode()}
     if steps := diff(ours, theirs):
         stored["content"] = f"{fingerprint(ours)} {msgspec.json.encode(steps).decode()}"
-    return replace(made, metadata={METADATA_KEY: stored})
+    return replace(made, metadata=_metadata(stored))
 
 
 def _text_alone(content: Content | None) -> tuple[Role, str] | None:
@@ -102,8 +110,16 @@ def _text_alone(content: Content | None) -> tuple[Role, str] | None:
     if len(parts) != 1 or type(parts[0]) is not ContentPart:
         return None
     text = parts[0].text
-    given = [name for name, value in parts[0].__dict__.items() if value is not None]
-    return (_SPEAKERS[content.role], text) if given == ["text"] and type(text) is str else None
+    if type(text) is not str or {**parts[0].__dict__, "text": None} != _NO_PART:
+        return None
+    return _SPEAKERS[content.role], text
+
+
+def _metadata(stored: dict[str, Any]) -> Mapping[str, Any]:
+    """Return a message's metadata; most is checked soon."""
+    if len(stored) == 1 and is_plain(stored["event"]):
+        return freeze_checked({METADATA_KEY: freeze_checked(stored)})
+    return {METADATA_KEY: stored}
 
 
 def _role(author: str, content: Any) -> Role:  # noqa: ANN401 - JSON

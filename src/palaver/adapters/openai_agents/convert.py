@@ -79,22 +79,26 @@ _ROLES: Final = frozenset(("user", "assistant", "system", "developer"))
 
 
 def from_items(
-    items: Sequence[Any], session: str, tools: Mapping[str, str] | None = None
+    items: Sequence[Any], session: str, earlier_tools: EarlierTools = dict
 ) -> list[tuple[Message, Sequence[Any]]]:
-    """Convert items to messages, each with its items; `tools` names those of earlier calls.
+    """Convert items to messages, each with its items.
+
+    `earlier_tools` returns the tools of calls in earlier batches by call id. It is called where an
+    output has its call there.
 
     What a store refuses (NUL, half characters, numbers beyond JSON's) is replaced: an agent's run
     does not fail for a stray byte in a tool's output. A message has its own ids in place of those
     that are too long or unprintable; the items keep theirs.
     """
-    known = tools or {}
     try:
-        return from_plain_items(items, session, known) or from_any_items(items, session, known)
+        plain = from_plain_items(items, session, earlier_tools)
+        return plain or from_any_items(items, session, earlier_tools())
     except ValidationError:
         replaced = replace_refused(items)
         if not is_list(replaced):
             raise
-        return from_any_items([_with_names(item) for item in replaced], session, known, replaced)
+        named = [_with_names(item) for item in replaced]
+        return from_any_items(named, session, earlier_tools(), replaced)
 
 
 def _with_names(item: object) -> object:
@@ -404,6 +408,7 @@ def _make_call(part: ToolPart) -> Any:  # noqa: ANN401 - a part
 
 
 Item: TypeAlias = dict[str, Any]
+EarlierTools: TypeAlias = "Callable[[], Mapping[str, str]]"
 
 METADATA_KEY: Final = "openai_agents"
 """Where a message's metadata keeps what its items say beyond it."""
@@ -432,7 +437,7 @@ class _Unusual(Exception):  # noqa: N818 - nothing is wrong
 
 
 def from_plain_items(
-    items: Sequence[Any], session: str, tools: Mapping[str, str]
+    items: Sequence[Any], session: str, earlier_tools: EarlierTools = dict
 ) -> list[tuple[Message, Sequence[Any]]] | None:
     """The messages of some items, each with its own; None where one of them is unusual.
 
@@ -445,7 +450,7 @@ def from_plain_items(
         return None  # half a character, or no JSON
     if b"\\u0000" in text or len(text) > _MAX_PLAIN or len(items) > MAX_PARTS:
         return None
-    reader = _PlainReader(items, session, tools)
+    reader = _PlainReader(items, session, earlier_tools)
     try:
         for index, item in enumerate(items):
             reader.take(item, index)
@@ -467,12 +472,12 @@ class _PlainReader:
     they say beyond that.
     """
 
-    def __init__(self, items: Sequence[Any], session: str, tools: Mapping[str, str]) -> None:
+    def __init__(self, items: Sequence[Any], session: str, earlier_tools: EarlierTools) -> None:
         self.found: list[tuple[Message, Sequence[Any]]] = []
-        self._items, self._session, self._tools = items, session, {**tools}
+        self._items, self._session, self._earlier_tools = items, session, earlier_tools
         self._at = now_ms()
         self._names: set[str] = set()
-        self._calls: set[str] = set()
+        self._tools: dict[str, str] = {}
         self._begin(0)
 
     def _begin(self, index: int) -> None:
@@ -518,9 +523,7 @@ class _PlainReader:
         """Note how palaver writes an item, and what the item says beyond that."""
         if len(theirs) > len(ours):
             index = len(self._ours)
-            for key in theirs:
-                if key not in ours:
-                    self._steps.append([[index, key], theirs[key]])
+            self._steps += [[[index, key], theirs[key]] for key in theirs if key not in ours]
         self._ours.append(ours)
 
     def _name(self, item: Item, fits: Callable[[str], object]) -> str:
@@ -589,9 +592,8 @@ class _PlainReader:
         given = msgspec.json.decode(raw)
         if type(given) is not dict or not (_fits_call(call_id) and _fits_tool(tool)):
             raise _Unusual
-        if call_id in self._calls:
+        if call_id in self._tools:
             raise _Unusual
-        self._calls.add(call_id)
         self._tools[call_id] = tool
         draft = _Calling(
             id=new_id(), session_id=self._session, message_id=self._message_id, call_id=call_id,
@@ -606,10 +608,12 @@ class _PlainReader:
         call_id, output = item.get("call_id"), item.get("output")
         if type(call_id) is not str or type(output) is not str or not output:
             raise _Unusual
-        if call_id not in self._calls and not _fits_call(call_id):
-            raise _Unusual
+        tool = self._tools.get(call_id)
+        if tool is None:
+            if not _fits_call(call_id):
+                raise _Unusual
+            tool = self._earlier_tools().get(call_id) or "unknown"
         self.close(index)
-        tool = self._tools.get(call_id) or "unknown"
         time = CompletedTime(self._at, self._at)
         state = _Completed(input=EMPTY, output=output, title=tool, metadata=EMPTY, time=time)
         self._message_id = new_id()

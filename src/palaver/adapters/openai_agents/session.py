@@ -20,7 +20,7 @@ from agents.memory import session_settings as sdk
 
 from palaver.adapters._worker_threads import patience_with, run_cancellable, run_to_end
 from palaver.adapters.openai_agents.convert import from_items, read_stored, stored_name, to_items
-from palaver.errors import Conflict, UnknownConversation
+from palaver.errors import AlreadyExists, Conflict, UnknownConversation
 from palaver.messages.ids import uuid_for
 from palaver.messages.limits import check_name, is_object
 from palaver.messages.parts import ToolCallPart
@@ -112,7 +112,8 @@ class PalaverSession:
         )
         self._lock = threading.Lock()
         self._closed = False
-        self._patience = patience_with(self._store, _PATIENCE)
+        self._patience = patience_with(self._store, _PATIENCE, together=True)
+        self._is_missing = False  # whether there was no conversation when it was last looked for
         self._caches = False  # before the first read, which is often the only one
         self._encoded: dict[str, _EncodedItems] = {}
 
@@ -120,6 +121,8 @@ class PalaverSession:
     def history(self) -> StoredHistory:
         """The conversation, to read and to edit; it is created if it does not exist."""
         with self._lock:
+            # it may get listeners, which run where the session writes, and may start threads there
+            self._patience = patience_with(self._store, _PATIENCE)
             return self._open_or_create()
 
     # ── what the SDK calls ──────────────────────────────────────────────────────────────────────
@@ -188,18 +191,26 @@ class PalaverSession:
         if self._history is not None:
             self._history.refresh()
         elif self._store is not None:
+            self._is_missing = True
             with contextlib.suppress(UnknownConversation):
                 self._history = self._store.get(self.session_id)
+                self._is_missing = False
         return self._history
 
     def _open_or_create(self) -> StoredHistory:
-        history = self._open()
-        if history is None:
-            assert self._store is not None  # noqa: S101 - without a store there is a history
-            key = f"openai-agents {self.session_id}"  # processes may create it at the same time
-            history = self._history = self._store.create(id=self.session_id, key=key)
+        while True:
+            history = self._open() or self._create(())
+            if history is not None:
+                return history
+
+    def _create(self, messages: Sequence[Message]) -> StoredHistory | None:
+        """Create the conversation with its first messages; None if others have created it."""
+        assert self._store is not None  # noqa: S101 - without a store there is a history
+        self._is_missing = False
+        with contextlib.suppress(AlreadyExists):
+            self._history = self._store.create(messages, id=self.session_id)
             self._caches = True  # all that it has is what is added
-        return history
+        return self._history
 
     def _check_open(self) -> None:
         if self._closed:
@@ -253,12 +264,16 @@ class PalaverSession:
     def _add(self, items: Sequence[Any]) -> None:
         with self._lock:
             self._check_open()
-            history = self._open_or_create() if self._history is None else self._history
-            new = from_items(items, uuid_for(history.id), _earlier_tools(items, history))
-            if len(new) == 1:
-                history.append(new[0][0])
-            else:
-                history.extend([message for message, _ in new])
+            history = self._history
+            if history is None and not self._is_missing:
+                history = self._open()
+            tools = dict if history is None else partial(_earlier_tools, items, history)
+            new = from_items(items, uuid_for(self.session_id), tools)
+            messages = [message for message, _ in new]
+            if history is None and self._create(messages) is None:
+                history = self._open_or_create()
+            if history is not None:
+                history.extend(messages)
             if len(self._encoded) + len(new) > _MAX_ENCODED:
                 self._encoded.clear()
             for message, theirs in new:
@@ -350,7 +365,7 @@ def _earlier_tools(items: Sequence[Any], history: StoredHistory) -> dict[str, st
     """Return the tools of earlier calls that these items have outputs of, by call id."""
     made, asked = set[str](), set[str]()
     for item in items:
-        kind = item.get("type") if type(item) is dict or is_object(item) else None
+        kind = item.get("type") if is_object(item) else None
         if kind == "function_call":
             made.add(stored_name(str(item.get("call_id"))))
         elif kind == "function_call_output":

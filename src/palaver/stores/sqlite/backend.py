@@ -104,7 +104,6 @@ _FEW: Final = 16
 _APPENDS: Final = [QUERIES["append_message"] + QUERIES["one_more"] * more for more in range(_FEW)]
 """The statements that append one message, two, and so on."""
 
-_SYSTEM, _USER, _ASSISTANT, _ = ROLE_NUMBERS.values()
 _PLAIN: Final = BodyCodec()
 _PAGE: Final = 500
 _MAX_HEADS: Final = 1_000  # heads that are cached
@@ -113,6 +112,7 @@ _TAGS: Final = 13  # the column of the tags, as JSON
 _LAST_COLUMNS: Final = 7  # the last message
 _NOTHING: Final = -1, NONE_IN_ORDER
 _HASH: Final = blake2b(digest_size=8)
+_from_bytes: Final = int.from_bytes
 _NONE: Final = b"None"
 _AFTER_ALL: Final = b""  # SQLite sorts bytes after every text
 _MAX_JOINED: Final = 8_000_000  # bytes; with larger messages, reading many at once is no gain
@@ -692,21 +692,16 @@ class SQLiteBackend:
         lasts = round(seconds * 1000)
 
         def work() -> Lease:
-            cid = self._cid(conversation, self._writer, cached=False)
-            row: Any = self._writer.execute(QUERIES["lease"], (cid,)).fetchone()
             now, boot = monotonic_ms(), boot_id()
-            token = 1
-            if row is not None:
-                other, token, expires, lasted, booted = row
-                live = booted == boot and expires - lasted <= now < expires
-                if live and other != holder:
-                    raise LeaseTaken(describe_holder(other, expires - now))
-                token += other != holder or not live
-            expires = now + lasts
-            self._writer.execute(QUERIES["put_lease"], (cid, holder, token, expires, lasts, boot))
-            return Lease(conversation, holder, token, expires, seconds)
+            taken = QUERIES["take_lease"], (conversation, holder, now, lasts, boot)
+            token = self._writer.execute(*taken).get
+            if token is None:
+                cid = self._cid(conversation, self._writer, cached=False)
+                other, _, expires, *_ = self._read_writing("lease", cid)[0]
+                raise LeaseTaken(describe_holder(other, expires - now))
+            return Lease(conversation, holder, token, now + lasts, seconds)
 
-        return self._write(work)
+        return self._write(work, atomic=True)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""
@@ -854,13 +849,13 @@ def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...
     its journal record, too.
     """
     rows: list[tuple[Any, ...]] = []
-    system, user, assistant = unpack_counts(change.counts)
     position, version, at, replaced = change.first, change.after + 1, change.at, change.replaces
+    system, user, assistant = unpack_counts(change.counts)
+    counts = [system, user, assistant, position - system - user - assistant]
     left = len(change.messages) if change.plain else 0
     last = position + left - 1
     for index, message in enumerate(change.messages):
         role = ROLE_NUMBERS[message.role]
-        rank = (system, user, assistant, position - system - user - assistant)[role]
         batch, key = (left, change.key) if position == last else (0, None)
         replaces = replaced.get(index) if replaced else None
         body = encode(message)
@@ -872,17 +867,16 @@ def _rows(cid: int, change: Change, latest: Latest) -> tuple[list[tuple[Any, ...
                 at, _NONE if key is None else key.encode(), body,
             )
         )  # fmt: skip
-        mark = int.from_bytes(hashed.digest(), "big", signed=True)
+        mark = _from_bytes(hashed.digest(), "big", signed=True)
         sent, name = message.timestamp, message.id
-        behind, latest = follow(latest, position, sent, name)
+        distance, latest = follow(latest, position, sent, name)
+        system, user, assistant, _ = counts
         rows.append(
-            (position, batch, role, rank, system, user, assistant, sent, replaces, mark, key, name,
-             body.decode(), behind)
+            (position, batch, role, counts[role], system, user, assistant, sent, replaces, mark,
+             key, name, body.decode(), distance)
         )  # fmt: skip
         position += 1
-        system += role == _SYSTEM
-        user += role == _USER
-        assistant += role == _ASSISTANT
+        counts[role] += 1
     return rows, latest
 
 

@@ -133,7 +133,7 @@ SELECT max(coalesce((SELECT max(number) FROM messages), 0),
 
 -- name: insert_message
 INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system, n_user,
-                      n_assistant, time, replaces, hash, key, id, body, behind)
+                      n_assistant, time, replaces, hash, key, id, body, to_latest)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- A plain append, refused by the table itself where it comes too late: another append has taken its
@@ -142,7 +142,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- by itself.
 -- name: append_message
 INSERT INTO messages (number, cid, version, at, seq, batch, role, rank, n_system, n_user,
-                      n_assistant, time, replaces, hash, key, id, body, behind)
+                      n_assistant, time, replaces, hash, key, id, body, to_latest)
 VALUES (max(coalesce((SELECT max(number) FROM messages), 0),
             coalesce((SELECT max(number) FROM journal), 0)) + 1,
         ?1, CASE WHEN (SELECT version FROM conversations WHERE cid = ?1) < ?2
@@ -215,7 +215,7 @@ SELECT CASE ?3 WHEN 0 THEN n_system WHEN 1 THEN n_user WHEN 2 THEN n_assistant
 FROM messages WHERE cid = ?1 AND seq = ?2;
 
 -- name: order_at
-SELECT behind, time, id FROM messages WHERE cid = ? AND seq = ?;
+SELECT to_latest, time, id FROM messages WHERE cid = ? AND seq = ?;
 
 -- The messages of a role in some ranges: a list of [cid, start, stop].
 -- name: of_role
@@ -224,24 +224,24 @@ CROSS JOIN messages AS m
     ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
 WHERE m.role = ?2 ORDER BY m.seq;
 
--- The messages with an id: the one in order at a place, and those of every conversation that are
--- not in order.
+-- The messages with an id: the one in order of ids at a place, and those of every conversation that
+-- are not.
 -- name: of_id
-SELECT cid, seq, 1 FROM messages WHERE cid = ?2 AND seq = ?3 AND id = ?1 AND behind IS 0
+SELECT cid, seq, 1 FROM messages WHERE cid = ?2 AND seq = ?3 AND id = ?1 AND to_latest IS 0
 UNION ALL
-SELECT cid, seq, 0 FROM messages INDEXED BY messages_id WHERE id = ?1 AND behind IS NOT 0;
+SELECT cid, seq, 0 FROM messages INDEXED BY messages_id WHERE id = ?1 AND to_latest IS NOT 0;
 
 -- name: in_order
 SELECT m.seq FROM json_each(?1) AS r
 CROSS JOIN messages AS m
     ON m.cid = r.value ->> 0 AND m.seq >= r.value ->> 1 AND m.seq < r.value ->> 2
-WHERE m.behind IS 0;
+WHERE m.to_latest <= 0;
 
 -- name: out_of_order
 SELECT m.seq FROM json_each(?1) AS r
 CROSS JOIN messages AS m INDEXED BY messages_time
     ON m.cid = r.value ->> 0 AND m.time >= ?2 AND m.time < ?3 AND m.seq < r.value ->> 2
-WHERE m.behind IS NOT 0;
+WHERE coalesce(m.to_latest, 1) > 0;
 
 -- name: replaced
 SELECT replaces FROM messages WHERE cid = ? AND seq = ?;
@@ -309,10 +309,18 @@ UPDATE conversations SET erased = ?, title = ?, tags = ?, owner = ?, hash = ? WH
 -- name: lease
 SELECT holder, token, expires, lasts, boot FROM leases WHERE cid = ?;
 
--- name: put_lease
-INSERT INTO leases (cid, holder, token, expires, lasts, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-ON CONFLICT (cid)
-DO UPDATE SET holder = ?2, token = ?3, expires = ?4, lasts = ?5, boot = ?6;
+-- Take a lease, or renew one's own; nothing comes back where another holder has it. One of before a
+-- restart of the machine is over: its clock began anew.
+-- name: take_lease
+INSERT INTO leases AS l (cid, holder, token, expires, lasts, boot)
+SELECT cid, ?2, 1, ?3 + ?4, ?4, ?5 FROM conversations WHERE id = ?1
+ON CONFLICT (cid) DO UPDATE
+SET holder = ?2, expires = ?3 + ?4, lasts = ?4, boot = ?5,
+    token = token + (l.holder <> ?2 OR l.boot IS NOT ?5
+                     OR coalesce(?3 NOT BETWEEN l.expires - l.lasts AND l.expires - 1, TRUE))
+WHERE l.holder = ?2 OR l.boot IS NOT ?5
+   OR coalesce(?3 NOT BETWEEN l.expires - l.lasts AND l.expires - 1, TRUE)
+RETURNING token;
 
 -- name: end_lease
 UPDATE leases SET expires = 0 WHERE cid = ? AND token = ?;
@@ -438,7 +446,7 @@ SELECT hash, body, role, rank, n_system, n_user, n_assistant, time, id, cid, seq
 FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
 -- name: orders
-SELECT seq, behind, time, id FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
+SELECT seq, to_latest, time, id FROM messages WHERE cid = ? AND seq >= ? AND seq < ? ORDER BY seq;
 
 -- name: label_hash
 SELECT hash, id, parent, base, origin, created, erased, title, tags, owner

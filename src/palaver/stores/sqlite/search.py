@@ -20,10 +20,11 @@ transactions, which give way to any other writer.
 
 An append writes no index by role, id or time, as long as messages come in order. Each row has how
 many messages of each role come before it, so that the n-th of a role is found by bisection. A
-message is *in order* if palaver made its id, and neither its id nor its time is before those of the
-messages in order before it: among these, bisection finds an id and a time. Only the others stand in
-an index. `behind` is how far before a message the latest one in order lies, 0 for itself; bisection
-takes that one in its place.
+message is *in order of time* if it is no older than those in that order before it, and *in order of
+ids* if palaver made its id, too, and that comes after those in this order. Bisection finds a time
+among the former and an id among the latter; only the others stand in the index by time, and in that
+by id. `to_latest` leads from a message to the latest one in order before it, which bisection takes
+in its place (see `records.follow`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import apsw
 
 from palaver.errors import EncryptionError, StoreDamaged, StoreError
-from palaver.stores.records import decode_body, is_made_here, latest_in_order
+from palaver.stores.records import decode_body, is_made_here, latest_in_order, latest_in_time
 from palaver.stores.sqlite.connections import QUERIES, busy_handler
 from palaver.stores.text_index import (
     OUT_OF_MEMORY,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Sequence
 
     from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Head, Hit, Latest
+    from palaver.stores.records import Head, Hit, OrderAt
     from palaver.stores.sqlite.connections import SQLiteConnections
 
 __all__ = [
@@ -407,7 +408,8 @@ def positions_by_id(read: Read, line: Lineage[int], name: str, known: dict[str, 
     place = known.get(name, -1)
     found = read("of_id", name, _owner(line, place), place)
     if is_made_here(name) and not any(in_order for *_, in_order in found):
-        place = _first(read, line, lambda position: _latest(read, line, position)[2] >= name)
+        order_at = _order_of(read, line)
+        place = _first(read, line, lambda place: latest_in_order(order_at, place).name >= name)
         found = read("of_id", name, _owner(line, place), place)
         if len(known) >= _MAX_KNOWN:
             known.clear()
@@ -417,12 +419,16 @@ def positions_by_id(read: Read, line: Lineage[int], name: str, known: dict[str, 
 
 def positions_by_time(read: Read, line: Lineage[int], since: int, until: int) -> list[int]:
     """Return the positions of the messages from one time to before another, in log order."""
+    order_at = _order_of(read, line)
 
-    def first(moment: int) -> int:
-        return _first(read, line, lambda place: _latest(read, line, place)[1] >= moment)
+    def latest(position: int) -> tuple[int, int]:
+        """Return position and time of the latest message in order of time up to a position."""
+        found = latest_in_time(order_at, position)
+        return (-1, 0) if found is None else found[:2]
 
-    begin, end = first(since), first(until)
-    last, *_ = _latest(read, line, end - 1)
+    begin = _first(read, line, lambda place: latest(place)[1] >= since)
+    end = _first(read, line, lambda place: latest(place)[1] >= until)
+    last, _ = latest(end - 1)
     ranges = line.row_ranges(begin, last + 1)
     found = read("in_order", json.dumps(ranges)) if ranges else []
     found += read("out_of_order", json.dumps(line.row_ranges()), since, until)
@@ -478,12 +484,14 @@ def positions_by_role(
     return [row[0] for row in read("of_role", json.dumps(ranges), role)]
 
 
-def _latest(read: Read, line: Lineage[int], position: int) -> Latest:
+def _order_of(read: Read, line: Lineage[int]) -> OrderAt:
+    """Return what reads the place of a message in the orders, by its position."""
+
     def order_at(position: int) -> Any:  # noqa: ANN401 - a row, if there is one
         rows = read("order_at", _owner(line, position), position)
         return rows[0] if rows else None
 
-    return latest_in_order(order_at, position)
+    return order_at
 
 
 def _first(
