@@ -12,7 +12,7 @@ from palaver.history import Append, Rollback, Truncate
 from palaver.messages import assistant, dump, user
 from palaver.stores.records import Change
 from palaver.stores.sqlite import SQLiteBackend
-from palaver.stores.stored_history import StoredLog, StoredStops
+from palaver.stores.stored_log import StoredLog, StoredStops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

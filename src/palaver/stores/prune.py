@@ -21,7 +21,7 @@ from palaver.history.erase import ERASED
 from palaver.history.frame import Branch, Leaf, Versions
 from palaver.stores.frame_codec import read_frames
 from palaver.stores.records import PRUNED, Change, encode_body
-from palaver.stores.stored_history import StoredStops
+from palaver.stores.stored_log import StoredStops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

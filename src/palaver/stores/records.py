@@ -17,18 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -70,7 +59,6 @@ __all__ = [
     "ARCHIVED",
     "MAGIC",
     "MERGED_POSITIONS",
-    "NONE_IN_ORDER",
     "NO_REPLACEMENTS",
     "PERMISSIONS",
     "PINNED",
@@ -87,7 +75,6 @@ __all__ = [
     "Hit",
     "JournalEntry",
     "LastChange",
-    "Latest",
     "Lease",
     "Listing",
     "NodeReport",
@@ -105,7 +92,6 @@ __all__ = [
     "check_known",
     "check_label",
     "check_message_rows",
-    "check_order",
     "check_owner",
     "check_records",
     "check_rows",
@@ -116,12 +102,9 @@ __all__ = [
     "decode_record",
     "describe_holder",
     "encode_body",
-    "follow",
     "holder_name",
-    "is_made_here",
     "is_sealed",
     "label_hash",
-    "latest_in_order",
     "monotonic_ms",
     "pack_counts",
     "placed_hash",
@@ -511,97 +494,6 @@ def pack_counts(position: int, system: int, user: int, assistant: int) -> int:
 def unpack_counts(counts: int) -> tuple[int, int, int]:
     """Return the three counts that a row has: system, user, assistant."""
     return counts >> _SYSTEM & MASK, counts >> _USER & MASK, counts >> _ASSISTANT & MASK
-
-
-# ── messages in order ───────────────────────────────────────────────────────────────────────────
-
-
-class Latest(NamedTuple):
-    """The latest messages in order, up to some position of a log."""
-
-    position: int
-    """Of the latest in order of time, whoever made its id; -1 where there is none."""
-    sent: int
-    """Its time."""
-    named: int
-    """The position of the latest in order of time and of ids; -1 where there is none."""
-    name: str
-    """Its id."""
-
-
-NONE_IN_ORDER: Final = Latest(-1, 0, -1, "")
-
-
-def is_made_here(name: str) -> bool:
-    """Return whether an id looks like one of palaver's own: only these are expected to ascend."""
-    return len(name) == 36 and name[14] == "7"  # noqa: PLR2004 - a UUID of version 7
-
-
-def follow(latest: Latest, position: int, sent: int, name: str) -> tuple[int | None, Latest]:
-    """Return how far a message is from the latest in order, and which are the latest from there on.
-
-    A message is in order of time if it is no older than the latest that is, and in order of ids if
-    palaver made its id, too, and that comes after the latest. The distance is 0 then. For a message
-    in order of time alone it is below 0, and leads to the latest in order of both; otherwise it is
-    above 0, and leads to the latest in order of time, or None if there is none.
-
-    >>> first, second = (f"0190163{n}-8694-739b-aea5-966c26f8ad91" for n in "de")
-    >>> distance, latest = follow(NONE_IN_ORDER, 0, 5, first)
-    >>> distance, follow(latest, 1, 4, second)[0], follow(latest, 1, 5, "another's")[0]
-    (0, 1, -1)
-    """
-    last, at, named, newest = latest
-    if sent < at:
-        return None if last < 0 else position - last, latest
-    if name > newest and is_made_here(name):
-        return 0, Latest(position, sent, position, name)
-    return named - position, Latest(position, sent, named, newest)
-
-
-OrderAt: TypeAlias = "Callable[[int], tuple[int | None, int, str] | None]"
-"""Reads what `follow` returned for the message at a position, its time and its id."""
-
-
-def latest_in_time(order_at: OrderAt, position: int) -> tuple[int, int, int, str] | None:
-    """Return the latest message in order of time up to a position, if there is one.
-
-    That is its position, its time, its distance to the latest in order of both, and its id.
-    """
-    row = order_at(position) if position >= 0 else None
-    if row is not None and row[0] is not None and row[0] > 0:
-        position -= row[0]
-        row = order_at(position)
-    if row is None or row[0] is None or row[0] > 0:
-        return None
-    return position, row[1], row[0], row[2]
-
-
-def latest_in_order(order_at: OrderAt, position: int) -> Latest:
-    """Return the latest messages in order up to a position."""
-    found = latest_in_time(order_at, position)
-    if found is None:
-        return NONE_IN_ORDER
-    position, sent, distance, name = found
-    named = position + distance
-    row = (distance, sent, name) if not distance else order_at(named) if named >= 0 else None
-    return Latest(position, sent, -1, "") if row is None else Latest(position, sent, named, row[2])
-
-
-def check_order(latest: Latest, rows: Iterable[tuple[int, int | None, int, str]]) -> Iterator[str]:
-    """Yield which messages have a wrong distance to the latest in order.
-
-    `latest` are the latest in order before them; a row is its position, its distance, its time and
-    its id. Two kinds of messages that an earlier palaver marked as late stay so, in both indexes:
-    those that were there before any order, and those out of order of ids alone.
-    """
-    for position, distance, sent, name in rows:
-        expected, following = follow(latest, position, sent, name)
-        late = None if latest.position < 0 else position - latest.position
-        if distance == late and (late is None or expected != 0):
-            continue
-        if distance != expected:
-            yield f"message {position}: its place in the order of ids and times is wrong"
-        latest = following
 
 
 # ── kinds of records ────────────────────────────────────────────────────────────────────────────

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 import palaver
 from palaver.errors import Stale, UnknownConversation
 from palaver.messages import Message, user
-from palaver.stores.records import NONE_IN_ORDER, Change, check_order
+from palaver.stores.records import Change
 from palaver.stores.sqlite.connections import QUERIES
+from palaver.stores.sqlite.order import NONE_IN_ORDER, check_order
 from tests.profiles import at_least
 
 if TYPE_CHECKING:

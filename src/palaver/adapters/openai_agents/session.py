@@ -26,7 +26,7 @@ from palaver.messages.limits import check_name, is_object
 from palaver.messages.parts import ToolCallPart
 from palaver.stores import StoredHistory
 from palaver.stores.store import check_store
-from palaver.stores.stored_history import StoredLog
+from palaver.stores.stored_log import StoredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

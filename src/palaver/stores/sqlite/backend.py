@@ -5,8 +5,9 @@ other change is a transaction with a journal record. Only `erase`, `bury` and `d
 anything, and they leave nothing behind in the file. A conversation that was forked reads its first
 messages from its ancestors' rows: `lineage` knows which rows belong to whom.
 
-`connections` runs the transactions, `search` has the full-text index, `erase` destroys what was
-erased, `rows` has the rows as they are stored, and `queries.sql` has every statement.
+`connections` runs the transactions, `order` finds messages by role, id and time, `search` has the
+full-text index, `erase` destroys what was erased, `rows` has the rows as they are stored, and
+`queries.sql` has every statement.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ from palaver.stores.backend import (
 from palaver.stores.forks import FAR, Lineages, pages
 from palaver.stores.process_fork import restart_in_child
 from palaver.stores.records import (
-    NONE_IN_ORDER,
     ROLE_NUMBERS,
     AlreadyCommitted,
     BodyCodec,
@@ -63,13 +63,10 @@ from palaver.stores.records import (
     check_known,
     check_label,
     check_message_rows,
-    check_order,
     check_records,
     check_rows,
     describe_holder,
-    follow,
     label_hash,
-    latest_in_order,
     monotonic_ms,
     pack_counts,
     pruned_message,
@@ -78,15 +75,18 @@ from palaver.stores.records import (
 )
 from palaver.stores.sqlite.connections import QUERIES, SQLiteConnections, translate_errors
 from palaver.stores.sqlite.erase import delete_rows, erase_rows, label, prune_rows
-from palaver.stores.sqlite.rows import SQLiteRows
-from palaver.stores.sqlite.search import (
-    SQLiteSearchIndex,
+from palaver.stores.sqlite.order import (
+    NONE_IN_ORDER,
+    check_order,
     first_after_version,
+    follow,
+    latest_in_order,
     positions_by_id,
     positions_by_role,
     positions_by_time,
-    read_page,
 )
+from palaver.stores.sqlite.rows import SQLiteRows
+from palaver.stores.sqlite.search import SQLiteSearchIndex, read_page
 from palaver.stores.text_index import parse_query
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ if TYPE_CHECKING:
 
     from palaver.messages import Message, Role
     from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Change, Latest, Record
-    from palaver.stores.sqlite.search import Read
+    from palaver.stores.records import Change, Record
+    from palaver.stores.sqlite.order import Latest, Read
 
 __all__ = ["SQLiteBackend"]
 

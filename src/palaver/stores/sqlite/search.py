@@ -1,4 +1,4 @@
-"""Finding things in the SQLite store: by words, in pages of conversations, by role, id and time.
+"""Finding things in the SQLite store by words, and in pages of conversations.
 
 The full-text index is fed behind the writes, and caught up before a search.
 
@@ -17,14 +17,6 @@ message row; `listing.listed` is the number of the last message that the column 
 The conversations with newer messages, the *fresh* ones, are read beside the index and sorted in.
 Once there are many messages after `listed`, the column is brought up to date in a few short
 transactions, which give way to any other writer.
-
-An append writes no index by role, id or time, as long as messages come in order. Each row has how
-many messages of each role come before it, so that the n-th of a role is found by bisection. A
-message is *in order of time* if it is no older than those in that order before it, and *in order of
-ids* if palaver made its id, too, and that comes after those in this order. Bisection finds a time
-among the former and an id among the latter; only the others stand in the index by time, and in that
-by id. `to_latest` leads from a message to the latest one in order before it, which bisection takes
-in its place (see `records.follow`).
 """
 
 from __future__ import annotations
@@ -32,15 +24,14 @@ from __future__ import annotations
 import json
 import random
 import time
-from bisect import bisect_left
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
 
 from palaver.errors import EncryptionError, StoreDamaged, StoreError
-from palaver.stores.records import decode_body, is_made_here, latest_in_order, latest_in_time
+from palaver.stores.records import decode_body
 from palaver.stores.sqlite.connections import QUERIES, busy_handler
 from palaver.stores.text_index import (
     OUT_OF_MEMORY,
@@ -56,21 +47,12 @@ from palaver.stores.text_index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Sequence
+    from collections.abc import Collection, Generator, Sequence
 
-    from palaver.stores.forks import Lineage, RowRange
-    from palaver.stores.records import Head, Hit, OrderAt
+    from palaver.stores.records import Hit
     from palaver.stores.sqlite.connections import SQLiteConnections
 
-__all__ = [
-    "Read",
-    "SQLiteSearchIndex",
-    "first_after_version",
-    "positions_by_id",
-    "positions_by_role",
-    "positions_by_time",
-    "read_page",
-]
+__all__ = ["SQLiteSearchIndex", "read_page"]
 
 
 _MAX_MESSAGES: Final = 100  # in a transaction
@@ -389,132 +371,3 @@ def _update(connection: apsw.Connection, fresh: list[_Fresh], newest: int) -> bo
     finally:
         connection.set_busy_handler(busy_handler())
     return True
-
-
-# ── messages by role, id and time ───────────────────────────────────────────────────────────────
-
-Read: TypeAlias = "Callable[..., list[Any]]"
-"""Runs a named statement and returns its rows."""
-_MAX_KNOWN: Final = 20_000  # positions of messages that were looked for
-_SPREAD: Final = 32  # rows that are looked at for one of a role, rather than bisecting once more
-
-
-def positions_by_id(read: Read, line: Lineage[int], name: str, known: dict[str, int]) -> list[int]:
-    """Return the positions of the messages of a log that have an id.
-
-    `known` are positions of messages in order, in whatever conversation: whoever is found there is
-    not looked for, and whoever had to be is added.
-    """
-    place = known.get(name, -1)
-    found = read("of_id", name, _owner(line, place), place)
-    if is_made_here(name) and not any(in_order for *_, in_order in found):
-        order_at = _order_of(read, line)
-        place = _first(read, line, lambda place: latest_in_order(order_at, place).name >= name)
-        found = read("of_id", name, _owner(line, place), place)
-        if len(known) >= _MAX_KNOWN:
-            known.clear()
-        known[name] = place
-    return sorted(place for key, place, _ in found if key == _owner(line, place))
-
-
-def positions_by_time(read: Read, line: Lineage[int], since: int, until: int) -> list[int]:
-    """Return the positions of the messages from one time to before another, in log order."""
-    order_at = _order_of(read, line)
-
-    def latest(position: int) -> tuple[int, int]:
-        """Return position and time of the latest message in order of time up to a position."""
-        found = latest_in_time(order_at, position)
-        return (-1, 0) if found is None else found[:2]
-
-    begin = _first(read, line, lambda place: latest(place)[1] >= since)
-    end = _first(read, line, lambda place: latest(place)[1] >= until)
-    last, _ = latest(end - 1)
-    ranges = line.row_ranges(begin, last + 1)
-    found = read("in_order", json.dumps(ranges)) if ranges else []
-    found += read("out_of_order", json.dumps(line.row_ranges()), since, until)
-    return sorted(row[0] for row in found)
-
-
-def first_after_version(read: Read, cid: int, head: Head, version: int) -> int:
-    """Return the position of a conversation's first message after a version, by binary search."""
-    low, high = head.base, head.length
-    while low < high:
-        middle = (low + high) // 2
-        rows = read("version_at", cid, middle)
-        if not rows or rows[0][0] is None:
-            msg = f"{head.id} has no message at {middle}"
-            raise StoreDamaged(msg)
-        if rows[0][0] > version:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def positions_by_role(
-    read: Read, line: Lineage[int], role: int, start: int, stop: int
-) -> list[int]:
-    """Return the positions of a role's messages from its start-th to before its stop-th.
-
-    Where they lie close together, all rows between them are looked at; otherwise the one in the
-    middle is found first.
-    """
-
-    def place(rank: int, low: int = 0, high: int | None = None) -> int:
-        """Return where the rank-th is, or where the log ends."""
-        return _first(read, line, lambda position: up_to(position) > rank, low, high)
-
-    def up_to(position: int) -> int:
-        rows = read("up_to", _owner(line, position), position, role)
-        return rows[0][0] if rows else 0
-
-    ranges: list[RowRange[int]] = []
-    end = place(stop)
-    waiting = [(start, place(start, start, end), stop, end)]
-    while waiting:
-        start, first, stop, end = waiting.pop()
-        if stop - start == 1:
-            ranges += line.row_ranges(first, min(first + 1, end))
-        elif end - first <= _SPREAD * (stop - start):
-            ranges += line.row_ranges(first, end)
-        else:
-            middle = (start + stop) // 2
-            between = place(middle, first, end)
-            waiting += (start, first, middle, between), (middle, between, stop, end)
-    return [row[0] for row in read("of_role", json.dumps(ranges), role)]
-
-
-def _order_of(read: Read, line: Lineage[int]) -> OrderAt:
-    """Return what reads the place of a message in the orders, by its position."""
-
-    def order_at(position: int) -> Any:  # noqa: ANN401 - a row, if there is one
-        rows = read("order_at", _owner(line, position), position)
-        return rows[0] if rows else None
-
-    return order_at
-
-
-def _first(
-    read: Read,
-    line: Lineage[int],
-    reached: Callable[[int], bool],
-    low: int = 0,
-    high: int | None = None,
-) -> int:
-    """Return the first position of a log where something is reached, and stays so; or its end.
-
-    Steps from the end that grow find a part of the log, since what is new is asked for most;
-    bisection does the rest.
-    """
-    end: int | None = read("end", line.key)[0][0] if high is None else high
-    top, step = line.base if end is None else end, 1
-    while low < top and reached(probe := max(low, top - step)):
-        top, step = probe, step * 4
-    low = max(low, top - step + 1)
-    return bisect_left(range(top), True, low, key=reached)  # noqa: FBT003 - what is looked for
-
-
-def _owner(line: Lineage[int], position: int) -> int:
-    """Return whose row a position is; no conversation has the number -1."""
-    owner = line.owner(position)
-    return -1 if owner is None else owner.key

@@ -1,5 +1,5 @@
 -- Messages are in order of their times, whoever made their ids; only those that are not stand in the
--- index by time (see `search.py`). `to_latest` was `behind`. It is below 0 now for a message that is in
+-- index by time (see `order.py`). `to_latest` was `behind`. It is below 0 now for a message that is in
 -- order of time but not of ids: the latest one in both lies so many positions before it, at -1 where
 -- there is none. What is there stays in both indexes.
 ALTER TABLE messages RENAME COLUMN behind TO to_latest;
