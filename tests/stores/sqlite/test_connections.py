@@ -220,7 +220,23 @@ def test_threads_that_come_and_go_share_connections(path: Path) -> None:
             assert [1] == found
         links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
         files = [str(link.readlink()) for link in links]
-        assert 3 == files.count(str(path))  # one writes, one reads here, and one served them all
+        assert 2 == files.count(str(path))  # one writes, and one served them all
+
+
+def test_who_opens_a_store_leaves_its_connection_to_who_reads(path: Path) -> None:
+    """An asynchronous program opens it in one thread and reads in others."""
+    palaver.open(path).close()
+    with palaver.open(path) as store:
+        assert isinstance(store.backend, SQLiteBackend)
+        readers = store.backend._connections._readers
+        assert 1 == len(readers)
+        thread = threading.Thread(target=lambda: list(store.list().conversations))
+        thread.start()
+        thread.join()
+        assert [] == list(store.list().conversations)
+        assert 1 == len(readers)
+        assert not store.backend.encrypted
+        assert 1 == len(readers), "who reads keeps what it has"
 
 
 def test_a_closed_store_says_so(path: Path) -> None:

@@ -122,6 +122,7 @@ def test_a_new_thread_makes_and_reads_no_other_file(
 ) -> None:
     store = palaver.open(path)
     store.create(talk("u1 a2"), id="talk")
+    assert 2 == len(store.get("talk"))  # this thread keeps the connection that was opened first
     way(path)
     before = sorted(path.parent.glob("*"))
     content = path.read_bytes() if path.exists() else b""

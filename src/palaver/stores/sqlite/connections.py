@@ -369,6 +369,18 @@ class SQLiteConnections:
         except (apsw.Error, UnicodeDecodeError) as error:
             raise _translate(error, self.path) from error
 
+    def read_once(self, name: str) -> list[Any]:
+        """Run a named statement for a thread that may never read again, such as one that opens.
+
+        The connection is free for another thread then, unless this one had it before.
+        """
+        had = hasattr(self._local, "loan")
+        try:
+            return self.read(name)
+        finally:
+            if not had:
+                self._local.__dict__.pop("loan", None)
+
     def reader(self) -> _ReadConnection:
         """The connection this thread reads through: `with connections.reader() as connection`."""
         self.file.check_refused()

@@ -150,7 +150,7 @@ class SQLiteSearchIndex:
     def is_off(self) -> bool:
         """Tell whether there is no index, because the store is encrypted."""
         try:
-            return bool(self._connections.read("index_is_off"))
+            return bool(self._connections.read_once("index_is_off"))
         except StoreError:  # `verify` reports what is wrong with the file
             return False
 
