@@ -41,7 +41,7 @@ from palaver.adapters._worker_threads import (
     run_in_background,
     run_to_end,
 )
-from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event
+from palaver.adapters.adk.convert import METADATA_KEY, from_event, state_delta, to_event, to_json
 from palaver.adapters.adk.event_cache import EventCache
 from palaver.errors import (
     AlreadyExists,
@@ -115,8 +115,7 @@ def _scopes(delta: Mapping[str, Any]) -> tuple[_Json, _Json, _Json]:
 
 def _json_state(state: Mapping[str, Any]) -> _Json:
     """Return state as JSON, as ADK writes that of an event."""
-    actions = EventActions(state_delta=dict(state))
-    return dict(json.loads(actions.model_dump_json())["state_delta"])
+    return dict(to_json(EventActions(state_delta=dict(state)))["stateDelta"])
 
 
 def _initial(records: Mapping[str, bytes]) -> _Json:
