@@ -17,6 +17,7 @@ import json
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
@@ -171,6 +172,10 @@ class _Writer:
         """Of all events in the view of this version; None if they were not all read."""
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         """Those of the run that have appended; its turn ends with the last of them."""
+
+
+_run: ContextVar[weakref.ref[_Writer] | None] = ContextVar("palaver_adk_run", default=None)
+"""What the run that this code is part of writes with: a tool may set the state of its session."""
 
 
 class PalaverSessionService(BaseSessionService):
@@ -654,6 +659,16 @@ class PalaverSessionService(BaseSessionService):
             owner = session.app_name, session.user_id, session.id
             talk = await self._in_thread(lambda: self._open_now(self._name_of(*owner)))
             writer = self._remember(session, _Writer(self._turn_on(talk), talk, None, None))
+        run = _run.get()
+        outer = None if run is None or event.content else run()
+        if outer is not None and outer.history is writer.history and outer.turn.lease is not None:
+            own, writer.turn = writer.turn, outer.turn
+            try:
+                await self._in_thread(partial(self._append, writer, session, event), self._patience)
+            finally:
+                writer.turn = own
+            return
+        _run.set(weakref.ref(writer))
         if task is not None and self._tasks.get(task) is not writer:
             if task not in self._tasks:
                 task.add_done_callback(self._end)
