@@ -408,13 +408,12 @@ def test_what_is_done_between_runs_stays_when_the_agent_is_synced(store: Store) 
     first("Tea?")
     first("Rum?")
     summing.reduce_context(first)
-    first.messages[-1]["content"][0]["text"] = "B, I think."
+    first.messages[-1]["content"] = [{"text": "B, I think."}]
     manager = PalaverSessionManager("talk", store, wait_seconds=0)
     assert "Tea?" == manager.history()[0].text
     own.sync_agent(first)
     again = agent(ScriptedModel(), manager, conversation_manager=SummarizingConversationManager())
-    texts = [message["content"][0]["text"] for message in again.messages]
-    assert ["All of it.", "Rum?", "B, I think."] == texts
+    assert ["All of it.", "Rum?", "B, I think."] == said(again.messages)
     assert first.messages == again.messages
     assert store.lease("talk", "another", seconds=1).holder == "another"
     first.messages.clear()
