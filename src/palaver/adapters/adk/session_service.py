@@ -660,14 +660,15 @@ class PalaverSessionService(BaseSessionService):
             talk = await self._in_thread(lambda: self._open_now(self._name_of(*owner)))
             writer = self._remember(session, _Writer(self._turn_on(talk), talk, None, None))
         run = _run.get()
-        outer = None if run is None or event.content else run()
+        outer = None if run is None or event.content or run() is writer else run()
         if outer is not None and outer.history is writer.history and outer.turn.lease is not None:
             own, writer.turn = writer.turn, outer.turn
-            try:
-                await self._in_thread(partial(self._append, writer, session, event), self._patience)
-            finally:
-                writer.turn = own
-            return
+            with suppress(LeaseTaken, LeaseLost):  # the run has lost its turn: wait for another
+                try:
+                    await self._in_thread(partial(self._append, writer, session, event))
+                    return
+                finally:
+                    writer.turn = own
         _run.set(weakref.ref(writer))
         if task is not None and self._tasks.get(task) is not writer:
             if task not in self._tasks:
